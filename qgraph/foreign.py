@@ -25,8 +25,9 @@ Hdf5Object: TypeAlias = Any
 # PyTorch and stable-baselines3: tensors, modules, policies, models.
 TorchTensor: TypeAlias = Any
 TorchModule: TypeAlias = Any
-# gymnasium, dm_control, matplotlib.
+# gymnasium, dm_control, Ray, matplotlib.
 GymObject: TypeAlias = Any
+RayObject: TypeAlias = Any
 PlotObject: TypeAlias = Any
 # Contexts, commands and formatters of click, which typer has under a name that its version chooses.
 ClickObject: TypeAlias = Any

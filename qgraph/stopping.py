@@ -11,8 +11,8 @@ from types import FrameType
 
 @contextmanager
 def stoppable() -> Iterator[Callable[[], bool]]:
-    """Count Ctrl-C: the first one asks for an end, the second one interrupts."""
-    came: list[int] = []
+    """Count Ctrl-C: the first one requests a stop, the second one interrupts."""
+    came: list[int] = []  # signals
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return

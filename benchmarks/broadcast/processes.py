@@ -107,7 +107,7 @@ def _environment(name: str | None, program: ActorProgram) -> Callable[[Array | N
 
 
 def main() -> None:
-    with joined() as (member, settings):
+    with joined(dict[str, object]) as (member, settings):
         if settings["task"] == "actor":
             act(member, settings)
         else:

@@ -69,7 +69,7 @@ def _ours(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Tim
     return Timed(
         run,
         publisher.publish,
-        publisher.settings(0)["blocks"],
+        publisher.settings(0).blocks,
         publisher.block_size,
         lambda: publisher.packed,
     )
@@ -77,7 +77,7 @@ def _ours(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Tim
 
 def _direct(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Timed:
     publisher = DirectPublisher(program, readers=actors, bits=bits)
-    blocks = publisher.settings(0)["blocks"]
+    blocks = publisher.settings(0).blocks
     return Timed(run, publisher.publish, blocks, publisher.block_size, lambda: publisher.packed)
 
 
@@ -87,7 +87,7 @@ def _torch(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Ti
     weights = WeightSender(program)
     size = len(pickled(program, model_of(program), drawn_weights(program), bits))
     blocks = Channel.create(size + SIZE + SPARE, actors)
-    given = {"bits": bits, "blocks": blocks.name, **weights.settings()}
+    given = {"bits": bits, "blocks": blocks.name, "weights": weights.channels}
     given |= {"task": "quantizer", "program": program.as_json()}
     run.start("quantizer", MODULE, given, environment=ONE_THREAD)
 

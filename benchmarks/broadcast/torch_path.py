@@ -14,10 +14,11 @@ import numpy as np
 import torch
 
 from qgraph.ir.types import Array
+from qgraph.records import from_json
 from qgraph.rl.actor import ActorProgram
 from qgraph.rl.broadcast import Channel, Member
 from qgraph.rl.broadcast.quantizer import PACKED, SECONDS
-from qgraph.rl.broadcast.weights import WeightReceiver
+from qgraph.rl.broadcast.weights import WeightChannels, WeightReceiver
 
 SIZE = 8  # bytes before a pickled block: how many there are
 
@@ -74,7 +75,8 @@ def quantizer(member: Member, settings: dict[str, Any]) -> None:
     """The process between learner and actors."""
     torch.set_num_threads(1)
     program = ActorProgram.from_json(settings["program"])
-    weights, model = WeightReceiver(program, settings, member), model_of(program)
+    channels = from_json(WeightChannels, settings["weights"])
+    weights, model = WeightReceiver(program, channels, member), model_of(program)
     blocks = Channel.open(settings["blocks"]).writer()
     while weights.wait():
         found = weights.take()

@@ -233,7 +233,7 @@ RECEIVERS = {
 
 
 def main() -> None:
-    with joined() as (member, settings):
+    with joined(dict[str, object]) as (member, settings):
         receive(member, settings)
 
 

@@ -149,7 +149,7 @@ def evaluate(
 def _form(policy: Policy) -> PolicyForm:
     from qgraph.rl.policy.study import PolicyForm
 
-    return PolicyForm(policy.form, int(policy.about["bits"]), policy.outputs)
+    return PolicyForm(policy.form, policy.bits, policy.outputs)
 
 
 def _print(model: Path, study: Study) -> None:

@@ -220,7 +220,7 @@ def _facts(
     facts = {
         "output": str(output),
         "form": policy.form,
-        "bits": policy.about["bits"],
+        "bits": policy.bits,
         "bytes": output.stat().st_size,
         "float_bytes": float_bytes,
         "shape": list(policy.shape),

@@ -1,35 +1,34 @@
-"""Heads: how the output of a policy becomes an action."""
+"""Heads: they turn the output of a policy into an action."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from qgraph.errors import UsageError
 from qgraph.ir.types import Array
+from qgraph.records import Object, from_json
 
 KINDS = ("argmax", "categorical", "clip", "scale", "gaussian", "squashed_gaussian")
 DISCRETE = ("argmax", "categorical")
 DRAWN = ("categorical", "gaussian", "squashed_gaussian")
-LOG_STD = (-20.0, 2.0)  # that a squashed Gaussian is held to, as SAC has it
+LOG_STD = (-20.0, 2.0)  # log deviations of a squashed Gaussian are clipped to this, as in SAC
 
 
 @dataclass(frozen=True)
 class Head:
-    """How outputs [n, m] become actions.
+    """The head of a policy with outputs [n, m].
 
     kind                output                      action
     argmax              values of actions, logits   the largest
     categorical         logits                      drawn by softmax; greedy: the largest
-    clip                actions                     held to low..high
-    scale               actions in -1..1            stretched to low..high
+    clip                actions                     clipped to low..high
+    scale               actions in -1..1            scaled to low..high
     gaussian            means                       drawn with deviations exp(log_std), clipped
-    squashed_gaussian   means, log deviations       tanh of what is drawn, stretched
+    squashed_gaussian   means, log deviations       drawn, then tanh, scaled to low..high
 
-    low and high are of one action, [a], float32; log_std too, and only a `gaussian` has it.
+    low and high are bounds of one action, [a], float32; log_std, [a], is for `gaussian` only.
     """
 
     kind: str
@@ -39,7 +38,9 @@ class Head:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise UsageError(f"no head is called `{self.kind}`", hint=f"one of {', '.join(KINDS)}")
+            raise UsageError(
+                f"unknown head `{self.kind}`", hint=f"choose one of {', '.join(KINDS)}"
+            )
 
     @property
     def discrete(self) -> bool:
@@ -51,7 +52,7 @@ class Head:
         return self.kind in DRAWN
 
     def actions(self, outputs: Array, rng: np.random.Generator | None = None) -> Array:
-        """[n] of int64 or [n, a] of float32; without rng the likeliest ones."""
+        """Actions, int64 [n] or float32 [n, a]; without rng the likeliest ones."""
         if self.discrete:
             if rng is None or self.kind == "argmax":
                 return np.asarray(outputs.argmax(-1))
@@ -69,7 +70,8 @@ class Head:
             outputs = low + (np.clip(outputs, -1, 1) + 1) * (high - low) / 2
         return np.clip(outputs, low, high).astype(np.float32)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Object:
+        """The head as JSON, which `from_json` reads."""
         return {
             "kind": self.kind,
             "low": list(self.low),
@@ -78,6 +80,6 @@ class Head:
         }
 
     @staticmethod
-    def from_json(found: Mapping[str, Any]) -> Head:
-        ends = {key: tuple(found.get(key, ())) for key in ("low", "high", "log_std")}
-        return Head(str(found["kind"]), **ends)
+    def from_json(data: object) -> Head:
+        """The head that `as_json` wrote. Raises ValueError, UsageError."""
+        return from_json(Head, data)

@@ -10,12 +10,15 @@ import time
 import numpy as np
 
 from qgraph.errors import UsageError
+from qgraph.records import from_json
 from qgraph.rl.actor import Actor
 from qgraph.rl.broadcast import Channel, Experience, RecordWriter, Subscriber, joined
+from qgraph.rl.broadcast.experience import RingPlace
+from qgraph.rl.broadcast.subscriber import BlockSource
 
 
 def main() -> None:
-    with joined() as (member, settings):
+    with joined(dict[str, object]) as (member, settings):
         task = settings["task"]
         if task == "refuse":
             raise UsageError("this task is refused", node="it")
@@ -49,7 +52,7 @@ def main() -> None:
                 record = np.full((), count, rings.dtype)
                 count += writer.put(record, 0.01)
         if task == "subscribe":  # show version and first output of what comes
-            subscriber = Subscriber(settings["policy"], member)
+            subscriber = Subscriber(from_json(BlockSource, settings["policy"]), member)
             actor = Actor(subscriber.first())
             observation = np.array(settings["observation"], np.float32)
             while member.going():
@@ -57,8 +60,8 @@ def main() -> None:
                 member.numbers[1:3] = actor(observation)[0]
                 member.numbers[0] = actor.version
         if task == "play":  # records of which policy version gave what
-            subscriber = Subscriber(settings["policy"], member)
-            writer = RecordWriter.of(settings["records"])
+            subscriber = Subscriber(from_json(BlockSource, settings["policy"]), member)
+            writer = RecordWriter.of(from_json(RingPlace, settings["records"]))
             block = subscriber.first()
             actor = None if block is None else Actor(block)
             observation = np.array(settings["observation"], np.float32)

@@ -92,7 +92,7 @@ def test_one_that_ends_before_it_says_anything(monkeypatch):
 
 def test_one_that_there_is_not_is_said_from_its_process():
     pytest.importorskip("gymnasium")
-    with pytest.raises(UsageError, match="no environment is called `CartPool-v1`") as caught:
+    with pytest.raises(UsageError, match="unknown environment `CartPool-v1`") as caught:
         Apart("CartPool-v1")
     assert "CartPole-v1" in caught.value.hint
 
@@ -197,7 +197,7 @@ def test_a_missing_package_is_named_with_its_extra(missing, name, hint, monkeypa
     ],
 )  # fmt: skip
 def test_games_are_called_as_ale_py_calls_them(name):
-    with pytest.raises(UsageError, match="no environment is called"):
+    with pytest.raises(UsageError, match="unknown environment"):
         made(name)
 
 

@@ -22,7 +22,7 @@ def _bits(default: T, help: str, default_text: str = "") -> T:
 
 @dataclass(frozen=True)
 class ActorSettings(RunSettings):
-    """What actors compute with, where they run, and when they get another policy."""
+    """The bits of actors, the place where they run, and how often they get a policy."""
 
     actors: int = ACTORS.number_of("actors", 1, "Number of actors.")
     actor_bits: int = _bits(32, "Bits of the weights that actors compute with: 32, 16, 8 to 2.")

@@ -1,4 +1,4 @@
-"""The part that learners with critics of pairs have in common.
+"""The common part of learners with critics of pairs.
 
 Imports TensorFlow: import it late.
 """
@@ -24,7 +24,7 @@ TWO = ("one", "two")  # the names of two critics
 class CriticLearner(ReplayLearner):
     """Base of learners with one or two critics, which judge pairs of observation and action.
 
-    critic_program  what each critic computes of a pair
+    critic_program  the program of each critic
     """
 
     critic_program: ActorProgram

@@ -1,4 +1,4 @@
-"""The part that learners of deterministic policies have in common.
+"""The common part of learners with a deterministic policy.
 
 Imports TensorFlow: import it late.
 """

@@ -1,4 +1,4 @@
-"""Names and values that settings had before: scripts and run directories may still have them."""
+"""Former names and values of settings, which scripts and run directories may still have."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from qgraph.rl.agents.setting import SettingValues
 from qgraph.rl.half.methods import LOSS_SCALING, METHODS, check_methods
 from qgraph.rl.setting_text import SettingText
 
-BFLOAT16 = "half"  # was true for products in bfloat16, beside `precision` for float16
-MIXED = "mixed"  # was a precision: float16 beside float32
+BFLOAT16 = "half"  # a former setting: true for products in bfloat16
+MIXED = "mixed"  # a former precision: float16 with float32
 
 
 def renamed(kind: type[RunConfig], given: SettingValues) -> SettingValues:
-    """Settings of an algorithm by the names of today; names that it does not have stay.
+    """Settings of an algorithm by their current names; names that it does not have stay.
 
     Raises UsageError for a setting that is given by two names.
     """
@@ -32,7 +32,7 @@ def renamed(kind: type[RunConfig], given: SettingValues) -> SettingValues:
 
 
 def _with_precision(given: SettingValues) -> dict[str, object]:
-    """The same with one setting for the number format, where there were two."""
+    """The settings with one setting for the number format, which two settings were before."""
     found = {name: value for name, value in given.items() if name != BFLOAT16}
     if found.get("precision") == MIXED:
         found["precision"] = LearnerPrecision.MIXED_FLOAT16
@@ -49,7 +49,7 @@ def _with_precision(given: SettingValues) -> dict[str, object]:
 
 
 def half_settings(text: str) -> dict[str, object]:
-    """The settings that `--half` stood for: `all`, `none`, or methods between commas.
+    """The settings of the former option `--half`: `all`, `none`, or methods between commas.
 
     `mixed`, alone or before methods, is mixed_float16 with loss scaling (Micikevicius et al.,
     2017). Raises UsageError for an unknown method.
@@ -62,10 +62,13 @@ def half_settings(text: str) -> dict[str, object]:
     methods = (LOSS_SCALING, *names[1:]) if mixed else names
     for name in methods:
         if name in whole:
-            raise UsageError(f"`{name}` stands alone", hint=SettingText("{half} {name}", name=name))
+            raise UsageError(
+                f"`{name}` must be the only method", hint=SettingText("{half} {name}", name=name)
+            )
         if name == MIXED:
             raise UsageError(
-                "`mixed` stands before methods", hint=SettingText("{half} mixed,softplus-fix")
+                "`mixed` must be in front of the methods",
+                hint=SettingText("{half} mixed,softplus-fix"),
             )
     check_methods(methods)
     precision = LearnerPrecision.MIXED_FLOAT16 if mixed else LearnerPrecision.FLOAT16

@@ -29,11 +29,11 @@ class Teacher:
 class Learner(Protocol):
     """A network that learns from batches.
 
-    program     what actors run
-    head        how its outputs become actions
+    program     the program of actors
+    head        turns its outputs into actions
     policy      the variables of the program, by name
-    state       every variable that a run goes on from, by name
-    teacher     the policy with values V(x) on its torso; None for a learner that has none
+    state       every variable that a resumed run needs, by name
+    teacher     the policy with values V(x) on its torso; None for a learner without values
     """
 
     program: ActorProgram

@@ -17,6 +17,8 @@ from qgraph.rl.agents.setting import SettingValues
 from qgraph.rl.setting_text import SettingText
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from qgraph.rl.agents.learner import Learner
     from qgraph.rl.environments import Environment
 
@@ -44,7 +46,7 @@ AGENTS: Mapping[str, Agent] = MappingProxyType(
 
 
 def config_class(algorithm: str) -> type[RunConfig]:
-    """The config class of an algorithm. Raises UsageError for a name that is unknown."""
+    """The config class of an algorithm. Raises UsageError for an unknown name."""
     if algorithm not in AGENTS:
         known = ", ".join(AGENTS)
         raise UsageError(f"unknown algorithm `{algorithm}`", hint=f"choose one of {known}")
@@ -67,20 +69,20 @@ def config_for(algorithm: str, environment: str, **settings: Any) -> RunConfig:
 
 
 def own_settings(kind: type[RunConfig], given: SettingValues) -> SettingValues:
-    """The settings that are not None, by the names of today.
+    """The settings that are not None, by their current names.
 
     A setting of other algorithms is left out if it has its default there or the value that is
-    fixed here; else it is refused, as is an unknown one. Raises UsageError.
+    fixed here; otherwise it is refused, like an unknown one. Raises UsageError.
     """
-    said = dict(renamed(kind, {name: v for name, v in given.items() if v is not None}))
+    own_values = dict(renamed(kind, {name: v for name, v in given.items() if v is not None}))
     own = kind.fields()
-    if "precision" in said:  # before settings that other algorithms have for it
-        kind.check_precision(said["precision"])
-    for name in [name for name in said if name not in own]:
+    if "precision" in own_values:  # before settings of other algorithms for it
+        kind.check_precision(own_values["precision"])
+    for name in [name for name in own_values if name not in own]:
         owners = list(_owners(name))
         if not owners:
             raise _unknown(name)
-        value = said.pop(name)
+        value = own_values.pop(name)
         today = owners[0][1].name
         allowed = [field.default for _, field in owners] + [getattr(kind, today, None)]
         if value not in allowed:
@@ -89,7 +91,7 @@ def own_settings(kind: type[RunConfig], given: SettingValues) -> SettingValues:
                 SettingText(f"{kind.algorithm} has no setting {{{today}}}"),
                 hint=f"it is for {users}",
             )
-    return said
+    return own_values
 
 
 def config_from_json(found: SettingValues) -> RunConfig:
@@ -108,8 +110,10 @@ def config_from_json(found: SettingValues) -> RunConfig:
 
 def learner_for(config: RunConfig, environment: Environment) -> Learner:
     """A new learner, for an environment that fits (`check_fits`). Imports TensorFlow."""
-    learner = _imported(AGENTS[config.algorithm].learner)
-    return cast("Learner", learner(config, environment))
+    kind = cast(
+        "Callable[[RunConfig, Environment], Learner]", _imported(AGENTS[config.algorithm].learner)
+    )
+    return kind(config, environment)
 
 
 def check_fits(config: RunConfig, environment: Environment) -> None:
@@ -131,9 +135,10 @@ def check_fits(config: RunConfig, environment: Environment) -> None:
     config.check_observations(environment)
 
 
-def _imported(place: str) -> Any:
+def _imported(place: str) -> object:
     module, _, name = place.partition(":")
-    return getattr(importlib.import_module(f"qgraph.rl.agents.{module}"), name)
+    kind: object = getattr(importlib.import_module(f"qgraph.rl.agents.{module}"), name)
+    return kind
 
 
 def _owners(name: str) -> Iterator[tuple[type[RunConfig], DeclaredField]]:

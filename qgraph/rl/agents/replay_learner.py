@@ -1,4 +1,4 @@
-"""The part that learners from a replay have in common.
+"""The common part of learners from a replay.
 
 Imports TensorFlow: import it late.
 """
@@ -38,7 +38,7 @@ class ReplayLearner(ABC):
     @property
     @abstractmethod
     def parts(self) -> dict[str, Weights]:
-        """The variables that a run goes on from, by part and name."""
+        """The variables that a resumed run needs, by part and name."""
 
     @abstractmethod
     def _step(self, batch: Transitions) -> tuple[Tensor, ...]:
@@ -49,7 +49,7 @@ class ReplayLearner(ABC):
 
     @property
     def state(self) -> dict[str, Variable]:
-        """Every variable that a run goes on from, as `part/name`."""
+        """Every variable that a resumed run needs, as `part/name`."""
         return {**by_name(self.parts), "taken": self.taken}
 
     def step(self, batch: Batch) -> tuple[Array, float]:

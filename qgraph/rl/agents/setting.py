@@ -47,13 +47,24 @@ class Panel(StrEnum):
     OWN = ""  # named by the algorithms that have the option
     COMPRESSION = "Compression"
 
-    def setting(self, default: T, help: str, interval: Interval | None = None, **more: Any) -> T:
-        """A dataclass field; `interval` and `more` are fields of `Setting`."""
-        return Setting(help, interval, panel=self, **more).field(default)
+    def setting(
+        self,
+        default: T,
+        help: str,
+        interval: Interval | None = None,
+        *,
+        unit: str = "",
+        flags: str = "",
+        earlier: str = "",
+        default_text: str = "",
+    ) -> T:
+        """A dataclass field; see `Setting` for the parameters."""
+        declared = Setting(help, interval, unit, (), self, flags, earlier, default_text)
+        return declared.field(default)
 
-    def number_of(self, unit: str, default: T, help: str, **more: Any) -> T:
+    def number_of(self, unit: str, default: T, help: str, *, earlier: str = "") -> T:
         """A dataclass field for a number of things, 1 or more: `number_of("steps", 100, ...)`."""
-        return self.setting(default, help, AT_LEAST_ONE, unit=unit, **more)
+        return self.setting(default, help, AT_LEAST_ONE, unit=unit, earlier=earlier)
 
 
 @dataclass(frozen=True)
@@ -65,9 +76,9 @@ class Setting:
     unit         what a number counts, like `learner steps`
     choices      all legal values, where they are few
     panel        the group of options that it is listed in
-    flags        how the option is written, where that is not --NAME or --NAME/--no-NAME
-    earlier      the name that it had before; options, scripts and run directories may still use it
-    default_text the default in words, where the value would not explain itself
+    flags        the option, if it is not --NAME or --NAME/--no-NAME
+    earlier      its former name, which options, scripts and run directories may still use
+    default_text the default in words, if the value is not clear
     """
 
     help: str

@@ -1,10 +1,9 @@
-"""How each process of a run is doing: a row for each, in shared memory."""
+"""The board of a run: a row with the state of each process, in shared memory."""
 
 from __future__ import annotations
 
 import time
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ ROW = np.dtype([("state", "i8"), ("beat", "i8"), ("message", f"S{TEXT}"), ("numb
 
 
 class ProcessState(IntEnum):
-    """The row of one process."""
+    """The state of a process."""
 
     STARTING = 0
     RUNNING = 1
@@ -28,7 +27,7 @@ class ProcessState(IntEnum):
 
 
 class Board:
-    """Rows by number; made by the supervisor, opened by its processes."""
+    """Rows by number. The supervisor creates it, and its processes open it."""
 
     def __init__(self, region: Region, rows: int) -> None:
         self._region = region
@@ -41,7 +40,7 @@ class Board:
     def create(rows: int) -> Board:
         """Raises UsageError, OutputError."""
         if not 0 < rows <= MAX_ROWS:
-            raise UsageError(f"a run of {rows} processes", hint=f"at most {MAX_ROWS}")
+            raise UsageError(f"a run cannot have {rows} processes", hint=f"1 to {MAX_ROWS}")
         size = PAGE + pages(rows * ROW.itemsize)
         region = Region.create("board", size)
         region.reserve(0, size)
@@ -56,27 +55,29 @@ class Board:
         front = np.frombuffer(region.view(0, PAGE, writable=False), FRONT, 1)[0]
         rows = int(front["rows"])
         if front["magic"] != MAGIC or not 0 < rows <= MAX_ROWS:
-            raise LoadError("is not the board of a run", node=name)
+            raise LoadError("not the board of a run", node=name)
         return Board(region, rows)
 
     @property
     def stopping(self) -> bool:
-        """Is the run to end?"""
+        """Whether the run ends."""
         return bool(self._front["stopping"])
 
     def stop(self) -> None:
+        """Tell all processes to end."""
         self._front["stopping"] = 1
 
-    def row(self, number: int) -> Any:
-        """Fields of a row, which can be set."""
-        return self.rows[number]
+    def row(self, number: int) -> np.void:
+        """A row, whose fields can be set."""
+        row: np.void = self.rows[number]
+        return row
 
     def clear(self, number: int) -> None:
-        """Make ready for a process that starts: it finds the numbers of one that crashed there."""
+        """Prepare the row for a process that starts; the numbers of a crashed one stay."""
         for field in ("state", "message"):
             self.rows[field][number] = np.zeros((), ROW)[field]
         self.beat(number)
 
     def beat(self, number: int) -> None:
-        """Say that a process is alive."""
+        """Record that a process is alive."""
         self.rows["beat"][number] = time.monotonic_ns()

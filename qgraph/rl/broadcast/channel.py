@@ -1,7 +1,7 @@
 """Blocks of bytes from one writer to many readers, by a pointer in shared memory.
 
-The writer fills a buffer that nobody reads and publishes it. A reader takes the latest and reads it
-where it lies, for as long as it likes. Neither waits for the other unless it asks to.
+The writer fills a buffer that no reader has and publishes it. A reader takes the latest block and
+reads it in place, for any time. Neither waits for the other unless it asks to.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_SIZE = 1 << 40
 class Channel:
     """The memory of a channel; `writer()` and `reader(i)` are its ends.
 
-    The process that makes it need not be one of them, but has to live as long as others attach.
+    The process that creates it need not use an end, but must live while other processes attach.
     """
 
     def __init__(self, region: Region, size: int, readers: int) -> None:
@@ -40,7 +40,7 @@ class Channel:
     def create(size: int, readers: int) -> Channel:
         """A channel for blocks of `size` bytes. Raises UsageError, OutputError."""
         if not (0 < size <= MAX_SIZE and 0 < readers <= MAX_READERS):
-            raise UsageError(f"a channel of {size} bytes for {readers} readers")
+            raise UsageError(f"a channel of {size} bytes for {readers} readers cannot be made")
         buffers = native().channel_buffers(readers)
         head = PAGE + native().channel_head(readers)
         region = Region.create("channel", head + buffers * pages(size))
@@ -50,31 +50,31 @@ class Channel:
 
     @staticmethod
     def open(name: str) -> Channel:
-        """A channel that another process made. Raises LoadError."""
+        """A channel that another process created. Raises LoadError."""
         region = Region.attach(name)
         magic, size, readers = LABEL.unpack(region.view(0, PAGE, writable=False)[: LABEL.size])
         if magic != MAGIC or not (0 < size <= MAX_SIZE and 0 < readers <= MAX_READERS):
-            raise LoadError("is not a channel", node=name)
+            raise LoadError("not a channel", node=name)
         return Channel(region, size, readers)
 
     @staticmethod
     def attach(name: str, reader: int) -> Reader:
-        """Reader number `reader` of a channel that another process made. Raises LoadError."""
+        """Reader number `reader` of a channel that another process created. Raises LoadError."""
         return Channel.open(name).reader(reader)
 
     def writer(self) -> Writer:
-        """The end that publishes. A channel has one at a time."""
+        """The end that publishes; a channel has one at a time."""
         return Writer(self)
 
     def reader(self, number: int) -> Reader:
-        """The end of reader `number`; one that had it before is taken as gone."""
+        """The end of reader `number`; an earlier reader of it must have ended."""
         if not 0 <= number < self.readers:
             raise UsageError(f"reader {number} of a channel with {self.readers}")
         self.clear(number)
         return Reader(self, number)
 
     def clear(self, reader: int) -> None:
-        """Free what a reader holds, who will read no more."""
+        """Release the blocks of a reader that has ended."""
         for slot in range(2):
             self._native.release(reader, slot)
 
@@ -102,50 +102,50 @@ class _End:
 
 
 class Writer(_End):
-    """Publishes blocks. Nothing of it waits, but `wait_asked`."""
+    """Publishes blocks. Only `wait_asked` waits."""
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel, writable=True)
         self._open = -1
 
     def room(self) -> Array:
-        """The memory for the next block, uint8 [size]: nobody reads it until `publish`.
+        """The memory for the next block, uint8 [size], which readers get by `publish`.
 
-        What is in it is of no meaning. Raises OutputError where memory is short.
+        Its content is undefined. Raises OutputError if memory is short.
         """
         if self._open < 0:
-            found = self._native.room()
-            if found < 0:
+            number = self._native.room()
+            if number < 0:
                 raise LoadError("the channel's memory is damaged", node=self.channel.name)
-            room = self._buffer(found)
-            self._open = found
+            room = self._buffer(number)
+            self._open = number
             return room
         return self._buffer(self._open)
 
     def publish(self, version: int) -> None:
-        """Make what is in `room()` the latest. Raises UsageError unless the version grows."""
+        """Make the block in `room()` the latest. Raises UsageError unless the version grows."""
         if self._open < 0:
-            raise UsageError("nothing was written into room() since the last publish")
+            raise UsageError("no block was written into room() since the last publish")
         if not self._native.publish(self._open, version):
-            raise UsageError(f"version {version} after version {self.version}")
+            raise UsageError(f"version {version} after version {self.version}: versions must grow")
         self._open = -1
 
     @property
     def version(self) -> int:
-        """The latest published; -1 before the first."""
+        """The latest version that was published; -1 before the first."""
         return self._native.version()
 
     def asked(self) -> bool:
-        """Did a reader `ask` since this was last called?"""
+        """Whether a reader has called `ask` since the last call of this."""
         return self._native.asked()
 
     def wait_asked(self, timeout: float) -> bool:
-        """Sleep until a reader asks, at most `timeout` seconds; `asked` is still to be called."""
+        """Sleep until a reader asks, at most `timeout` seconds; then call `asked`."""
         return self._native.wait_asked(int(timeout * 1e9))
 
 
 class Reader(_End):
-    """Takes the latest block. `version` is that of the block it holds, -1 without one."""
+    """Takes the latest block. `version` is the version of its block, -1 without one."""
 
     def __init__(self, channel: Channel, number: int) -> None:
         super().__init__(channel, writable=False)
@@ -155,27 +155,27 @@ class Reader(_End):
         self._refused = -1
 
     def latest(self) -> Array | None:
-        """The latest block, uint8 [size], read-only; None unless it is newer than the one held.
+        """The latest block, uint8 [size], read-only; None unless it is newer than the current one.
 
-        The one that was held before is given back: nothing may use it any more. `renew` is for
-        who has to look at a block before letting go of the last.
+        The current block is released and must not be used any more. `renew` releases it only after
+        the new one was accepted.
         """
-        found = self._claim()
-        if found is None:
+        claimed = self._claim()
+        if claimed is None:
             return None
-        self._keep(found[1])
-        return found[0]
+        self._keep(claimed[1])
+        return claimed[0]
 
     def renew(self, use: Callable[[Array], object]) -> bool:
-        """Call `use` with the latest block, if there is a newer one: was there?
+        """Call `use` with the latest block if there is a newer one; returns whether there was.
 
-        The block held before is given back once `use` returns. Where it raises, the one held before
-        is kept and the new one never offered again; the error passes through.
+        The current block is released when `use` returns. If it raises, the current block is kept,
+        the new one is not offered again, and the exception is passed on.
         """
-        found = self._claim()
-        if found is None:
+        claimed = self._claim()
+        if claimed is None:
             return False
-        block, version = found
+        block, version = claimed
         try:
             use(block)
         except BaseException:
@@ -186,7 +186,7 @@ class Reader(_End):
         return True
 
     def wait(self, version: int, timeout: float) -> bool:
-        """Sleep until `version` or a later one is there, at most `timeout` seconds: is it?"""
+        """Sleep until `version` or a later one is published; False after `timeout` seconds."""
         end = native().now() + int(timeout * 1e9)
         while not self._native.wait(version, max(end - native().now(), 0)):
             if native().now() >= end:
@@ -194,11 +194,11 @@ class Reader(_End):
         return True
 
     def ask(self) -> None:
-        """Tell a writer that publishes on demand that a block is wanted."""
+        """Ask a writer that publishes on demand for a block."""
         self._native.ask()
 
     def _claim(self) -> tuple[Array, int] | None:
-        """Hold the latest in the slot that is free."""
+        """Hold the latest block in the free slot."""
         known = max(self.version, self._refused)
         number, version = self._native.claim(self.number, 1 - self._slot, known)
         return None if number < 0 else (self._buffer(number), version)

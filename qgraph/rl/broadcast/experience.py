@@ -1,28 +1,35 @@
 """Records from actors to the learner: a ring for each actor, in shared memory.
 
-A record is one element of a structured dtype, such as a transition. The learner sees whole records
-only, whatever happens to an actor.
+A record is one element of a structured dtype, such as a transition. The learner sees complete
+records only, even if an actor is killed while it writes one.
 """
 
 from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from qgraph.errors import LoadError, UsageError
 from qgraph.ir.types import Array
+from qgraph.records import JSON, from_json
 from qgraph.rl.broadcast.memory import PAGE, Region, native
 
 MAGIC = b"qgraphx1"
-LABEL = struct.Struct(
-    "<8s4q"
-)  # at the front: magic, writers, capacity, bytes of a record, of its form
+# At the front: magic, writers, capacity, bytes of a record, bytes of its form (`form_of`).
+LABEL = struct.Struct("<8s4q")
 MAX_WRITERS = 1024
-SLICE = 0.1  # seconds between looks at signals while something is waited for
+SLICE = 0.1  # seconds of waiting between checks for signals
+
+
+@dataclass(frozen=True)
+class RingPlace:
+    """The ring that an actor writes its records to."""
+
+    rings: str
+    writer: int
 
 
 class Experience:
@@ -31,7 +38,9 @@ class Experience:
     `capacity` records fit into each of the `writers` rings.
     """
 
-    def __init__(self, region: Region, dtype: np.dtype[Any], writers: int, capacity: int) -> None:
+    def __init__(
+        self, region: Region, dtype: np.dtype[np.generic], writers: int, capacity: int
+    ) -> None:
         self._region = region
         self.name = region.name
         self.dtype = dtype
@@ -42,12 +51,12 @@ class Experience:
         )
 
     @staticmethod
-    def create(dtype: np.dtype[Any], capacity: int, writers: int) -> Experience:
+    def create(dtype: np.dtype[np.generic], capacity: int, writers: int) -> Experience:
         """Rings for records of `dtype`. Raises UsageError, OutputError."""
         if dtype.hasobject or dtype.itemsize == 0:
-            raise UsageError(f"records of {dtype} cannot be shared", hint="numbers of fixed shapes")
+            raise UsageError(f"records of {dtype} cannot be shared", hint="use numeric fields")
         if not (0 < writers <= MAX_WRITERS and capacity > 0):
-            raise UsageError(f"rings of {capacity} records for {writers} actors")
+            raise UsageError(f"rings of {capacity} records for {writers} actors cannot be made")
         form = json.dumps(form_of(dtype)).encode()
         if LABEL.size + len(form) > PAGE:
             raise UsageError(f"a record has at most about 50 fields, not {len(dtype.names or ())}")
@@ -60,28 +69,28 @@ class Experience:
 
     @staticmethod
     def open(name: str) -> Experience:
-        """Rings that another process made. Raises LoadError."""
+        """Rings that another process created. Raises LoadError."""
         region = Region.attach(name)
         front = region.view(0, PAGE, writable=False)[:PAGE]
         magic, writers, capacity, record, length = LABEL.unpack(front[: LABEL.size])
         if magic != MAGIC or not (0 < writers <= MAX_WRITERS and capacity > 0):
-            raise LoadError("does not hold rings of records", node=name)
+            raise LoadError("does not contain rings of records", node=name)
         try:
             dtype = read_form(json.loads(front[LABEL.size : LABEL.size + length]))
         except (ValueError, TypeError):
             dtype = np.dtype([])
         size = PAGE + native().rings_head(writers) + writers * capacity * record
         if dtype.itemsize != record or record == 0 or size != region.size:
-            raise LoadError("the rings are not of the size they say", node=name)
+            raise LoadError("the rings do not have the size in their header", node=name)
         return Experience(region, dtype, writers, capacity)
 
     @staticmethod
     def attach(name: str, writer: int) -> RecordWriter:
-        """Writer number `writer` of rings that another process made. Raises LoadError."""
+        """Writer number `writer` of rings that another process created. Raises LoadError."""
         return Experience.open(name).writer(writer)
 
     def writer(self, number: int) -> RecordWriter:
-        """The end of actor `number`; one that had it before is taken as gone."""
+        """The end of actor `number`; an earlier writer of it must have ended."""
         if not 0 <= number < self.writers:
             raise UsageError(f"actor {number} of rings for {self.writers}")
         return RecordWriter(self, number)
@@ -90,20 +99,20 @@ class Experience:
         """The learner's end. There is one at a time."""
         return RecordReader(self)
 
-    def settings(self, writer: int) -> dict[str, Any]:
-        """The argument of an actor's `RecordWriter.of`, as JSON."""
-        return {"rings": self.name, "writer": writer}
+    def settings(self, writer: int) -> RingPlace:
+        """The settings of an actor's `RecordWriter.of`."""
+        return RingPlace(self.name, writer)
 
     def filled(self, writer: int) -> int:
-        """Records that wait in a ring."""
+        """The number of records in a ring."""
         return self.native.filled(writer)
 
     def written(self, writer: int) -> int:
-        """Records that were ever put into a ring."""
+        """The number of records that were ever put into a ring."""
         return self.native.written(writer)
 
     def put_waited(self, writer: int) -> float:
-        """Seconds that an actor waited for room."""
+        """Seconds that an actor waited for space."""
         return self.native.put_waited(writer) / 1e9
 
     @property
@@ -113,20 +122,22 @@ class Experience:
 
 
 class RecordWriter:
+    """An actor's end."""
+
     def __init__(self, rings: Experience, number: int) -> None:
         self.rings = rings
         self.number = number
         self._native = rings.native
 
     @staticmethod
-    def of(settings: Mapping[str, Any]) -> RecordWriter:
-        """The end that `Experience.settings` tells of. Raises LoadError."""
-        return Experience.attach(settings["rings"], int(settings["writer"]))
+    def of(place: RingPlace) -> RecordWriter:
+        """The end at a place from `Experience.settings`. Raises LoadError."""
+        return Experience.attach(place.rings, place.writer)
 
     def put(self, records: Array, timeout: float | None = None) -> int:
-        """Add records, [n] or one of `rings.dtype`; sleeps while the ring is full.
+        """Add records, [n] or a single one, of `rings.dtype`; sleep while the ring is full.
 
-        Returns how many were added: all of them, unless `timeout` seconds were over before.
+        Returns the number of records added: all, unless `timeout` seconds have passed.
         """
         dtype = records.dtype
         if dtype is not self.rings.dtype and dtype != self.rings.dtype:
@@ -148,22 +159,24 @@ class RecordWriter:
 
 
 class RecordReader:
+    """The learner's end."""
+
     def __init__(self, rings: Experience) -> None:
         self.rings = rings
         self._native = rings.native
         self._next = 0
 
     def take(self, count: int, timeout: float = 0.0, writer: int | None = None) -> Array:
-        """At most `count` records, [n]: what is there, of all actors in turn or of one `writer`.
+        """At most `count` records that have arrived, [n], of all actors in turn or of one `writer`.
 
-        Where nothing is, it sleeps until something is, at most `timeout` seconds.
+        If there are none, it sleeps until one arrives, at most `timeout` seconds.
         """
         found = self._take(count, writer)
         end = native().now() + int(timeout * 1e9)
         while not len(found) and (left := end - native().now()) > 0:
             if writer is None:
                 self._native.wait_filled(left)
-            else:  # the bell is that of all rings: a nap, lest others keep this one awake
+            else:  # all rings wake it up, so it sleeps briefly: others must not keep it busy
                 self._native.wait_filled(min(left, 1000000))
             found = self._take(count, writer)
         return found
@@ -181,8 +194,16 @@ class RecordReader:
         return found
 
 
-def form_of(dtype: np.dtype[Any]) -> Any:
-    """A dtype as JSON: its text, or [name, form, shape, offset] of each field and its size."""
+@dataclass(frozen=True)
+class _FieldsForm:
+    """A structured dtype in JSON: name, form and offset of each field, and its size."""
+
+    fields: tuple[tuple[str, object, int], ...]
+    size: int
+
+
+def form_of(dtype: np.dtype[np.generic]) -> JSON:
+    """A dtype as JSON: its text, [form, shape] of a subarray, or its fields (`_FieldsForm`)."""
     if dtype.subdtype is not None:
         return [form_of(dtype.subdtype[0]), list(dtype.subdtype[1])]
     if dtype.fields is None:
@@ -191,18 +212,18 @@ def form_of(dtype: np.dtype[Any]) -> Any:
     return {"fields": fields, "size": dtype.itemsize}
 
 
-def read_form(form: Any) -> np.dtype[Any]:
+def read_form(form: object) -> np.dtype[np.generic]:
     """The dtype that `form_of` wrote. Raises ValueError, TypeError."""
     if isinstance(form, str):
         return np.dtype(form)
     if isinstance(form, list):
         return np.dtype((read_form(form[0]), tuple(form[1])))
-    names, formats, offsets = zip(*form["fields"], strict=True)
+    record = from_json(_FieldsForm, form)
     return np.dtype(
         {
-            "names": list(names),
-            "formats": [read_form(part) for part in formats],
-            "offsets": list(offsets),
-            "itemsize": form["size"],
+            "names": [name for name, _, _ in record.fields],
+            "formats": [read_form(part) for _, part, _ in record.fields],
+            "offsets": [offset for _, _, offset in record.fields],
+            "itemsize": record.size,
         }
     )

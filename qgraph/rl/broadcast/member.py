@@ -1,7 +1,7 @@
-"""A process of a run, from within: its settings, its heart, its end.
+"""A process of a run, seen from inside: its settings, its heartbeat, its end.
 
 def main() -> None:
-    with joined() as (member, settings):
+    with joined(MySettings) as (member, settings):
         ...
         while member.going():
             ...
@@ -18,31 +18,43 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import TypeVar
 
 from qgraph.errors import QGraphError, UsageError
+from qgraph.records import from_json
 from qgraph.rl.broadcast.board import TEXT, Board, ProcessState
 from qgraph.rl.broadcast.memory import native
 
+T = TypeVar("T")
 SLICE = 0.1  # seconds of waiting between heartbeats
 
 
+@dataclass(frozen=True)
+class BoardPlace:
+    """The row of a process on the board of its run, and the id of the process that started it."""
+
+    board: str
+    row: int
+    parent: int
+
+
 class Member:
-    """This process's row of the board."""
+    """The row of this process on the board."""
 
     def __init__(self, board: Board, number: int) -> None:
         self.board = board
         self.number = number
-        # float64 [8], of any meaning, for all to see. At first, those of one that crashed here.
+        # float64 [8], of any meaning, visible to all. A restarted process finds its earlier ones.
         self.numbers = board.rows["numbers"][number]
 
     def going(self) -> bool:
-        """Say that this process is alive; is the run to go on?"""
+        """Report that this process is alive; False when the run ends."""
         self.board.beat(self.number)
         return not self.board.stopping
 
     def wait(self, wait: Callable[[float], bool]) -> bool:
-        """Call `wait(seconds)` until it is true or the run ends: is it true?"""
+        """Call `wait(seconds)` until it returns True (True) or the run ends (False)."""
         while self.going():
             if wait(SLICE):
                 return True
@@ -50,21 +62,21 @@ class Member:
 
 
 @contextmanager
-def joined() -> Iterator[tuple[Member, dict[str, Any]]]:
-    """This process as one of a run; what the supervisor told it is on its standard input.
+def joined(kind: type[T]) -> Iterator[tuple[Member, T]]:
+    """Run a block as a process of a run, with the settings that `Supervisor.start` was given.
 
-    It is killed when the supervisor ends, and Ctrl-C is left to that. An error is told to the
-    supervisor and ends the process by its exit code.
+    kind: the class of the settings. The process is killed when its supervisor ends, and Ctrl-C is
+    left to the supervisor. An exception is reported to the supervisor and ends the process with
+    its exit code.
     """
-    settings = _settings()
-    place = settings.pop("member")
-    if not native().die_with(int(place["parent"])):
-        os._exit(1)  # who started it is gone already
-    member = Member(Board.open(place["board"]), int(place["row"]))
+    place, settings = _standard_input()
+    if not native().die_with(place.parent):
+        os._exit(1)  # the supervisor has already ended
+    member = Member(Board.open(place.board), place.row)
     row = member.board.row(member.number)
     row["state"] = ProcessState.RUNNING
     try:
-        yield member, settings
+        yield member, from_json(kind, settings)
     except Exception as error:
         known = isinstance(error, QGraphError)
         text = str(error) if known else "".join(traceback.format_exception(error))
@@ -75,11 +87,11 @@ def joined() -> Iterator[tuple[Member, dict[str, Any]]]:
     row["state"] = ProcessState.STOPPED
 
 
-def _settings() -> dict[str, Any]:
+def _standard_input() -> tuple[BoardPlace, object]:
     try:
-        found = json.load(sys.stdin) if sys.argv[1:] == ["-"] else {}
-        if {"board", "row", "parent"} <= set(found["member"]):
-            return dict(found)
+        given = json.load(sys.stdin) if sys.argv[1:] == ["-"] else {}
+        return from_json(BoardPlace, given["member"]), given["settings"]
     except (ValueError, KeyError, TypeError):
-        pass
-    raise UsageError("this is a part of a run and started by it", hint="use qgraph rl train")
+        raise UsageError(
+            "this process is part of a run and must be started by it", hint="use qgraph rl train"
+        ) from None

@@ -1,8 +1,8 @@
-"""Memory that processes share, under a name that no crash leaves behind.
+"""Memory that processes share; none is left after a crash.
 
 A region is a file without a place in any folder: the system frees it with the last process that
-has it open, however that ends. Its name, which other processes of the machine open it by, leads
-through the process that made it and is gone with it.
+has it open. Other processes of the machine open it by its name, a path through the process that
+created it, which is valid while that process lives.
 """
 
 from __future__ import annotations
@@ -35,40 +35,40 @@ class Region:
 
     @staticmethod
     def create(label: str, size: int) -> Region:
-        """A new region of zeros; `label` is for who looks at /proc. Raises OutputError."""
+        """A new region of zeros; `label` is shown in /proc. Raises OutputError."""
         handle = native().memory_file(f"qgraph-{label}")
-        with _told_as_output_error(label):
+        with _as_output_error(label):
             if handle < 0:
                 raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
             os.ftruncate(handle, size)
-            # Who cut it short would crash everyone who has it mapped.
+            # Truncating it would crash every process that has it mapped.
             fcntl.fcntl(handle, F_ADD_SEALS, SHRINK | GROW)
         return Region(handle, f"/proc/{os.getpid()}/fd/{handle}", size)
 
     @staticmethod
     def attach(name: str) -> Region:
-        """The region of that name. Raises LoadError where its maker is gone."""
+        """The region of that name. Raises LoadError if the process that created it has ended."""
         try:
             handle = os.open(name, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
             raise LoadError(
                 f"the shared memory cannot be opened: {error.strerror}",
                 node=name,
-                hint="the process that made it has ended",
+                hint="the process that created it has ended",
             ) from None
         return Region(handle, name, os.fstat(handle).st_size)
 
     def reserve(self, begin: int, size: int) -> None:
-        """Make sure that there is memory behind a part: else a write ends the process."""
-        with _told_as_output_error(self.name):
+        """Reserve memory for a part; without it, a write could end the process."""
+        with _as_output_error(self.name):
             os.posix_fallocate(self._handle, begin, size)
 
     def view(self, begin: int, size: int, writable: bool = True) -> mmap.mmap:
-        """A part that begins at a page. Raises LoadError where the region is shorter."""
+        """A part that begins at a page. Raises LoadError if the region is shorter."""
         if begin + size > self.size:
             raise LoadError("the shared memory is shorter than its header states", node=self.name)
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-        # All of it at once, so that its first use is as quick as any.
+        # All of it is mapped at once, so that the first use is not slower than later ones.
         flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
         return mmap.mmap(self._handle, size, flags=flags, prot=protection, offset=begin)
 
@@ -77,7 +77,7 @@ class Region:
 
 
 def native() -> type[_native.broadcast]:
-    """The native part. Raises UnsupportedError where it isn't built."""
+    """The native part. Raises UnsupportedError if it is not built."""
     found = kernels.native_broadcast()
     if found is None:
         raise kernels.not_available("shared memory between learner and actors")
@@ -85,17 +85,17 @@ def native() -> type[_native.broadcast]:
 
 
 def pages(size: int) -> int:
-    """`size`, up to a whole page."""
+    """`size`, rounded up to a whole page."""
     return -(-size // PAGE) * PAGE
 
 
 @contextmanager
-def _told_as_output_error(label: str) -> Iterator[None]:
+def _as_output_error(label: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise OutputError(
             f"no shared memory: {error.strerror}",
             node=label,
-            hint="free some memory, or take fewer actors or smaller rings",
+            hint="free some memory, or use fewer actors or smaller rings",
         ) from None

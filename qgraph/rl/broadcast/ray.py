@@ -1,8 +1,8 @@
-"""Actors on other machines, by Ray.
+"""Actors on other machines, through Ray.
 
-On each of them a relay has its actors' channel and rings, as on the learner's own machine, so that
-learner and actors are the same wherever they are. A process of the run, this module, carries blocks
-there and records back. Ray is given bytes and numbers only, which it sends as they are.
+On each machine a relay has a channel and rings, as on the learner's machine, so learner and actors
+do not depend on where they are. A process of the run, this module, carries blocks to the relays
+and records back. Ray gets bytes and numbers only, which it sends unchanged.
 
     python -m qgraph.rl.broadcast.ray, started by `RayNodes`
 """
@@ -11,34 +11,60 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from qgraph.distribution import install_hint
 from qgraph.errors import RunError, UsageError
+from qgraph.foreign import RayObject
+from qgraph.ir.types import Array
 from qgraph.rl.broadcast.channel import Channel
-from qgraph.rl.broadcast.experience import Experience
+from qgraph.rl.broadcast.experience import Experience, RecordWriter
 from qgraph.rl.broadcast.member import Member, joined
 from qgraph.rl.broadcast.publisher import Publisher
 from qgraph.rl.broadcast.relay import Relay, form_text
+from qgraph.rl.broadcast.subscriber import BlockSource
 from qgraph.rl.broadcast.supervisor import Supervisor
 
 NAME = "ray"
 MODULE = "qgraph.rl.broadcast.ray"
-BLOCKS, RECORDS, CRASHES = 0, 1, 2  # of the member's numbers: sent, brought, of actors afar
+BLOCKS, RECORDS, CRASHES = 0, 1, 2  # places in the member's numbers
+
+
+@dataclass(frozen=True)
+class RaySettings:
+    """The settings of the process.
+
+    rows: of each node, the rows of its actors on the board. nodes: their ids, None for those that
+    are alive. policy, block_size, rings, writers: the learner's channel and rings. actors: of each
+    node, the settings of its actors (JSON). The rest is as in `RayNodes`.
+    """
+
+    address: str
+    rows: tuple[tuple[int, ...], ...]
+    nodes: tuple[str, ...] | None
+    policy: BlockSource
+    block_size: int
+    rings: str
+    writers: tuple[int, ...]
+    module: str
+    actors: tuple[tuple[str, ...], ...]
+    environment: Mapping[str, str]
+    restarts: int
 
 
 class RayNodes:
     """Actors on nodes of a Ray cluster, for a learner's publisher and rings.
 
-    actors: for each node that has some, the settings (JSON) of each of its actors, to which
-    `policy` and `records` are added. module: what an actor is. reader: of the publisher, for all
-    of them together. writers: of the rings, one for each node. address: of the cluster, as
-    `ray.init` takes it. environment: variables for actors. nodes: their ids; else those that live,
-    the learner's own last. restarts: how often an actor, or a node, may crash.
+    actors: for each node with actors, the settings of each actor (a record or a mapping), to which
+    `policy` and `records` are added. module: the module that an actor runs. reader: the number of
+    all actors together among the publisher's readers. writers: of the rings, one for each node.
+    address: of the cluster, as in `ray.init`. environment: variables for actors. nodes: their ids;
+    by default those that are alive, the learner's own last. restarts: how often an actor, or a
+    node, may crash.
 
-    Raises UsageError where Ray is missing; what goes wrong later shows in `run.check()`.
+    Raises UsageError if Ray is missing; `run.check()` reports later errors.
     """
 
     def __init__(
@@ -48,7 +74,7 @@ class RayNodes:
         rings: Experience,
         *,
         module: str,
-        actors: Sequence[Sequence[Mapping[str, Any]]],
+        actors: Sequence[Sequence[object]],
         reader: int,
         writers: Sequence[int],
         address: str = "auto",
@@ -58,78 +84,80 @@ class RayNodes:
     ) -> None:
         _ray()
         if len(writers) != len(actors) or (nodes is not None and len(nodes) != len(actors)):
-            raise UsageError("each node with actors has a ring of its own")
+            raise UsageError("each node with actors needs one ring and one id")
         self._run = run
-        self._rows = [list(run.places(len(node))) for node in actors]
-        settings = {
-            "address": address,
-            "rows": self._rows,
-            "nodes": nodes,
-            "policy": publisher.settings(reader),
-            "block_size": publisher.block_size,
-            "rings": rings.name,
-            "writers": list(writers),
-            "module": module,
-            "actors": [[json.dumps(one) for one in node] for node in actors],
-            "environment": dict(environment or {}),
-            "restarts": restarts,
-        }
+        self._rows = tuple(tuple(run.places(len(node))) for node in actors)
+        settings = RaySettings(
+            address,
+            self._rows,
+            None if nodes is None else tuple(nodes),
+            publisher.settings(reader),
+            publisher.block_size,
+            rings.name,
+            tuple(writers),
+            module,
+            tuple(tuple(json.dumps(one, default=vars) for one in node) for node in actors),
+            environment or {},
+            restarts,
+        )
         run.start(NAME, MODULE, settings)
 
     @property
     def sent(self) -> int:
-        """Blocks that were sent to nodes."""
+        """The number of blocks that were sent to nodes."""
         return int(self._run.numbers(NAME)[BLOCKS])
 
-    def numbers(self, node: int, actor: int) -> Any:
+    def numbers(self, node: int, actor: int) -> Array:
         """The numbers of an actor on another machine (`Member.numbers`), float64 [8]."""
-        return self._run.board.rows["numbers"][self._rows[node][actor]]
+        numbers: Array = self._run.board.rows["numbers"][self._rows[node][actor]]
+        return numbers
 
     @property
     def crashes(self) -> int:
-        """How often actors afar were restarted."""
+        """The number of restarts of remote actors."""
         return int(self._run.numbers(NAME)[CRASHES])
 
 
 class _Node:
-    """One node: its relay, and the one exchange that is under way."""
+    """One node: its relay, and the exchange in progress."""
 
-    def __init__(self, settings: Mapping[str, Any], number: int, place: str, ring: Any) -> None:
+    def __init__(self, settings: RaySettings, number: int, place: str, ring: RecordWriter) -> None:
         self._settings = settings
         self._number = number
-        self.rows: list[int] = settings["rows"][number]  # of its actors, on the run's board
+        self.rows = settings.rows[number]  # of its actors, on the run's board
         self._place = place
         self._ring = ring  # the learner's
-        self.version = -1  # that it has
-        self.crashes = self.earlier = 0  # of actors: of this relay, and of those before
-        self.numbers: list[list[float]] = []  # that its actors show
-        self.lost = 0  # how often the node was
-        self.call: Any = None
+        self.version = -1  # of its latest block
+        self.crashes = self.earlier = 0  # of actors: of this relay, and of earlier relays
+        self.numbers: list[list[float]] = []  # of its actors
+        self.lost = 0  # how often the node was lost
+        self.call: RayObject = None
         self.start()
 
     def start(self) -> None:
-        """A relay on the node, with its actors."""
+        """Start a relay on the node, with its actors."""
         ray, settings = _ray(), self._settings
         affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-        where = affinity(self._place, soft=self.lost > 0)  # a machine that is gone has no place
+        where = affinity(self._place, soft=self.lost > 0)  # after a loss, on any machine
         options = {"num_cpus": 0, "scheduling_strategy": where}
         rings = self._ring.rings
         self.relay = ray.remote(Relay).options(**options).remote(
             form_text(rings),
-            settings["block_size"],
+            settings.block_size,
             rings.capacity,
-            settings["module"],
-            settings["actors"][self._number],
-            settings["environment"],
-            settings["restarts"],
+            settings.module,
+            settings.actors[self._number],
+            settings.environment,
+            settings.restarts,
             self.numbers,
         )  # fmt: skip
         self.version = -1
         self.call = None
 
-    def send(self, block: Any, version: int) -> None:
-        """Begin an exchange: with a block if it is newer than the node's, for as many records as
-        the learner has room for, so that none wait on the way and get old.
+    def send(self, block: RayObject, version: int) -> None:
+        """Begin an exchange, with a block if it is newer than the node's.
+
+        It asks for as many records as the learner has space for, so that none get old on the way.
         """
         rings, newer = self._ring.rings, version > self.version
         room = rings.capacity - rings.filled(self._ring.number)
@@ -139,46 +167,45 @@ class _Node:
             self.version = max(version, self.version)
 
     def receive(self) -> tuple[int, bool]:
-        """End it: how many records came, and did an actor ask for a block?"""
+        """End an exchange: the number of records, and whether an actor asked for a block."""
         ray = _ray()
         try:
             records, asked, self.crashes, self.numbers = ray.get(self.call)
-        except ray.exceptions.RayTaskError as error:  # the relay's own
+        except ray.exceptions.RayTaskError as error:  # of the relay
             raise RunError(str(error.cause), node=f"node {self._place}") from None
         except (ray.exceptions.RayActorError, ray.exceptions.ActorUnschedulableError) as error:
             self.lost += 1
             self.earlier, self.crashes = self.earlier + self.crashes, 0
-            if self.lost > self._settings["restarts"]:
+            if self.lost > self._settings.restarts:
                 raise RunError(f"was lost: {error}", node=f"node {self._place}") from None
             self.start()
             return 0, True
         self.call = None
-        found = np.frombuffer(records, self._ring.rings.dtype)
-        self._ring.put(found)
-        return len(found), asked
+        arrived = np.frombuffer(records, self._ring.rings.dtype)
+        self._ring.put(arrived)
+        return len(arrived), asked
 
 
-def carry(member: Member, settings: dict[str, Any]) -> None:
-    """Blocks to the nodes and records from them, until the run ends."""
+def carry(member: Member, settings: RaySettings) -> None:
+    """Carry blocks to the nodes and records from them, until the run ends."""
     ray = _ray()
-    ray.init(address=settings["address"], log_to_driver=False)
-    places = settings["nodes"] or _places(len(settings["actors"]))
-    policy = settings["policy"]
-    reader = Channel.attach(policy["blocks"], policy["reader"])
-    rings = Experience.open(settings["rings"])
-    ends = [rings.writer(number) for number in settings["writers"]]
+    ray.init(address=settings.address, log_to_driver=False)
+    places = settings.nodes or _places(len(settings.actors))
+    reader = Channel.attach(settings.policy.blocks, settings.policy.reader)
+    rings = Experience.open(settings.rings)
+    ends = [rings.writer(number) for number in settings.writers]
     nodes = [_Node(settings, *given) for given in zip(range(len(ends)), places, ends, strict=True)]
-    block: Any = None
+    block: RayObject = None
     reader.ask()
     while member.going():
-        found = reader.latest()
-        if found is not None:
-            block = ray.put(found.tobytes())
+        latest = reader.latest()
+        if latest is not None:
+            block = ray.put(latest.tobytes())
             member.numbers[BLOCKS] += 1
         for node in nodes:
             node.send(block, reader.version)
         calls = {node.call: node for node in nodes if node.call is not None}
-        if not calls:  # the learner takes nothing
+        if not calls:  # the learner has no space
             reader.wait(reader.version + 1, 0.01)
             continue
         ended, _ = ray.wait(list(calls), timeout=0.1)
@@ -195,17 +222,17 @@ def carry(member: Member, settings: dict[str, Any]) -> None:
 
 
 def _places(count: int) -> list[str]:
-    """Nodes that live, this one last: its processor has the learner."""
+    """The ids of nodes that are alive, this one last, since it runs the learner."""
     ray = _ray()
     here = ray.get_runtime_context().get_node_id()
-    found = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
-    found = sorted(found, key=lambda place: place == here)
-    if len(found) < count:
-        raise UsageError(f"{count} nodes are to have actors, but the cluster has {len(found)}")
-    return found[:count]
+    alive = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+    places = sorted(alive, key=lambda place: place == here)
+    if len(places) < count:
+        raise UsageError(f"actors need {count} nodes, but the cluster has {len(places)}")
+    return places[:count]
 
 
-def _ray() -> Any:
+def _ray() -> RayObject:
     try:
         import ray
         import ray.util.scheduling_strategies
@@ -218,7 +245,7 @@ def _ray() -> Any:
 
 
 def main() -> None:
-    with joined() as (member, settings):
+    with joined(RaySettings) as (member, settings):
         carry(member, settings)
 
 

@@ -1,6 +1,6 @@
-"""Actors on a machine without a learner: the same channel and rings, filled from afar.
+"""Actors on a machine without a learner: the same channel and rings, filled from remote.
 
-Something carries bytes between a `Relay` and the learner's machine; here, nobody knows what it is.
+A `Relay` does not depend on how bytes travel between it and the learner's machine.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ import numpy as np
 
 from qgraph.rl.broadcast.channel import Channel
 from qgraph.rl.broadcast.experience import Experience, form_of, read_form
+from qgraph.rl.broadcast.subscriber import BlockSource
 from qgraph.rl.broadcast.supervisor import Supervisor
 
-WAIT = 0.01  # seconds in which records may come
+WAIT = 0.01  # seconds of waiting for records
 
 
 class Relay:
-    """The actors of one machine, which are its processes.
+    """The actors of one machine, as processes of this one.
 
     form: of a record (`form_of`), as JSON. block_size: bytes of a block. capacity: records in each
-    ring. module, settings: what each actor is and gets (JSON), beside its `policy` and its
-    `records` (see `Subscriber` and `RecordWriter.of`). environment: variables for them. restarts:
-    how often each may crash. numbers: what actors in their places showed before, if there were any.
+    ring. module: the module that each actor runs. settings: of each actor (JSON), without `policy`
+    (a `BlockSource`) and `records` (a `RingPlace`), which are added. environment: variables for
+    actors. restarts: how often each may crash. numbers: the numbers of earlier actors in their
+    places, if there were any.
     """
 
     def __init__(
@@ -48,14 +50,14 @@ class Relay:
         self._reader = self._rings.reader()
         for number, text in enumerate(settings):
             name = self._blocks.name
-            # The latest that is here is all that a synchronous actor can wait for.
-            policy = {"blocks": name, "weights": name, "reader": number, "on_demand": True}
-            found = {**json.loads(text), "policy": policy, "records": self._rings.settings(number)}
+            # A synchronous actor can wait only for the latest block on this machine.
+            policy = BlockSource(name, name, number, on_demand=True)
+            places = {"policy": policy, "records": self._rings.settings(number)}
             freed = partial(self._blocks.clear, number)
             self._run.start(
                 f"actor {number}",
                 module,
-                found,
+                {**json.loads(text), **places},
                 restarts=restarts,
                 freed=freed,
                 environment=environment,
@@ -64,10 +66,10 @@ class Relay:
     def exchange(
         self, block: bytes, version: int, count: int
     ) -> tuple[bytes, bool, int, list[list[float]]]:
-        """Take in a block, where it is newer, and give up to `count` records.
+        """Take a block if it is newer, and give up to `count` records.
 
-        Returns records, whether an actor asked for a block since, how often actors crashed, and
-        the numbers that each of them shows. Raises RunError for one that crashed too often.
+        Returns records, whether an actor has asked for a block, how often actors crashed, and the
+        numbers of each actor. Raises RunError for an actor that crashed too often.
         """
         self._run.check()
         if version > self._writer.version:
@@ -84,5 +86,5 @@ class Relay:
 
 
 def form_text(rings: Experience) -> str:
-    """The form of a record, as `Relay` takes it."""
+    """The form of a record as text, for `Relay`."""
     return json.dumps(form_of(rings.dtype))

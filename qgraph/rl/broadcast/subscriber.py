@@ -1,10 +1,10 @@
-"""An actor's end: the latest block, every so many steps."""
+"""An actor's end of the broadcast: it takes the latest block at intervals."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from qgraph.errors import LoadError
 from qgraph.ir.types import Array
@@ -12,10 +12,24 @@ from qgraph.rl.broadcast.channel import Channel
 from qgraph.rl.broadcast.member import Member
 
 
-class Subscriber:
-    """Keeps an actor's policy fresh.
+@dataclass(frozen=True)
+class BlockSource:
+    """The source of an actor's blocks.
 
-        subscriber = Subscriber(settings, member, period=100)
+    blocks: the channel of blocks. weights: the channel whose version is the learner's. reader: the
+    actor's number among the readers. on_demand: whether the actor has to ask for a block.
+    """
+
+    blocks: str
+    weights: str
+    reader: int
+    on_demand: bool
+
+
+class Subscriber:
+    """Updates the policy of an actor.
+
+        subscriber = Subscriber(source, member, period=100)
         block = subscriber.first()
         if block is None: return          # the run has ended
         actor = Actor(block)
@@ -23,24 +37,24 @@ class Subscriber:
             subscriber.step(actor.switch)
             ...
 
-    settings: of `Publisher.settings`. period: steps between looks at what is new. synchronous: at
-    each look the actor waits until it has what the learner had published by then.
+    source: from `Publisher.settings`. period: steps between two checks for a newer block.
+    synchronous: at each check the actor waits for the version that the learner has published.
 
-    refused: blocks that the actor did not accept; it went on with its last one. waited, switched:
-    seconds spent on waiting for blocks, and on taking them.
+    refused: the number of blocks that the actor refused, so that it kept its last one. waited,
+    switched: seconds spent on waiting for blocks and on taking them.
     """
 
     def __init__(
         self,
-        settings: Mapping[str, Any],
+        source: BlockSource,
         member: Member,
         period: int = 1,
         synchronous: bool = False,
     ) -> None:
-        self._reader = Channel.attach(settings["blocks"], int(settings["reader"]))
-        # Only looked at: how far the learner is.
-        self._learner = Channel.open(settings["weights"]).writer() if synchronous else None
-        self._on_demand = bool(settings["on_demand"])
+        self._reader = Channel.attach(source.blocks, source.reader)
+        # Read only, for the learner's version.
+        self._learner = Channel.open(source.weights).writer() if synchronous else None
+        self._on_demand = source.on_demand
         self._member = member
         self._period = period
         self._steps = 0
@@ -50,20 +64,20 @@ class Subscriber:
 
     @property
     def version(self) -> int:
-        """That of the block held."""
+        """The version of the block that the actor has."""
         return self._reader.version
 
     def first(self) -> Array | None:
-        """The first block, once there is one; None where the run ends before."""
+        """Wait for the first block; None if the run ends before it."""
         if self._on_demand:
             self._reader.ask()
         return self._reader.latest() if self._wait(0) else None
 
     def step(self, use: Callable[[Array], object]) -> bool:
-        """To be called before each step of the actor; `use` is called with a newer block.
+        """Call this before each step of the actor; `use` is called with a newer block.
 
-        It may raise LoadError for one that it does not accept, and is then to be as before. Was
-        one accepted?
+        `use` may raise LoadError to refuse a block, and must then keep the last one. Returns
+        whether a block was accepted.
         """
         self._steps += 1
         if self._steps % self._period:
@@ -71,12 +85,12 @@ class Subscriber:
         return self.look(use)
 
     def look(self, use: Callable[[Array], object]) -> bool:
-        """The same, whatever the period."""
+        """Check for a newer block now, as `step` does at the end of a period."""
         if self._learner is None:
-            found = self._renew(use)
+            renewed = self._renew(use)
             if self._on_demand:
-                self._reader.ask()  # for the next look
-            return found
+                self._reader.ask()  # for the next check
+            return renewed
         published = self._learner.version
         if published > self._reader.version:
             if self._on_demand:
@@ -87,16 +101,16 @@ class Subscriber:
     def _renew(self, use: Callable[[Array], object]) -> bool:
         begin = time.perf_counter()
         try:
-            found = self._reader.renew(use)
+            renewed = self._reader.renew(use)
         except LoadError:
             self.refused += 1
             return False
-        if found:
+        if renewed:
             self.switched += time.perf_counter() - begin
-        return found
+        return renewed
 
     def _wait(self, version: int) -> bool:
         begin = time.perf_counter()
-        found = self._member.wait(lambda seconds: self._reader.wait(version, seconds))
+        arrived = self._member.wait(lambda seconds: self._reader.wait(version, seconds))
         self.waited += time.perf_counter() - begin
-        return found
+        return arrived

@@ -1,4 +1,4 @@
-"""The processes of a run: started, watched, restarted or mourned, and ended.
+"""The processes of a run: started, monitored, restarted or reported as lost, and ended.
 
     with Supervisor(processes=3) as run:
         run.start("quantizer", "qgraph.rl.broadcast.quantizer", settings)
@@ -6,7 +6,7 @@
         while ...:
             run.check()
 
-What the block leaves behind is nothing: no process, no memory.
+After the block, no process and no shared memory is left.
 """
 
 from __future__ import annotations
@@ -21,40 +21,42 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import IO, Any
+from typing import IO
 
 from qgraph.errors import RunError, UsageError
+from qgraph.ir.types import Array
 from qgraph.rl.broadcast.board import Board, ProcessState
+from qgraph.rl.broadcast.member import BoardPlace
 
-GRACE = 5.0  # seconds that processes have to end by themselves
-TAIL = 4000  # bytes of a process's output that are looked at
+GRACE = 5.0  # seconds that processes have to end before they are killed
+TAIL = 4000  # bytes of a process's output that are reported
 LINES = 12
 
 
 @dataclass
 class Child:
-    """A process, and how to start it again."""
+    """A process, with everything that starts it again."""
 
     name: str
     number: int
     module: str
-    settings: Mapping[str, Any]
+    settings: object
     restarts: int
     silence: float
     freed: Callable[[], None] | None
     environment: Mapping[str, str]
     output: IO[bytes]
     process: subprocess.Popen[bytes]
-    crashes: list[str] = field(default_factory=list)  # why it was restarted, each time
-    ended: bool = False  # well, by itself
-    beat: int = 0  # the last that was seen of it
-    heard: float = 0.0  # after how many seconds of watching that was
+    crashes: list[str] = field(default_factory=list)  # the reason of each restart
+    ended: bool = False  # without an error
+    beat: int = 0  # its latest heartbeat
+    heard: float = 0.0  # seconds of monitoring until that heartbeat
 
 
 class Supervisor:
-    """Starts processes and looks after them. To be used by one thread, which outlives them.
+    """Starts processes and monitors them. One thread must use it, and outlive the processes.
 
-    processes: how many there can be.
+    processes: the largest number of processes.
     """
 
     def __init__(self, processes: int) -> None:
@@ -68,25 +70,24 @@ class Supervisor:
         self,
         name: str,
         module: str,
-        settings: Mapping[str, Any],
+        settings: object,
         *,
         restarts: int = 0,
         silence: float = 300.0,
         freed: Callable[[], None] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Start `python -m module -` with settings, as JSON, on its standard input (see
-        `member.joined`): an argument could not be as long as those of many actors are.
+        """Start `python -m module -`, which reads its settings by `member.joined`.
 
-        restarts: how often it may crash; a process with none ends the run by its death. silence:
-        seconds without a heartbeat after which it is taken as hung and killed. freed: called when
-        it has crashed, before it is started again, to give back what it held. environment:
-        variables beside this process's own.
+        settings: a record (`qgraph.records`) or a mapping. restarts: how often it may crash; the
+        next crash ends the run. silence: seconds without a heartbeat after which it counts as hung
+        and is killed. freed: called after a crash, before the restart, to release what the process
+        held. environment: variables beside those of this process.
 
-        Raises UsageError for a name that is taken or one process too many.
+        Raises UsageError for a name that is in use, or one process too many.
         """
         if name in self.children:
-            raise UsageError(f"two processes of the run are called `{name}`")
+            raise UsageError(f"the run already has a process `{name}`")
         (number,) = self.places(1)
         modules = os.pathsep.join(path for path in sys.path if path)
         variables = {**os.environ, "PYTHONPATH": modules, **(environment or {})}
@@ -97,21 +98,21 @@ class Supervisor:
         )
 
     def places(self, count: int) -> range:
-        """Rows of the board, which nobody else gets: for processes that are started elsewhere.
+        """Reserve rows of the board for processes that are started elsewhere.
 
-        Raises UsageError where so many are not left.
+        Raises UsageError if the board has too few rows left.
         """
         begin, self._used = self._used, self._used + count
         if self._used > self._size:
-            raise UsageError(f"more processes than the {self._size} of the run")
+            raise UsageError(f"all {self._size} places of the run are in use")
         return range(begin, self._used)
 
     def check(self) -> None:
-        """Look after all of them; cheap enough for every step.
+        """Check all processes, and restart crashed ones; cheap enough for every step.
 
-        Of a time in which nobody looked a silence counts GRACE seconds at most: the whole run may
-        have been stopped meanwhile (Ctrl-Z). Raises RunError when one has died that the run cannot
-        do without.
+        The time between two checks counts as GRACE seconds of silence at most, since the whole run
+        may have been stopped meanwhile (Ctrl-Z). Raises RunError for a process that has crashed
+        too often.
         """
         now = time.monotonic()
         self._watched += min(now - self._checked, GRACE)
@@ -133,16 +134,17 @@ class Supervisor:
     def state(self, name: str) -> ProcessState:
         return ProcessState(int(self.board.row(self.children[name].number)["state"]))
 
-    def numbers(self, name: str) -> Any:
+    def numbers(self, name: str) -> Array:
         """The numbers of a process (`Member.numbers`), float64 [8]."""
-        return self.board.rows["numbers"][self.children[name].number]
+        numbers: Array = self.board.rows["numbers"][self.children[name].number]
+        return numbers
 
     def crashes(self, name: str) -> tuple[str, ...]:
-        """Why a process was restarted, each time."""
+        """The reason of each restart of a process."""
         return tuple(self.children[name].crashes)
 
     def stop(self, grace: float = GRACE) -> None:
-        """End all: they are told to, and killed where they have not after `grace` seconds."""
+        """Tell all processes to end, and kill those that have not after `grace` seconds."""
         self.board.stop()
         end = time.monotonic() + grace
         for child in self.children.values():
@@ -174,11 +176,11 @@ class Supervisor:
             child.process.kill()
             child.process.wait()
         else:
-            why = _fate(code) + self._last_words(child)
+            why = _ending(code) + self._last_words(child)
         if len(child.crashes) >= child.restarts:
             times = f" for the {len(child.crashes) + 1}th time" if child.crashes else ""
             child.ended = True
-            raise RunError(f"{why}{times}", node=child.name, hint="the run ends; resume it")
+            raise RunError(f"{why}{times}", node=child.name, hint="the run has ended; resume it")
         child.crashes.append(why)
         if child.freed is not None:
             child.freed()
@@ -192,21 +194,22 @@ class Supervisor:
         self,
         number: int,
         module: str,
-        settings: Mapping[str, Any],
+        settings: object,
         environment: Mapping[str, str],
         output: IO[bytes],
     ) -> subprocess.Popen[bytes]:
         self.board.clear(number)
-        place = {"board": self.board.name, "row": number, "parent": os.getpid()}
-        # Ctrl-C is this process's to handle: what it starts has the signal blocked from the first.
+        place = BoardPlace(self.board.name, number, os.getpid())
+        given = json.dumps({"member": place, "settings": settings}, default=vars)
+        # This process handles Ctrl-C, so its children have the signal blocked from the start.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            with tempfile.TemporaryFile() as told:
-                told.write(json.dumps({**settings, "member": place}).encode())
-                told.seek(0)
+            with tempfile.TemporaryFile() as file:  # an argument could not be as long
+                file.write(given.encode())
+                file.seek(0)
                 return subprocess.Popen(
                     [sys.executable, "-m", module, "-"],
-                    stdin=told,
+                    stdin=file,
                     stdout=output,
                     stderr=output,
                     env=dict(environment),
@@ -215,7 +218,7 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _last_words(self, child: Child) -> str:
-        """Its own message, or else the end of its output."""
+        """The message of a process on the board, or else the end of its output."""
         row = self.board.row(child.number)
         if row["state"] == ProcessState.FAILED:
             return f": {bytes(row['message']).decode(errors='replace')}"
@@ -226,7 +229,7 @@ class Supervisor:
         return f", after\n{text}" if text else ""
 
 
-def _fate(code: int) -> str:
+def _ending(code: int) -> str:
     if code >= 0:
         return f"ended with exit code {code}"
     try:

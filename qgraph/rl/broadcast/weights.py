@@ -1,14 +1,15 @@
-"""A learner's weights on their way to the quantizer, which packs one while the next is copied."""
+"""A learner's weights in shared memory: the quantizer packs one while the next is copied."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from qgraph.errors import GraphError, UsageError
+from qgraph.foreign import Variable
 from qgraph.ir.types import Array
 from qgraph.rl.actor.program import ActorProgram
 from qgraph.rl.broadcast.channel import Channel
@@ -20,7 +21,7 @@ ALIGNMENT = 64
 class WeightLayout:
     """The place of each weight, float32 in C order, in the program's order.
 
-    It takes `size` bytes, `content` of them with something in.
+    size: bytes of all, with padding. content: bytes without padding.
     """
 
     def __init__(self, program: ActorProgram) -> None:
@@ -34,19 +35,27 @@ class WeightLayout:
         self.content = sum(4 * math.prod(shape) for shape in program.weight_shapes.values())
 
     def views(self, room: Array) -> dict[str, Array]:
-        """The weights in uint8 [size], where they lie."""
-        found = {}
+        """Views of the weights in uint8 [size]."""
+        views = {}
         for name, shape in self.program.weight_shapes.items():
             begin = self._places[name]
-            found[name] = room[begin : begin + 4 * math.prod(shape)].view(np.float32).reshape(shape)
-        return found
+            views[name] = room[begin : begin + 4 * math.prod(shape)].view(np.float32).reshape(shape)
+        return views
+
+
+@dataclass(frozen=True)
+class WeightChannels:
+    """The names of two channels: weights, and which of them have arrived."""
+
+    weights: str
+    arrivals: str
 
 
 class WeightSender:
     """The learner's end.
 
-    A buffer is published when a quarter of it is filled, so that who packs it, more slowly than it
-    is copied, need not sleep again; a second channel tells how far that has come.
+    A buffer is published when a quarter of it is filled: packing is slower than copying, so the
+    quantizer does not have to wait again. A second channel counts the weights that have arrived.
     """
 
     def __init__(self, program: ActorProgram) -> None:
@@ -55,26 +64,27 @@ class WeightSender:
         self._arrivals = Channel.create(ALIGNMENT, readers=1)
         self._writer, self._clock = self._weights.writer(), self._arrivals.writer()
 
-    def settings(self) -> dict[str, str]:
-        """The argument of the quantizer's `WeightReceiver`, as JSON."""
-        return {"weights": self._weights.name, "arrivals": self._arrivals.name}
+    @property
+    def channels(self) -> WeightChannels:
+        """The channels that the quantizer's `WeightReceiver` opens."""
+        return WeightChannels(self._weights.name, self._arrivals.name)
 
     @property
     def version(self) -> int:
-        """The latest that was sent; -1 before the first."""
+        """The latest version that was sent; -1 before the first."""
         return self._writer.version
 
-    def send(self, weights: Mapping[str, Any], version: int) -> None:
-        """Copy weights there: arrays, or variables of TensorFlow, which are read where they lie.
+    def send(self, weights: Mapping[str, Variable], version: int) -> None:
+        """Copy weights into the channel: arrays, or variables of TensorFlow, read in place.
 
-        Raises GraphError for those that are missing or do not fit, UsageError unless versions
+        Raises GraphError for weights that are missing or do not fit, UsageError unless versions
         grow; nothing is sent then.
         """
         layout = self._layout
         layout.program.check(weights)
         values = {name: in_place(name, weights[name]) for name in layout.program.weight_shapes}
         if version <= self.version:
-            raise UsageError(f"version {version} after version {self.version}")
+            raise UsageError(f"version {version} after version {self.version}: versions must grow")
         places, done = layout.views(self._writer.room()), 0
         for i, (name, place) in enumerate(places.items()):
             np.copyto(place, values[name])
@@ -86,50 +96,52 @@ class WeightSender:
 
 
 class WeightReceiver:
-    """The quantizer's end, which is process `member` of a run."""
+    """The quantizer's end, in the process `member` of a run."""
 
-    def __init__(self, program: ActorProgram, settings: Mapping[str, Any], member: Member) -> None:
+    def __init__(self, program: ActorProgram, channels: WeightChannels, member: Member) -> None:
         self._layout = WeightLayout(program)
-        self._weights = Channel.attach(settings["weights"], 0)
-        self._arrivals = Channel.attach(settings["arrivals"], 0)
+        self._weights = Channel.attach(channels.weights, 0)
+        self._arrivals = Channel.attach(channels.arrivals, 0)
         self._member = member
         self._numbers = {name: i for i, name in enumerate(program.weight_shapes)}
 
     @property
     def version(self) -> int:
-        """That of the weights at hand."""
+        """The version of the weights that were taken last."""
         return self._weights.version
 
     def wait(self) -> bool:
-        """Until there are newer weights; False where the run ends."""
+        """Wait until there are newer weights; False if the run ends."""
         return self._member.wait(lambda seconds: self._weights.wait(self.version + 1, seconds))
 
     def take(self) -> dict[str, Array]:
-        """The latest; `arrived` has to be called before one is read."""
-        found = self._weights.latest()
-        assert found is not None, "wait() says when"
-        return self._layout.views(found)
+        """The latest weights; call `arrived` before reading one of them."""
+        latest = self._weights.latest()
+        assert latest is not None, "call wait() first"
+        return self._layout.views(latest)
 
     def arrived(self, name: str) -> None:
-        """Wait until that weight is there. Raises RunEnded."""
+        """Wait until a weight has arrived. Raises RunEnded."""
         moment = self.version * len(self._numbers) + self._numbers[name]
         if not self._member.wait(lambda seconds: self._arrivals.wait(moment, seconds)):
             raise RunEnded
 
 
 class RunEnded(Exception):
-    """While something was waited for."""
+    """The run ended while a process waited."""
 
 
-def in_place(name: str, value: Any) -> Array:
-    """A weight as an array, without the copy that a variable's `numpy()` makes."""
-    found: Array = value
-    if not isinstance(value, np.ndarray):
-        tensor = value.read_value() if hasattr(value, "read_value") else value
-        try:
-            found = np.asarray(memoryview(tensor))
-        except (TypeError, BufferError):  # on a GPU, or no tensor of TensorFlow
-            found = np.asarray(tensor)
-    if not np.can_cast(found.dtype, np.float32, "same_kind"):
-        raise GraphError(f"is a weight of {found.dtype}, not float32", node=name)
-    return found
+def in_place(name: str, value: Variable) -> Array:
+    """A weight, an array or a variable, as an array without the copy of a variable's `numpy()`."""
+    array: Array = value if isinstance(value, np.ndarray) else _array_of(value)
+    if not np.can_cast(array.dtype, np.float32, "same_kind"):
+        raise GraphError(f"the weight has type {array.dtype}, not float32", node=name)
+    return array
+
+
+def _array_of(value: Variable) -> Array:
+    tensor = value.read_value() if hasattr(value, "read_value") else value
+    try:
+        return np.asarray(memoryview(tensor))
+    except (TypeError, BufferError):  # on a GPU, or not a tensor of TensorFlow
+        return np.asarray(tensor)

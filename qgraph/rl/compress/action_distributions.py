@@ -1,24 +1,24 @@
-"""Policies as distributions of actions, those too whose head draws nothing."""
+"""Policies as distributions of actions, also those whose head does not draw."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from qgraph.foreign import Tensor
 from qgraph.ir.types import Array
 from qgraph.rl.head import LOG_STD, Head
 
-SIGMA = 0.1  # of an action's range: the deviation that a head of means is given
+SIGMA = 0.1  # the deviation that a head of means gets, as a share of an action's range
 
 
 def soft(head: Head) -> Head:
-    """The head that draws actions where `head` takes the best one.
+    """A head that draws actions, for one that takes the best one.
 
-    Values of actions are taken as logits. Actions get a deviation of a tenth of their range, which
-    is that of the largest exploration of `d4pg`.
+    Values of actions are used as logits. Actions get a deviation of a tenth of their range, as in
+    the largest exploration of `d4pg`.
     """
     if head.kind == "argmax":
         return replace(head, kind="categorical")
@@ -32,28 +32,27 @@ def soft(head: Head) -> Head:
 
 @dataclass(frozen=True)
 class Outputs:
-    """The outputs of a policy for n observations: those that make actions, and values if any.
+    """The outputs of a policy for n observations: the output for actions, and values if any.
 
     actions     [n, m], the first output
-    values      [n], an output of one number; None without one. Of `argmax` there are none: actions
-                hang on the differences of its numbers alone, and their level is learnt in vain
+    values      [n], an output of one number; None without one
     """
 
     actions: Array
     values: Array | None
 
 
-def outputs_of(found: Mapping[str, Any]) -> Outputs:
-    """From outputs by name, the first of which makes actions; arrays or tensors."""
-    actions, *others = found.values()
+def outputs_of(outputs: Mapping[str, Tensor]) -> Outputs:
+    """`Outputs` from outputs by name, the first of which is for actions; arrays or tensors."""
+    actions, *others = outputs.values()
     values = [other[:, 0] for other in others if tuple(other.shape[1:]) == (1,)]
     return Outputs(actions, values[0] if values else None)
 
 
 def entropy(head: Head, actions: Array) -> Array:
-    """The entropy of draws for each observation, in nats, float64 [n]; before tanh, if any.
+    """The entropy of drawn actions for each observation, in nats, float64 [n]; before tanh, if any.
 
-    head: one that draws (`soft`).
+    head: a head that draws (`soft`).
     """
     x = np.asarray(actions, np.float64)
     if head.kind == "categorical":

@@ -6,18 +6,17 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
 
 from qgraph.errors import QGraphError, UsageError, reason_of
 
 CALL = re.compile(r"\s*([\w.]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
 NAMED = re.compile(r"\s*([a-z_]\w*)\s*=\s*(.*)", re.DOTALL)
 TRUTH = {"True": True, "False": False}
-Table = Mapping[str, type[Any]]
+Table = Mapping[str, type]
 
 
 def split(text: str, mark: str) -> list[str]:
-    """The parts between marks that stand in no parentheses, without spaces around them."""
+    """The parts between marks outside of parentheses, without spaces around them."""
     parts, depth = [""], 0
     for letter in text:
         depth += {"(": 1, ")": -1}.get(letter, 0)
@@ -28,30 +27,31 @@ def split(text: str, mark: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def print_call(value: Any, table: Table) -> str:
-    """A frozen dataclass as its name, its first field, and others that are not the usual ones."""
-    kind, said = type(value), []
+def print_call(value: object, table: Table) -> str:
+    """A frozen dataclass as its name, its first field, and the fields without their defaults."""
+    assert dataclasses.is_dataclass(value)
+    kind, arguments = type(value), list[str]()
     names = {known: name for name, known in table.items()}
     for i, part in enumerate(f for f in dataclasses.fields(value) if f.init):
-        found = getattr(value, part.name)
-        if i == 0 and found not in ("", None):
-            said.append(str(found))
-        elif found != part.default:
-            said.append(f"{part.name}={found}")
+        argument = getattr(value, part.name)
+        if i == 0 and argument not in ("", None):
+            arguments.append(str(argument))
+        elif argument != part.default:
+            arguments.append(f"{part.name}={argument}")
     name = names.get(kind, f"{kind.__module__}.{kind.__qualname__}")
-    return f"{name}({', '.join(said)})"
+    return f"{name}({', '.join(arguments)})"
 
 
-def parse_call(text: str, table: Table, what: str) -> Any:
-    """The object that `print_call` wrote. A name with a dot is that of a class to be imported.
+def parse_call(text: str, table: Table, what: str) -> object:
+    """The object that `print_call` wrote. A name with a dot is a class to be imported.
 
-    Raises UsageError for names and arguments that are not there.
+    Raises UsageError for unknown names and arguments.
     """
     match = CALL.fullmatch(text)
     if match is None:
         raise UsageError(f"`{text}` is not a {what}", hint=f"like {next(iter(table))}(...)")
     kind = _class(match[1], table, what)
-    given: dict[str, Any] = {}
+    given: dict[str, object] = {}
     fields = {part.name: _types(part.type) for part in dataclasses.fields(kind) if part.init}
     for i, argument in enumerate(split(match[2], ",") if (match[2] or "").strip() else []):
         named = NAMED.fullmatch(argument)
@@ -59,7 +59,9 @@ def parse_call(text: str, table: Table, what: str) -> Any:
         name = named[1] if named else names[i] if i < len(names) else argument
         if name not in fields or name in given:
             takes = ", ".join(names) or "nothing"
-            raise UsageError(f"`{text.strip()}` has no place for `{argument}`; it takes {takes}")
+            raise UsageError(
+                f"`{text.strip()}` does not take `{argument}`", hint=f"it takes {takes}"
+            )
         given[name] = _value(named[2] if named else argument, fields[name], name, text)
     missing = [
         part.name
@@ -70,39 +72,40 @@ def parse_call(text: str, table: Table, what: str) -> Any:
         and part.name not in given
     ]
     if missing:
-        raise UsageError(f"`{text.strip()}` does not say its {', '.join(missing)}")
+        raise UsageError(f"`{text.strip()}` needs its {', '.join(missing)}")
     try:
         return kind(**given)
     except QGraphError:
         raise
-    except Exception as error:  # of one's own
+    except Exception as error:  # of a custom class
         raise UsageError(f"`{text.strip()}` cannot be made: {reason_of(error)}") from error
 
 
-def _types(said: Any) -> set[str]:
-    """The words of a field's type, which is text where its module has annotations as text."""
-    return set(re.findall(r"\w+", said.__name__ if isinstance(said, type) else str(said)))
+def _types(declared: object) -> set[str]:
+    """The words of a field's type, which is text if its module has annotations as text."""
+    name = declared.__name__ if isinstance(declared, type) else str(declared)
+    return set(re.findall(r"\w+", name))
 
 
-def _class(name: str, table: Table, what: str) -> type[Any]:
+def _class(name: str, table: Table, what: str) -> type:
     if name in table:
         return table[name]
     module, _, inside = name.rpartition(".")
-    found, why = None, ""
+    kind, why = None, ""
     try:
-        found = getattr(import_module(module), inside) if module else None
-    except Exception as error:  # of a module of one's own, too
+        kind = getattr(import_module(module), inside) if module else None
+    except Exception as error:  # of a custom module, too
         why = f": {error}"
-    if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
+    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
         raise UsageError(
-            f"no {what} is called `{name}`{why}",
-            hint=f"one of {', '.join(table)}, or package.module.Class of a dataclass of yours",
+            f"unknown {what} `{name}`{why}",
+            hint=f"choose one of {', '.join(table)}, or your own dataclass as package.module.Class",
         )
-    return found
+    return kind
 
 
-def _value(text: str, types: set[str], name: str, whole: str) -> Any:
-    """A number where the field is one, else the text."""
+def _value(text: str, types: set[str], name: str, whole: str) -> bool | float | str | None:
+    """A value of one of these types: None, a truth value, a number, or else the text."""
     text = text.strip()
     if text == "None" and types & {"None", "Optional"}:
         return None
@@ -116,6 +119,6 @@ def _value(text: str, types: set[str], name: str, whole: str) -> Any:
                 pass
     if "str" in types and text:
         return text
-    of_bool = "True or False" if "bool" in types else "a number"
-    wanted = "a whole number" if "int" in types else of_bool
-    raise UsageError(f"`{name}` of `{whole.strip()}` is {wanted}, not `{text}`")
+    other = "True or False" if "bool" in types else "a number"
+    wanted = "a whole number" if "int" in types else other
+    raise UsageError(f"`{name}` of `{whole.strip()}` must be {wanted}, not `{text}`")

@@ -1,11 +1,11 @@
-"""The compressor: links one behind the other, said in one line."""
+"""The compressor: a chain of links, with a text of one line."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from qgraph.errors import UsageError
 from qgraph.ir.types import Array
@@ -27,6 +27,8 @@ LINKS: Mapping[str, type[Link]] = MappingProxyType(
     {kind.name: kind for kind in (Prune, Distill, Factorize, Fuse, Quantize, Pack, Static)}
 )
 
+L = TypeVar("L", bound=Link)
+
 
 @dataclass(frozen=True)
 class Compressor:
@@ -37,23 +39,21 @@ class Compressor:
         block = compressor(policy, observations).block
 
     Its text is `str(compressor)`, which `parse` reads unless a student in it is an
-    `ActorProgram`. Raises UsageError for what is no link, and for one behind the end of a chain.
+    `ActorProgram`. Raises UsageError for a value that is not a link, and for a link behind one that
+    ends the chain.
     """
 
     links: tuple[Link, ...] = ()
 
     def __post_init__(self) -> None:
         for link in self.links:
-            if not isinstance(link, Link):
-                raise UsageError(
-                    f"`{link}` is not a link", hint="a dataclass from rl.compress.Link"
-                )
+            _as_link(link)
         for link in self.links[:-1]:
             if isinstance(link, End):
                 raise UsageError(f"nothing can follow `{link}`: it ends the chain")
 
     def then(self, link: Link) -> Compressor:
-        """With one more link, such as one of your own."""
+        """The chain with one more link, such as a custom one."""
         return Compressor((*self.links, link))
 
     def prune(self, sparsity: float) -> Compressor:
@@ -90,34 +90,34 @@ class Compressor:
     ) -> ChainPolicy:
         """The compressed policy; `policy` stays as it is.
 
-        observations: [n, *shape], for links that learn or calibrate. memory: an empty dict that is
-        given again with the next policy of the same program, so that a distilled network goes on
-        from where it was, in another chain too. beat: called now and then. trace: what each link
-        did to which step, and what it left as it was and why.
+        observations: [n, *shape], for links that learn or calibrate. memory: an empty dict at
+        first, to be passed again with the next policy of the same program, so that a student
+        continues to learn, in other chains too. beat: called from time to time. trace: records the
+        changes and the refusals of each link.
 
-        Raises what links raise, with the link's text in front; UnsupportedError for any exception
-        that is not qgraph's, and for other outputs than those of `policy`.
+        Raises the errors of links, with the link's text in front; UnsupportedError for other
+        exceptions, and for outputs that differ from those of `policy`.
         """
         subject = Compression(policy, observations, {} if memory is None else memory, beat)
         PassManager(self.links).run(subject, trace)
         return subject.policy
 
-    def first(self, kind: type[Any]) -> Any:
-        """The first link of that class, None without one."""
+    def first(self, kind: type[L]) -> L | None:
+        """The first link of a class; None without one."""
         return next((link for link in self.links if isinstance(link, kind)), None)
 
-    def changed(self, kind: type[Any], change: Callable[[Any], Any]) -> Compressor:
-        """The same chain with the links of that class changed, or gone where that gives None."""
+    def changed(self, kind: type[L], change: Callable[[L], Link | None]) -> Compressor:
+        """The chain with the links of a class changed, or removed if `change` returns None."""
         links = (change(link) if isinstance(link, kind) else link for link in self.links)
         return Compressor(tuple(link for link in links if link is not None))
 
     @property
     def quantize_link(self) -> Quantize | None:
-        """The one that is in force: the last, None without one."""
+        """The last `quantize`, which sets the bits; None without one."""
         return next((link for link in reversed(self.links) if isinstance(link, Quantize)), None)
 
     def with_bits(self, bits: int) -> Compressor:
-        """The same chain with other bits of `quantize_link`."""
+        """The chain with other bits in `quantize_link`."""
         last = self.quantize_link
         return Compressor(tuple(x.with_bits(bits) if x is last else x for x in self.links))
 
@@ -126,6 +126,12 @@ class Compressor:
 
     @staticmethod
     def parse(text: str) -> Compressor:
-        """The chain of that text. Raises UsageError."""
+        """The chain of a text. Raises UsageError."""
         parts = split(text, "|") if text.strip() else []
-        return Compressor(tuple(parse_call(part, LINKS, "link") for part in parts))
+        return Compressor(tuple(_as_link(parse_call(part, LINKS, "link")) for part in parts))
+
+
+def _as_link(value: object) -> Link:
+    if not isinstance(value, Link):
+        raise UsageError(f"`{value}` is not a link", hint="use a dataclass from rl.compress.Link")
+    return value

@@ -1,4 +1,4 @@
-"""The policy that the links of a compressor pass on, and the context of a link."""
+"""The policy that links of a compressor pass on, and the context of a link."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -19,16 +19,17 @@ if TYPE_CHECKING:
     from qgraph.rl.policy import Packed
 
 VALUES = Head("argmax")
-FLOAT = 32  # bits of weights that nobody quantized
-Memory = dict[str, dict[Any, Any]]  # of each link, by its text
+FLOAT = 32  # bits of weights that are not quantized
+LinkMemory: TypeAlias = dict[object, object]  # of whatever a link keeps
+Memory: TypeAlias = dict[str, LinkMemory]  # of each link, by its text
 
 
 def silent() -> None:
-    """Does nothing."""
+    """Do nothing."""
 
 
 def read_only(array: Array) -> Array:
-    """A view that nobody writes to."""
+    """A read-only view."""
     view = np.asarray(array).view()
     view.setflags(write=False)
     return view
@@ -36,16 +37,16 @@ def read_only(array: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class ChainPolicy:
-    """A policy between two links: what is computed, by which float32 weights, in which bits.
+    """A policy between two links: its program, its float32 weights and their bits.
 
-    weights can be read and no more: several policies, the original among them, may have the same.
+    weights are read-only, since several policies, such as the original, may share them.
 
-    bits    of the weights once they are packed: of most layers, of the first, of the last; None for
-            those that actors in training have by default (`end_bits`)
-    block   what actors run, behind the link `pack`
-    file    behind the link `static`
-    critic  the name of an output that learners use and actors do not, V(x), "" without: links keep
-            it, since students learn it too, and what is packed has it no more
+    bits    of packed weights: of most layers, of the first, of the last; None for the defaults of
+            actors in training (`end_bits`)
+    block   the block for actors, set by the link `pack`
+    file    the file, set by the link `static`
+    critic  the name of an output V(x) that only learners use, "" without: links keep it, since
+            students learn it too, and blocks do not have it
 
     Raises GraphError for weights that do not fit the program.
     """
@@ -70,11 +71,11 @@ class ChainPolicy:
 
     @property
     def numbers(self) -> int:
-        """How many numbers the weights are."""
+        """The number of elements of all weights."""
         return sum(int(weight.size) for weight in self.weights.values())
 
     def pack(self, version: int = 0) -> Array:
-        """The block that actors run. Raises as `Packer` does."""
+        """The block for actors. Raises the errors of `Packer`."""
         bits, *ends = self.bits
         packer = Packer(self.acted, bits, *end_bits(self.acted, bits, *ends))
         return packer.pack(self.weights, version)
@@ -85,9 +86,9 @@ class ChainPolicy:
 
 @dataclass(frozen=True)
 class PolicySpec:
-    """A policy without its weights, as a learner has it.
+    """A learner's policy without its weights.
 
-    critic  as `ChainPolicy` has it; its output is behind those of actors
+    critic  as in `ChainPolicy`; its output is behind those of actors
     """
 
     program: ActorProgram
@@ -95,56 +96,46 @@ class PolicySpec:
     critic: str = ""
 
     def policy(self, weights: Mapping[str, Array]) -> ChainPolicy:
-        """With weights of the program; others, such as a learner's target, are left out."""
+        """The policy with its weights; others, such as a learner's target, are left out."""
         own = {name: weights[name] for name in self.program.weight_shapes}
         return ChainPolicy(self.program, own, self.head, critic=self.critic)
 
-    def as_json(self) -> dict[str, Any]:
-        program, head = self.program.as_json(), self.head.as_json()
-        return {"program": program, "head": head, "critic": self.critic}
-
-    @staticmethod
-    def from_json(found: Mapping[str, Any]) -> PolicySpec:
-        """From `as_json`, or settings of a process that it is part of."""
-        program, head = ActorProgram.from_json(found["program"]), Head.from_json(found["head"])
-        return PolicySpec(program, head, found["critic"])
-
 
 def _unheard(step: str, reason: str) -> None:
-    """Does nothing."""
+    """Do nothing."""
 
 
 @dataclass
 class Task:
     """The context of a link beside the policy.
 
-    original        what the compressor was given; distillation learns from it
-    observations    [n, *shape], to be read; None where there are none (yet)
-    memory          of this link alone, from one call of its compressor to the next
-    beat            to be called now and then by what takes long: who hears nothing for minutes
-                    takes it as hung
-    refuse          to be called with the output of a step that stays as it is, and why
+    original        the policy that the compressor got; distillation learns from it
+    observations    [n, *shape], read-only; None if there are none (yet)
+    memory          of this link alone, kept from one call of its compressor to the next
+    beat            to be called from time to time in long work; a process without a heartbeat for
+                    minutes counts as hung
+    refuse          to be called with the output of a step that is not changed, and the reason
     """
 
     original: ChainPolicy
     observations: Array | None = None
-    memory: dict[Any, Any] = field(default_factory=dict)
+    memory: LinkMemory = field(default_factory=dict)
     beat: Callable[[], object] = silent
     refuse: Callable[[str, str], None] = _unheard
 
     def seen(self) -> Array:
-        """The observations. Raises CalibrationError where there are none of the right shape."""
+        """The observations. Raises CalibrationError if they are missing or have another shape."""
         shape = self.original.program.shape
-        found = self.observations
-        if found is None or not len(found):
+        seen = self.observations
+        if seen is None or not len(seen):
             raise CalibrationError("needs observations, and there are none yet")
-        if found.shape[1:] != shape:
-            raise CalibrationError(f"observations are [n, *{shape}], found {found.shape}")
-        return found
+        if seen.shape[1:] != shape:
+            raise CalibrationError(f"observations are [n, *{shape}], found {seen.shape}")
+        return seen
 
 
 def without_output(program: ActorProgram, name: str) -> ActorProgram:
-    """The program without that output, and without steps that were there for it alone."""
+    """The program without an output, and without the steps that only this output needs."""
     outputs = tuple(output for output in program.outputs if output != name)
     needed, steps = set(outputs), list[ActorStep]()
     for step in reversed(program.steps):
@@ -159,7 +150,7 @@ def without_output(program: ActorProgram, name: str) -> ActorProgram:
 def rebuilt(
     policy: ChainPolicy, steps: Sequence[ActorStep], weights: Mapping[str, Array]
 ) -> ChainPolicy:
-    """The policy with other steps, and of these weights those that they use."""
+    """The policy with other steps, and the weights that these use."""
     used = [name for step in steps for name in step.weights]
     left = {name: np.asarray(weights[name], np.float32) for name in dict.fromkeys(used)}
     shapes = {name: weight.shape for name, weight in left.items()}
@@ -168,7 +159,7 @@ def rebuilt(
 
 
 def shared(program: ActorProgram) -> set[str]:
-    """Weights that several steps use."""
+    """The weights that several steps use."""
     uses = Counter(name for step in program.steps for name in step.weights)
     return {name for name, count in uses.items() if count > 1}
 
@@ -176,7 +167,7 @@ def shared(program: ActorProgram) -> set[str]:
 def check_outputs(
     student: ActorProgram, teacher: ActorProgram, called: str = "the student"
 ) -> None:
-    """Raises UnsupportedError for a student of other observations or outputs."""
+    """Raise UnsupportedError for a student with other observations or outputs."""
     if student.shape != teacher.shape:
         raise UnsupportedError(
             f"{called} takes observations {list(student.shape)}, the policy {list(teacher.shape)}"

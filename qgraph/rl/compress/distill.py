@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from qgraph.errors import UsageError
+from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram
 from qgraph.rl.compress.action_distributions import outputs_of
 from qgraph.rl.compress.chain_policy import ChainPolicy, Task, check_outputs
@@ -19,33 +21,40 @@ if TYPE_CHECKING:
 
 
 class StudentPlace(Enum):
-    """Of students in a link's memory, where links of one's own have all texts to themselves."""
+    """The keys of students in a link's memory; custom links can use any text as key."""
 
-    STUDENT = "a student at work"
-    KEPT = "what one had learnt"
-    OTHER = "what teaches any other policy"
+    STUDENT = "a student that learns"
+    KEPT = "the state of a student from an earlier process"
+    OTHER = "the distiller of the policy that came in"
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """A student whose state can be kept in a file."""
+
+    def state(self) -> dict[str, Array]: ...
 
 
 @dataclass(frozen=True)
 class Distill(Link):
-    """Train a student on what the compressor was given (AcceRL, equation 1).
+    """Train a student to act as the original policy (AcceRL, equation 1).
 
-    The loss is KL(original || student) of the actions, `value` times half the squared difference of
-    values where the policy has an output for them, less `entropy` times the student's entropy.
-    Values are in units of their deviation over what was seen, where a linear layer makes them: else
-    the rewards of a task would say how much they count.
-    `original` is the policy in front of the whole chain, so that no link before adds its error to
-    what is learnt. Imports TensorFlow when it is called.
+    The loss is KL(original || student) of the actions, plus `value` times half the squared
+    difference of values if the policy has an output for them, minus `entropy` times the student's
+    entropy. If a linear layer computes the values, they are in units of their deviation over the
+    observations; otherwise the scale of a task's rewards would set their weight.
+    The original is the policy in front of the whole chain, so errors of earlier links are not
+    learnt. Imports TensorFlow when it is called.
 
-    student     a network's name (`students.NETWORKS`), layers like `64-64`, or an actor program.
-                It takes the place of what came in, and goes on learning with the next policy.
-                Without one, what came in learns, such as a pruned policy
-    steps       of Adam in which a network begins, of `batch` observations, with step size `rate`
-    follow      such steps in each later call of a student, which is as late as they take
+    student     a network's name (`students.NETWORKS`), layers like `64-64`, or an actor program. It
+                replaces the policy that comes in, and continues to learn with the next one.
+                Without a student, the policy that comes in learns, such as a pruned one
+    steps       steps of Adam at first, each with `batch` observations and step size `rate`
+    follow      steps of Adam in each later call of a student
     temperature logits are divided by it
 
-    Raises UsageError for settings that are none; UnsupportedError for a student of other
-    observations or outputs, CalibrationError without observations, when it is called.
+    Raises UsageError for settings out of range. A call raises UnsupportedError for a student with
+    other observations or outputs, and CalibrationError without observations.
     """
 
     name: ClassVar[str] = "distill"
@@ -64,12 +73,12 @@ class Distill(Link):
         if isinstance(self.student, str) and self.student:
             StudentNetwork.parse(self.student)
         if min(self.steps, self.follow, self.batch) < 1:
-            raise UsageError("steps, follow and batch of a distillation are at least 1")
+            raise UsageError("steps, follow and batch of a distillation must be at least 1")
         for name in ("rate", "temperature", "value", "entropy", "seed"):
-            found, positive = getattr(self, name), name in ("rate", "temperature")
-            if not 0 <= found < math.inf or (positive and not found):
-                wanted = "above 0" if positive else "0 or more"
-                raise UsageError(f"{name} of a distillation is {found}; it is {wanted}")
+            value, positive = getattr(self, name), name in ("rate", "temperature")
+            if not 0 <= value < math.inf or (positive and not value):
+                wanted = "above 0" if positive else "at least 0"
+                raise UsageError(f"{name} of a distillation is {value}; it must be {wanted}")
 
     def __call__(self, policy: ChainPolicy, task: Task) -> ChainPolicy:
         original, seen = task.original, task.seen()
@@ -82,31 +91,33 @@ class Distill(Link):
         return replace(policy, program=program, weights=distiller.weights())
 
     def program(self, policy: ChainPolicy, original: ChainPolicy) -> ActorProgram:
-        """The student's, which fits the original's observations and outputs."""
+        """The student's program, with the original's observations and outputs."""
         if isinstance(self.student, ActorProgram):
-            found = self.student
+            program = self.student
         elif self.student:
-            found = program_of(StudentNetwork.parse(self.student), original.program)
+            program = program_of(StudentNetwork.parse(self.student), original.program)
         else:
             return policy.program
-        check_outputs(found, original.program)
-        return found
+        check_outputs(program, original.program)
+        return program
 
     def _distiller(self, policy: ChainPolicy, program: ActorProgram, task: Task) -> Distiller:
-        """A student goes on from where it was; what came in begins from its own weights."""
+        """A student continues from its state; the policy that came in begins from its weights."""
         from qgraph.rl.compress.distiller import Distiller
 
         place = StudentPlace.STUDENT if self.student else StudentPlace.OTHER
-        found: Distiller | None = task.memory.get(place)
-        known = found is not None and found.program == program
-        if found is None or not known:
-            head = task.original.head
-            found = Distiller(program, head, self.rate, self.value, self.entropy, self.temperature)
-            task.memory[place] = found
+        distiller, known = task.memory.get(place), True
+        if not isinstance(distiller, Distiller) or distiller.program != program:
+            head, known = task.original.head, False
+            distiller = Distiller(
+                program, head, self.rate, self.value, self.entropy, self.temperature
+            )
+            task.memory[place] = distiller
         if not self.student:
-            found.begin(policy.weights, self.seed)
+            distiller.begin(policy.weights, self.seed)
         elif not known:
-            found.begin(initial(program, task.original, self.seed), self.seed, random=True)
-            if StudentPlace.KEPT in task.memory:
-                found.resume(task.memory.pop(StudentPlace.KEPT))
-        return found
+            distiller.begin(initial(program, task.original, self.seed), self.seed, random=True)
+            kept = task.memory.pop(StudentPlace.KEPT, None)
+            if isinstance(kept, Mapping):
+                distiller.resume(kept)
+        return distiller

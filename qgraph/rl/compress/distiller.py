@@ -1,4 +1,4 @@
-"""A student at work.
+"""The training of a student.
 
 Imports TensorFlow: import it late.
 """
@@ -24,19 +24,19 @@ from qgraph.rl.head import Head
 from qgraph.rl.learn.adam import Adam
 from qgraph.rl.learn.tensors import run, variables
 
-NORM = 10.0  # that gradients are held to
+NORM = 10.0  # gradients are scaled down to this norm
 RANDOM, UNIT = "random numbers", "unit of values"
-LEAST = 1e-3  # of a value: by how much less values do not differ
+LEAST = 1e-3  # the smallest deviation of values, absolute and relative to their mean
 
 
 class Distiller:
-    """Learns the weights of `program`, whose outputs make actions by `head`.
+    """Learns the weights of `program`, whose outputs `head` turns into actions.
 
-    rate: of Adam; value, beta: what values and the entropy count; temperature: logits are divided
-    by it. One that was begun with other weights goes on without a trace of those before.
+    rate: of Adam. value, beta: the weights of values and of the entropy in the loss. temperature:
+    logits are divided by it. `begin` resets everything.
 
-    Inside, values are (V - mean) / deviation of those that are to be learnt; a linear layer that
-    makes them is rescaled with these, so that its function stays (van Hasselt et al., 2016).
+    Inside, values are (V - mean) / deviation over the values to be learnt; a linear layer that
+    computes them is rescaled accordingly, so that its function stays (van Hasselt et al., 2016).
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class Distiller:
         self.judge = _linear_values(program)
         self.unit = tf.Variable([0.0, 1.0], trainable=False, name="unit")  # mean, deviation
         self.rng = np.random.default_rng(0)
-        self.fresh = True  # has not learnt since it was begun
-        self.unknown = False  # in which unit its values are
+        self.fresh = True  # has not learnt since `begin`
+        self.unknown = False  # whether the unit of its values is unknown
         self._compiled = tf.function(self._step, reduce_retracing=True)
 
     def begin(self, weights: Mapping[str, Array], seed: int, *, random: bool = False) -> None:
-        """Anew, with these weights. random: they know nothing, nor in which unit values are."""
+        """Reset to these weights. random: they are untrained, and values have no unit yet."""
         for name, variable in self.policy.items():
             variable.assign(weights[name])
         for name, state in self.adam.state.items():
@@ -71,12 +71,12 @@ class Distiller:
         self.rng, self.fresh = np.random.default_rng(seed), True
 
     def state(self) -> dict[str, Array]:
-        """Weights, what the optimizer remembers, and random numbers, by name."""
+        """Weights, the optimizer's state, and the state of random numbers, by name."""
         draws = np.array(json.dumps(self.rng.bit_generator.state))
         return {RANDOM: draws, **{name: v.numpy() for name, v in self._variables().items()}}
 
     def resume(self, state: Mapping[str, Array]) -> None:
-        """Go on from what `state` gave."""
+        """Continue from a `state`."""
         for name, variable in self._variables().items():
             variable.assign(state[name])
         self.rng.bit_generator.state, self.fresh = json.loads(str(state[RANDOM])), False
@@ -87,29 +87,29 @@ class Distiller:
         return {**self.policy, **adam, UNIT: self.unit}
 
     def weights(self) -> dict[str, Array]:
-        found = {name: variable.numpy() for name, variable in self.policy.items()}
-        return found | self._judged_in((0.0, 1.0))
+        weights = {name: variable.numpy() for name, variable in self.policy.items()}
+        return weights | self._value_weights((0.0, 1.0))
 
-    def _judged_in(self, unit: tuple[float, float]) -> dict[str, Array]:
-        """Weights of what makes values, for values in that unit."""
+    def _value_weights(self, unit: tuple[float, float]) -> dict[str, Array]:
+        """The weights of the layer for values, with values in a unit (mean, deviation)."""
         if self.judge is None:
             return {}
         kernel, bias = self.judge.weights
         (mean, deviation), (shift, scale) = self.unit.numpy().astype(np.float64), unit
-        made = self.policy[bias].numpy() * deviation + mean - shift
+        moved = self.policy[bias].numpy() * deviation + mean - shift
         return {
             kernel: np.asarray(self.policy[kernel].numpy() * (deviation / scale), np.float32),
-            bias: np.asarray(made / scale, np.float32),
+            bias: np.asarray(moved / scale, np.float32),
         }
 
     def _rescale(self, values: Array) -> Array:
-        """Go on in the unit of these values; the values in it."""
+        """Change to the unit of these values; returns the values in it."""
         if self.judge is None:
             return values
         mean, deviation = float(values.mean()), float(values.std())
         unit = mean, max(deviation, LEAST * abs(mean), LEAST)
         if not self.unknown:
-            for name, weight in self._judged_in(unit).items():
+            for name, weight in self._value_weights(unit).items():
                 self.policy[name].assign(weight)
         self.unit.assign(unit)
         self.unknown = False
@@ -123,9 +123,10 @@ class Distiller:
         batch: int,
         beat: Callable[[], object] = silent,
     ) -> float:
-        """Take steps on observations [n, *shape] and what the original makes of them: the last
-        loss. Raises TrainingError where that, the loss or what is learnt by it is not finite; what
-        was learnt before stays.
+        """Learn from observations [n, *shape] and the original's outputs; returns the last loss.
+
+        Raises TrainingError if outputs, loss or weights are not finite; the state before then
+        stays.
         """
         values = np.zeros(len(seen), np.float32) if wanted.values is None else wanted.values
         if not (np.isfinite(wanted.actions).all() and np.isfinite(values).all()):
@@ -142,8 +143,8 @@ class Distiller:
         if not (np.isfinite(loss) and self._finite()):
             self.resume(before)
             self.fresh, self.unknown = begun
-            told = f"the student's loss is {float(loss)}, and what it learnt is not finite"
-            raise TrainingError(told, hint="a lower rate")
+            why = f"the student's loss is {float(loss)}, or its weights are not finite"
+            raise TrainingError(why, hint="use a lower rate")
         self.fresh = False
         return float(loss)
 
@@ -157,17 +158,17 @@ class Distiller:
         return loss
 
     def _loss(self, x: Tensor, actions: Tensor, values: Tensor) -> Tensor:
-        found = outputs_of(self._run(x))
-        head, logits = soft(self.head), found.actions
+        outputs = outputs_of(self._run(x))
+        head, logits = soft(self.head), outputs.actions
         if head.kind == "categorical":
             logits, actions = logits / self.temperature, actions / self.temperature
         loss = divergence(head, actions, logits) - self.beta * entropy(head, logits)
-        if found.values is not None:
-            loss += self.value * (values - found.values) ** 2 / 2
+        if outputs.values is not None:
+            loss += self.value * (values - outputs.values) ** 2 / 2
         return tf.reduce_mean(loss)
 
     def _run(self, x: Tensor) -> dict[str, Tensor]:
-        """Every output by name; what they have in common is computed once, by the graph."""
+        """Every output by name; TensorFlow computes common parts once."""
         return {
             name: run(replace(self.program, outputs=(name,)), self.policy, x)
             for name in self.program.outputs
@@ -175,7 +176,7 @@ class Distiller:
 
 
 def _linear_values(program: ActorProgram) -> ActorStep | None:
-    """The linear layer that makes values, an output behind the first; None without one."""
+    """The linear layer of values, an output behind the first; None without one."""
     common = shared(program)
     for name in program.outputs[1:]:
         if program.shapes()[name] == (1,):

@@ -1,4 +1,4 @@
-"""Graph fusion: two steps as one, where nobody sees the value between them."""
+"""Graph fusion: two steps as one, if no other step uses the value between them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Merged = tuple[ActorStep, dict[str, Array]]  # the one step, and its weights by 
 class Fuse(Link):
     """Merge pairs of steps, with the same function to float rounding (AcceRL, section 2.2).
 
-    Activations and scales behind a layer go into it, the mean of advantages into their weights,
-    and two linear dense layers become one where that is no more numbers. A scale in front of a
-    layer goes into it only where it is one for all features: else features of different size would
-    come to share a range, which few bits cannot do without loss.
+    Activations and scales behind a layer are merged into it, the mean of advantages into their
+    weights, and two linear dense layers into one unless that has more weights. A scale in front of
+    a layer is merged only if it is the same for all features: otherwise features of different size
+    would share one range, which loses accuracy with few bits.
     """
 
     name: ClassVar[str] = "fuse"
@@ -35,14 +35,14 @@ class Fuse(Link):
 
 
 def _once(policy: ChainPolicy, task: Task) -> ChainPolicy | None:
-    """With the first pair that can be merged as one step; None where there is none."""
+    """Merge the first pair that can be merged; None if there is none."""
     program, common = policy.program, shared(policy.program)
     for first, then in _pairs(program):
         rule = RULES.get((first.op, then.op))
         if rule is None:
             continue
         if common.intersection((*first.weights, *then.weights)):
-            task.refuse(then.output, "weights serve other steps too")
+            task.refuse(then.output, "other steps use its weights too")
             continue
         values = {name: _wide(policy.weights[name]) for name in (*first.weights, *then.weights)}
         merged = rule(first, then, values)
@@ -57,20 +57,20 @@ def _once(policy: ChainPolicy, task: Task) -> ChainPolicy | None:
 
 
 def _pairs(program: ActorProgram) -> list[tuple[ActorStep, ActorStep]]:
-    """Steps of which the second alone takes what the first makes."""
-    found = []
+    """Pairs of steps of which only the second uses the value of the first."""
+    pairs = []
     for first in program.steps:
         takers = [s for s in program.steps if first.output in s.inputs]
         if len(takers) == 1 and len(takers[0].inputs) == 1 and first.output not in program.outputs:
-            found.append((first, takers[0]))
-    return found
+            pairs.append((first, takers[0]))
+    return pairs
 
 
 def _wide(weight: Array) -> Array:
     return np.asarray(weight, np.float64)
 
 
-# -- rules: what two steps are as one, or why they stay two ---------------------------------------
+# -- rules: the merged step and its weights, or the reason for a refusal ---------------------------
 
 
 BENT = "the step in front has an activation"
@@ -116,7 +116,7 @@ def _two_linear(first: ActorStep, then: ActorStep, values: Mapping[str, Array]) 
     if first.activation != "linear":
         return BENT
     if made.size > values[before].size + values[kernel].size:
-        return "one layer would be more numbers than two"
+        return "one layer would have more weights than two"
     return then, {kernel: made, bias: values[shift] @ values[kernel] + values[bias]}
 
 

@@ -1,4 +1,4 @@
-"""Links: passes over policies, run by the manager that runs those over graphs."""
+"""Links: passes over policies, run by the same manager as passes over graphs."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from qgraph.rl.compress.chain_policy import (
 
 @dataclass
 class Compression:
-    """A policy on its way through a chain: what the pass manager runs links on.
+    """A policy on its way through a chain, on which the pass manager runs links.
 
-    policy          what the last link made
-    observations, memory, beat: those of `Compressor.__call__`
+    policy          the result of the last link
+    observations, memory, beat: as in `Compressor.__call__`
     """
 
     policy: ChainPolicy
@@ -45,9 +45,9 @@ class Compression:
         self._times = Counter[str]()
 
     def verify(self) -> None:
-        """Raises UnsupportedError for other outputs than those of the original.
+        """Raise UnsupportedError if outputs differ from those of the original.
 
-        That weights fit their program is checked where a `ChainPolicy` is made.
+        `ChainPolicy` itself checks that weights fit the program.
         """
         if self.policy.program is not self.original.program:
             check_outputs(self.policy.program, self.original.program, "what it makes")
@@ -56,9 +56,7 @@ class Compression:
         return [self.policy]
 
     def task(self, link: str, refuse: Callable[[str, str], None]) -> Task:
-        """For the next link, which is remembered by its text, with a number where that was there
-        before.
-        """
+        """The task of the next link, whose memory is kept by its text, numbered if repeated."""
         self._times[link] += 1
         times = self._times[link]
         memory = self.memory.setdefault(link if times == 1 else f"{link} {times}", {})
@@ -67,23 +65,24 @@ class Compression:
 
 @dataclass(frozen=True)
 class Link(PassOver[Compression]):
-    """One way to make a policy smaller or quicker: a frozen dataclass, whose fields are its text.
+    """A way to make a policy smaller or faster: a frozen dataclass, whose fields are its text.
 
-    name: in texts, of those that are built in; another is called by its module and class.
+    name: the name of a built-in link in texts; custom links have their module and class.
     """
 
     name: ClassVar[str] = ""
 
     @abstractmethod
     def __call__(self, policy: ChainPolicy, task: Task) -> ChainPolicy:
-        """Another policy; `policy` stays as it is.
+        """The new policy; `policy` does not change.
 
-        Raises UnsupportedError for one that the link does not fit.
+        Raises UnsupportedError for a policy that the link does not support.
         """
 
     def change(self, subject: Compression, trace: Trace) -> int:
-        """Raises what the link raises, with its text in front; UnsupportedError for any exception
-        that is not qgraph's.
+        """Run the link; returns the number of changes.
+
+        Raises the link's errors with its text in front; UnsupportedError for other exceptions.
         """
         before, text, refused = subject.policy, str(self), dict[str, str]()
         subject.beat()
@@ -93,7 +92,7 @@ class Link(PassOver[Compression]):
         except QGraphError as error:
             error.message = f"`{text}`: {error.message}"
             raise
-        except Exception as error:  # of a link of one's own, or of a library
+        except Exception as error:  # of a custom link, or of a library
             raise UnsupportedError(f"`{text}` failed: {reason_of(error)}") from error
         rule = self.name or text
         for name, (old, new) in changes.items():
@@ -115,11 +114,11 @@ class Link(PassOver[Compression]):
 
 @dataclass(frozen=True)
 class End(Link):
-    """Of links that make what is run: none may follow."""
+    """A link that ends a chain, since it makes the form that is run."""
 
 
 def changed(before: ChainPolicy, after: ChainPolicy) -> dict[str, tuple[str, str]]:
-    """What is another in a policy, by the output of a step or by name: as it was, as it is."""
+    """The changes of a policy, by the output of a step or by name: old and new text."""
     old, new = _rest(before), _rest(after)
     if after.program is not before.program:
         old, new = {**_steps(before), **old}, {**_steps(after), **new}
@@ -135,7 +134,7 @@ def _steps(policy: ChainPolicy) -> dict[str, str]:
 
 
 def _rest(policy: ChainPolicy) -> dict[str, str]:
-    """Text of bits, and of what is run."""
+    """Texts of bits, block and file."""
     bits, first, last = policy.bits
     own = "".join(f", {n} {b}" for n, b in (("first", first), ("last", last)) if b is not None)
     parts = {"weights": f"{bits} bits{own}"}
@@ -147,7 +146,7 @@ def _rest(policy: ChainPolicy) -> dict[str, str]:
 
 
 def _text(program: ActorProgram, step: ActorStep) -> str:
-    """As `dense(hidden_0) f32[64,2] relu`, by the shape of the first weight."""
+    """A text like `dense(hidden_0) [64,2] relu`, with the shape of the first weight."""
     shapes = [",".join(map(str, program.weight_shapes[name])) for name in step.weights[:1]]
     parts = [f"{step.op}({', '.join(step.inputs)})", *(f"[{shape}]" for shape in shapes)]
     return " ".join([*parts, *([step.activation] if step.activation != "linear" else [])])

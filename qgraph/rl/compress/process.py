@@ -1,48 +1,63 @@
-"""The compressor as a process: it takes the place of the quantizer, beside learner and actors.
+"""The compressor as a process of a run, in place of the quantizer.
 
-python -m qgraph.rl.compress.process, started by `qgraph.rl.broadcast.publisher.Publisher`
+python -m qgraph.rl.compress.process, started by `publisher.CompressingPublisher`
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
+from qgraph.rl.actor import ActorProgram
 from qgraph.rl.broadcast.channel import Channel
 from qgraph.rl.broadcast.member import Member, joined
 from qgraph.rl.broadcast.quantizer import PACKED, SECONDS, wanted
-from qgraph.rl.broadcast.weights import RunEnded, WeightReceiver
+from qgraph.rl.broadcast.weights import RunEnded, WeightChannels, WeightReceiver
 from qgraph.rl.compress.chain_policy import PolicySpec
 from qgraph.rl.compress.learner_notes import NoteReceiver
 from qgraph.rl.compress.settings import Settings
+from qgraph.rl.head import Head
 
 NAME = "compressor"
 MODULE = "qgraph.rl.compress.process"
-FAILED = 2  # of the member's numbers: how often compression failed
+FAILED = 2  # place in the member's numbers: how often compression failed
 
 
-def compress(member: Member, settings: dict[str, Any]) -> None:
-    """Compress the latest weights, each time there are newer ones, until the run ends.
+@dataclass(frozen=True)
+class CompressorSettings:
+    """The settings of the process: program (JSON), head and critic of a policy, and channels."""
 
-    One that was started in the place of another, which died, goes on from what that left.
+    program: Mapping[str, object]
+    head: Head
+    critic: str
+    compression: Settings
+    on_demand: bool
+    blocks: str
+    weights: WeightChannels
+    notes: str
+
+
+def compress(member: Member, settings: CompressorSettings) -> None:
+    """Compress the latest weights whenever there are newer ones, until the run ends.
+
+    A process that replaces a dead one goes on from its log and its students.
     """
-    spec = PolicySpec.from_json(settings)
-    program = spec.program
-    compression = Settings.from_json(settings["compression"])
-    # What links import takes seconds: before the first weights it makes no policy old.
+    program, compression = ActorProgram.from_json(settings.program), settings.compression
+    spec = PolicySpec(program, settings.head, settings.critic)
+    # The imports of links take seconds; before the first weights they delay no policy.
     compression.check(spec)
-    blocks = Channel.open(settings["blocks"]).writer()
+    blocks = Channel.open(settings.blocks).writer()
     acting = blocks.version >= 0
     if acting:
-        compression = replace(compression, until=sys.maxsize)  # all that is in the log stays
+        compression = replace(compression, until=sys.maxsize)  # keep the whole log
     worker = compression.worker(spec, member.going, acting)
-    weights = WeightReceiver(program, settings, member)
-    notes = NoteReceiver(settings, program.shape)
+    weights = WeightReceiver(program, settings.weights, member)
+    notes = NoteReceiver(settings.notes, program.shape)
     failed = member.numbers[FAILED]
-    for found in wanted(member, weights, blocks, settings["on_demand"]):
-        if weights.version <= blocks.version:  # as one before this published it
+    for latest in wanted(member, weights, blocks, settings.on_demand):
+        if weights.version <= blocks.version:  # the process before this one published it
             continue
         begin = time.perf_counter()
         try:
@@ -51,7 +66,7 @@ def compress(member: Member, settings: dict[str, Any]) -> None:
         except RunEnded:
             break
         facts, seen = notes.latest()
-        block = worker.step(found, replace(facts, version=weights.version), seen)
+        block = worker.step(latest, replace(facts, version=weights.version), seen)
         if block is not None:
             blocks.room()[: len(block)] = block
             blocks.publish(weights.version)
@@ -62,7 +77,7 @@ def compress(member: Member, settings: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    with joined() as (member, settings):
+    with joined(CompressorSettings) as (member, settings):
         compress(member, settings)
 
 

@@ -1,8 +1,9 @@
-"""The state of students in a file: a resumed run has them as they were."""
+"""The state of students in a file, from which a resumed run continues."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,21 +14,21 @@ from qgraph.files import write_whole
 from qgraph.ir.types import Array
 from qgraph.npz import npz_bytes
 from qgraph.rl.compress.chain_policy import Memory
-from qgraph.rl.compress.distill import StudentPlace
+from qgraph.rl.compress.distill import Stateful, StudentPlace
 from qgraph.stored import part
 
 FILE = "students.npz"
-LINKS = "links"  # whose students they are
+LINKS = "links"  # the texts of the links
 
 
 def write_students(folder: Path, memory: Memory) -> None:
-    """Those of all links; no file where there are none. Raises OutputError."""
+    """Write the students of all links; no file if there are none. Raises OutputError."""
     links: list[str] = []
     arrays: dict[str, Array] = {}
-    for link, of_link in memory.items():
-        student = of_link.get(StudentPlace.STUDENT)
-        state = of_link.get(StudentPlace.KEPT) if student is None else student.state()
-        if state is not None:
+    for link, own in memory.items():
+        student = own.get(StudentPlace.STUDENT)
+        state = student.state() if isinstance(student, Stateful) else own.get(StudentPlace.KEPT)
+        if isinstance(state, Mapping):
             arrays |= {f"{len(links)}/{name}": array for name, array in state.items()}
             links.append(link)
     if links:
@@ -41,7 +42,7 @@ def read_students(folder: Path) -> Memory:
         return {}
     arrays = read_arrays(folder / FILE)
     if LINKS not in arrays:
-        raise LoadError("is not a file of students", node=str(folder / FILE))
+        raise LoadError("not a file of students", node=str(folder / FILE))
     with reading(folder / FILE):
         links = json.loads(str(arrays[LINKS]))
         return {

@@ -1,4 +1,4 @@
-"""The compressor at work: snapshots of a learner in, blocks for actors out."""
+"""The compressor of a run: snapshots of a learner in, blocks for actors out."""
 
 from __future__ import annotations
 
@@ -18,25 +18,24 @@ from qgraph.rl.compress.student_file import read_students, write_students
 from qgraph.rl.monitor import Indicators, LearnerFacts, Monitor, measure
 from qgraph.rl.monitor.indicators import NAN, unmeasured
 
-TABLES = 1 << 16  # bytes by which the tables of a compressed program may be the larger ones
+TABLES = 1 << 16  # extra bytes for the tables of a compressed program
 TRIED = 8  # observations that a compressed policy is tried on before it acts; all at looks
-KEPT_EVERY = 20.0  # seconds between copies of what students have learnt
+KEPT_EVERY = 20.0  # seconds between copies of students
 
 
 class CompressionWorker:
-    """Compresses one snapshot after the other, by what its monitor decides (AcceRL, figure 3).
+    """Compresses one snapshot after another, as its monitor decides (AcceRL, figure 3).
 
-    The snapshot stays as it is while links learn from it; the next one is then as new as it can be.
-    spec: of the learner's policy. every: snapshots between looks of the monitor. folder: where
-    students are kept, None for nowhere; with `resume` they go on as they were there. beat: called
-    now and then while it works. acting: whether actors have a compressed policy already.
+    The snapshot does not change while links learn from it, and the next one is the newest then.
+    spec: of the learner's policy. every: snapshots between looks of the monitor. folder: the
+    directory for students, or None; with `resume` they continue from it. beat: called from time to
+    time. acting: whether actors already have a compressed policy.
 
-    Where a link fails, `step` gives nothing, and the last good policy acts on; before there was
-    one, the original does. A decision by which no policy can be compressed is left again, and not
-    made a second time, unless numbers were to blame, which the next weights may not have.
-    failures: how often that was; a link that needs observations, before there are any, has not
-    failed. One with `resume` does not know what the worker before it made, so that evaluations of
-    that tell it nothing.
+    If a link fails, `step` returns None and actors keep the last good policy, or get the original
+    before there is one. A decision that cannot compress any policy is reverted and not made again,
+    unless the numbers were the cause, since the next weights may be better. failures: how often
+    compression failed; a link that has to wait for observations does not count. With `resume`, the
+    policies of the earlier worker are unknown, so evaluations of them are ignored.
     """
 
     def __init__(
@@ -60,24 +59,24 @@ class CompressionWorker:
         self._good = monitor.worked  # the last decision by which a policy was compressed
         self._complaint = ""
         self._rounds = 0
-        # The first own version of the chain in force.
+        # The first version of this worker that the current chain compressed.
         self._since = math.inf if resume else 0.0
-        self._whole: set[float] = set()  # versions of which the original went out
+        self._whole: set[float] = set()  # versions that actors got as the original
 
     @property
     def room(self) -> int:
-        """Bytes that a block has at most."""
+        """The most bytes of a block."""
         return room_for(self.spec.program)
 
     @property
     def _due(self) -> bool:
-        """True if the monitor looks at the next compressed policy."""
+        """Whether the monitor looks at the next compressed policy."""
         return self._rounds % self.every == 0
 
     def step(
         self, weights: Mapping[str, Array], facts: LearnerFacts, observations: Array | None = None
     ) -> Array | None:
-        """The block for a snapshot of version `facts.version`; None where the last one acts on."""
+        """The block for a snapshot of version `facts.version`; None to keep the last one."""
         original = self.spec.policy(self._snapshot(weights))
         if self._since == math.inf:
             self._since = facts.version
@@ -100,20 +99,20 @@ class CompressionWorker:
         return block
 
     def _snapshot(self, weights: Mapping[str, Array]) -> dict[str, Array]:
-        """Copies: what is given is written over by the next weights."""
+        """Copies, since the next weights overwrite the given ones."""
         names = self.spec.program.weight_shapes
         return {name: np.array(weights[name], np.float32) for name in names}
 
     def _whole_of(self, original: ChainPolicy, version: int) -> Array | None:
-        """The block of the original, to act; None of one that none can be made of."""
+        """The block of the original; None if it cannot be packed."""
         self._whole.add(version)
         try:
             return original.pack(version)
-        except TrainingError:  # its weights are not finite, which its learner will say
+        except TrainingError:  # its weights are not finite, which the learner reports
             return None
 
     def keep(self) -> None:
-        """Write what students have learnt. Raises OutputError."""
+        """Write the students. Raises OutputError."""
         if self._folder is not None:
             write_students(self._folder, self._memory)
         self._kept = time.monotonic()
@@ -135,7 +134,7 @@ class CompressionWorker:
     def _look(
         self, original: ChainPolicy, policy: ChainPolicy, seen: Array | None, facts: LearnerFacts
     ) -> None:
-        """Evaluations of a chain before, or of an original, say nothing of the chain in force."""
+        """Let the monitor look, without evaluations of earlier chains or of an original."""
         chain, evaluated = self.monitor.decision.compressor, facts.compressed_version
         if not evaluated >= self._since or evaluated in self._whole:
             facts = replace(facts, compressed_return=NAN)
@@ -151,7 +150,7 @@ class CompressionWorker:
         return measure(original, policy, seen, facts)
 
     def _failed(self, facts: LearnerFacts, error: QGraphError) -> None:
-        """Write it down, once for each reason, and leave a decision that does not work."""
+        """Log a failure once for each reason, and revert a decision that does not work."""
         self.failures += 1
         complaint, good, chain = str(error), self._good, self.monitor.decision.compressor
         leaves = good is not None and good.compressor != chain
@@ -164,7 +163,7 @@ class CompressionWorker:
 
 
 def troubles(failures: int) -> list[str]:
-    """The failures of a compressor that did not end the run, in words."""
+    """A message about failures of the compressor that did not end the run."""
     if not failures:
         return []
     return [f"{failures} policies were not compressed, so that older ones acted (monitor.csv)"]
@@ -175,5 +174,5 @@ def _is_none(observations: Array | None) -> bool:
 
 
 def room_for(program: ActorProgram) -> int:
-    """Bytes for a block of a program, or of what it is compressed to."""
+    """The bytes for a block of a program, or of a compressed form of it."""
     return Packer(program, 32).size + TABLES

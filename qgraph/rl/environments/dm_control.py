@@ -1,7 +1,7 @@
 """Tasks of dm_control's suite.
 
-`dm_control:cartpole-swingup` is of states, `dm_control:cartpole-swingup:held` too, with an action
-for several steps, and `dm_control:cartpole-swingup:pixels` of images, with the same.
+`dm_control:cartpole-swingup` has states as observations, `dm_control:cartpole-swingup:held` repeats
+each action for several steps, and `dm_control:cartpole-swingup:pixels` does so with images.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import os
 from collections import deque
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -22,14 +21,14 @@ from qgraph.rl.environments.environment import Action, Actions, Outcome, floats,
 DM_CONTROL, PIXELS, HOLDING = "dm_control:", ":pixels", ":held"
 DRAWING = "install libosmesa6 and set MUJOCO_GL=osmesa, or MUJOCO_GL=egl with a GPU"
 SIZE, FRAMES = 84, 3  # of an image, the newest last
-# Steps that an action is held, of other domains 1 (PlaNet's, Hafner et al., 2019).
+# Steps that an action is repeated; 1 for other domains (PlaNet, Hafner et al., 2019).
 HELD: Mapping[str, int] = MappingProxyType(
     {"cartpole": 8, "reacher": 4, "cheetah": 4, "ball_in_cup": 4, "finger": 2, "walker": 2}
 )
 
 
 class DmControl:
-    """Its observations are put into one row, in their order."""
+    """A task whose observations are concatenated to one vector, in their order."""
 
     dtype = np.dtype(np.float32)
 
@@ -59,9 +58,9 @@ class DmControl:
 
 
 class DmControlPixels:
-    """84 x 84 images in colour of the first camera, the last three as channels.
+    """84 x 84 colour images of the first camera, the last three as channels.
 
-    Images are drawn by OpenGL, in software too (OSMesa). Raises UsageError without OpenGL.
+    OpenGL draws the images, also in software (OSMesa). Raises UsageError without OpenGL.
     """
 
     dtype = np.dtype(np.uint8)
@@ -75,7 +74,7 @@ class DmControlPixels:
         self.frames: deque[Array] = deque(maxlen=FRAMES)
         try:
             self.reset()
-        except Exception as error:  # each way to draw has errors of its own
+        except Exception as error:  # each OpenGL library raises other errors
             raise UsageError(
                 f"images of `{task}` cannot be drawn: {error}",
                 hint=DRAWING,
@@ -94,24 +93,24 @@ class DmControlPixels:
         return Outcome(self._image(), reward, float(found.discount), found.last())
 
     def close(self) -> None:
-        self.inner.physics.free()  # what draws too, which would complain at the end of Python
+        self.inner.physics.free()  # frees OpenGL too, which would complain at the end of Python
         self.inner.close()
 
     def _frame(self) -> Array:
-        found: Array = self.inner.physics.render(SIZE, SIZE, camera_id=0)
-        return found
+        frame: Array = self.inner.physics.render(SIZE, SIZE, camera_id=0)
+        return frame
 
     def _image(self) -> Array:
         return np.concatenate(list(self.frames), axis=-1)
 
 
-def loaded(name: str) -> Any:
-    """The task `domain-task`. Raises UsageError for an unknown one."""
+def loaded(name: str) -> GymObject:
+    """The task `domain-task`. Raises UsageError for an unknown task."""
     try:
         suite = imported("dm_control.suite", "rl")
     except UsageError:
         raise
-    except Exception as error:  # it loads what draws at once, which fails without its library
+    except Exception as error:  # the suite loads OpenGL at once, which may be missing
         how = os.environ.get("MUJOCO_GL", "")
         raise UsageError(
             f"images of `{name}` cannot be drawn with MUJOCO_GL={how}: {error}", hint=DRAWING
@@ -124,20 +123,20 @@ def loaded(name: str) -> Any:
 
 
 def held(task: str) -> int:
-    """For how many steps `domain-task` has an action."""
+    """The number of steps that `domain-task` repeats an action."""
     return HELD.get(task.partition("-")[0], 1)
 
 
-def hold(inner: GymObject, action: Action, steps: int) -> tuple[float, Any]:
-    """Rewards of so many steps, or until the end, added up, and the last time step."""
-    found = inner.step(action)
-    reward = float(found.reward)
+def hold(inner: GymObject, action: Action, steps: int) -> tuple[float, GymObject]:
+    """The sum of rewards of `steps` steps, or until the end, and the last time step."""
+    step = inner.step(action)
+    reward = float(step.reward)
     for _ in range(steps - 1):
-        if found.last():
+        if step.last():
             break
-        found = inner.step(action)
-        reward += float(found.reward)
-    return reward, found
+        step = inner.step(action)
+        reward += float(step.reward)
+    return reward, step
 
 
 def actions_of(task: GymObject) -> Actions:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from types import ModuleType
+from typing import Protocol, SupportsFloat
 
 import numpy as np
 
@@ -14,7 +16,7 @@ from qgraph.errors import UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.head import Head
 
-Action = Array | np.generic | int  # what a policy sends: numbers, or which of several
+Action = Array | np.generic | int  # numbers, or the number of one of several actions
 
 
 @dataclass(frozen=True)
@@ -30,13 +32,13 @@ class Actions:
         return self.count > 0
 
     def check(self, head: Head, outputs: int) -> None:
-        """Raises UsageError where a head with so many outputs does not make such actions."""
+        """Raise UsageError if a head with `outputs` outputs does not make such actions."""
         if head.discrete != self.discrete:
             kinds = ("numbers", "one of several")
             raise UsageError(
                 f"a `{head.kind}` head chooses {kinds[head.discrete]}, "
                 f"but the environment takes {kinds[self.discrete]}",
-                hint="another head, or another environment",
+                hint="choose another head or another environment",
             )
         wanted = self.count or len(self.low) * (1 + (head.kind == "squashed_gaussian"))
         if outputs != wanted:
@@ -45,7 +47,7 @@ class Actions:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a step. `discount` is 0 where the episode ended for good; `over`: it ended."""
+    """The result of a step. discount: 0 after a terminal state. over: the episode has ended."""
 
     observation: Array
     reward: float
@@ -54,11 +56,13 @@ class Outcome:
 
 
 class Environment(Protocol):
-    """`shape` and `dtype` are of one observation: float32, or uint8 for images."""
+    """The interface. shape, dtype: of one observation; dtype is float32, or uint8 for images."""
 
     shape: tuple[int, ...]
-    dtype: Any
     actions: Actions
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]: ...
 
     def reset(self, seed: int | None = None) -> Array: ...
 
@@ -67,18 +71,18 @@ class Environment(Protocol):
     def close(self) -> None: ...
 
 
-def floats(values: Any) -> tuple[float, ...]:
+def floats(values: Iterable[SupportsFloat]) -> tuple[float, ...]:
     return tuple(float(value) for value in values)
 
 
-def unknown(name: str, known: list[str], told: str = "") -> UsageError:
-    """That there is none of this name, and which ones are like it."""
+def unknown(name: str, known: list[str], why: str = "") -> UsageError:
+    """The error for an unknown environment, with similar names."""
     near = difflib.get_close_matches(name, known, 3, 0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else "dm_control tasks: dm_control:a-b"
-    return UsageError(f"no environment is called `{name}`{told and f': {told}'}", hint=hint)
+    return UsageError(f"unknown environment `{name}`{why and f': {why}'}", hint=hint)
 
 
-def imported(module: str, extra: str | None = None) -> Any:
+def imported(module: str, extra: str | None = None) -> ModuleType:
     """A module of another package, of an extra if one is named. Raises UsageError."""
     package = module.partition(".")[0].replace("_", "-")
     try:

@@ -1,9 +1,8 @@
-"""Tasks of gymnasium, and of packages that register theirs with it."""
+"""Tasks of gymnasium, and of packages that register tasks with it."""
 
 from __future__ import annotations
 
 from importlib import metadata
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ WHITE = np.uint8(255)
 
 
 class Gymnasium:
-    """A task that `gymnasium.make` knows."""
+    """A task that `gymnasium.make` creates."""
 
     def __init__(self, name: str) -> None:
         gymnasium = imported("gymnasium")
@@ -29,9 +28,9 @@ class Gymnasium:
             raise unknown(name, list(gymnasium.registry), str(error)) from None
         space = self.inner.observation_space
         if not isinstance(space, gymnasium.spaces.Box):
-            raise UsageError(f"observations of `{name}` are {space}; only arrays are handled")
+            raise UsageError(f"observations of `{name}` are {space}; only arrays are supported")
         self.shape = tuple(space.shape)
-        # Images of booleans, as MinAtar has, are black and white.
+        # Boolean images, as in MinAtar, are black and white.
         self._black_and_white = space.dtype == bool and len(self.shape) == 3
         of_bytes = space.dtype == np.uint8 or self._black_and_white
         self.dtype = np.dtype(np.uint8 if of_bytes else np.float32)
@@ -55,26 +54,27 @@ class Gymnasium:
     def close(self) -> None:
         self.inner.close()
 
-    def _array(self, observation: Any) -> Array:
-        """A copy: an environment may write its next observation into the same memory."""
+    def _array(self, observation: Array) -> Array:
+        """A copy, since an environment may write its next observation into the same memory."""
         array = np.array(observation, self.dtype)
         return array * WHITE if self._black_and_white else array
 
 
 def _register_others(gymnasium: GymObject, name: str) -> None:
-    """Have a package register what it offers by the entry point `gymnasium.envs`: gymnasium called
-    those by itself before 1.0.
+    """Call the entry point `gymnasium.envs` of a package, which registers its tasks.
+
+    Versions of gymnasium before 1.0 called these entry points on import.
     """
     space = name.partition("/")[0] + "/"
     if any(known.startswith(space) for known in gymnasium.registry):
         return
-    for found in metadata.entry_points(group="gymnasium.envs"):
-        if space == f"{found.name}/":
-            found.load()()
+    for entry in metadata.entry_points(group="gymnasium.envs"):
+        if space == f"{entry.name}/":
+            entry.load()()
 
 
 def _actions_of(space: GymObject, name: str) -> Actions:
-    """Raises UsageError for spaces that no head fits."""
+    """The actions of a space. Raises UsageError for a space that no head fits."""
     if hasattr(space, "n") and getattr(space, "start", 0) == 0 and space.shape == ():
         return Actions(count=int(space.n))
     if (
@@ -84,6 +84,6 @@ def _actions_of(space: GymObject, name: str) -> Actions:
     ):
         return Actions(low=floats(space.low), high=floats(space.high))
     raise UsageError(
-        f"actions of `{name}` are {space}; no head fits them",
-        hint="one of several, or a row of numbers within bounds",
+        f"actions of `{name}` are {space}, which is not supported",
+        hint="supported: one of several actions, or a vector of numbers with bounds",
     )

@@ -1,7 +1,7 @@
-"""An environment in a process of its own: software that draws and TensorFlow both bring an LLVM,
-and crash where they meet.
+"""An environment in a process of its own.
 
-What goes there and back is a line of JSON each, and behind an answer the bytes of an observation.
+Software rendering and TensorFlow both contain an LLVM, and crash in one process. Requests and
+answers are lines of JSON; the bytes of an observation follow an answer.
 """
 
 from __future__ import annotations
@@ -10,21 +10,23 @@ import json
 import subprocess
 import sys
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 
 from qgraph.errors import RunError, UsageError
 from qgraph.ir.types import Array
-from qgraph.rl.environments.environment import Actions, Outcome
+from qgraph.records import from_json
+from qgraph.rl.environments.environment import Action, Outcome
+from qgraph.rl.environments.messages import Description, Request, StepResult
 
 MODULE = "qgraph.rl.environments.serve"
 SECONDS = 10.0  # that the process has to end
 
 
 class Apart:
-    """As the environment that `make` gives in the process. Raises what that raises, as UsageError;
-    RunError where the process has ended.
+    """The environment that `make_here` creates in another process.
+
+    Raises UsageError if that fails, RunError if the process has ended.
     """
 
     def __init__(self, name: str) -> None:
@@ -33,24 +35,24 @@ class Apart:
             [sys.executable, "-m", MODULE, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         try:
-            about = self._answer()
+            about = from_json(Description, self._answer())
         except (UsageError, RunError):
             self.close()
             raise
-        self.shape, self.dtype = tuple(about["shape"]), np.dtype(about["dtype"])
-        self.actions = Actions(**{name: _fixed(value) for name, value in about["actions"].items()})
+        self.shape, self.dtype, self.actions = about.shape, np.dtype(about.dtype), about.actions
 
     def reset(self, seed: int | None = None) -> Array:
-        self._ask(what="reset", seed=seed)
+        self._ask(Request("reset", seed=seed))
         return self._observation()
 
-    def step(self, action: Any) -> Outcome:
-        found = self._ask(what="step", action=np.asarray(action).tolist())
-        return Outcome(self._observation(), **found)
+    def step(self, action: Action) -> Outcome:
+        answer = self._ask(Request("step", action=np.asarray(action).tolist()))
+        result = from_json(StepResult, answer)
+        return Outcome(self._observation(), result.reward, result.discount, result.over)
 
     def close(self) -> None:
         assert self.process.stdin is not None and self.process.stdout is not None
-        with suppress(BrokenPipeError):  # of what a process that is gone was asked
+        with suppress(BrokenPipeError):  # the process has ended before it read a request
             self.process.stdin.close()
         try:
             self.process.wait(SECONDS)
@@ -59,24 +61,25 @@ class Apart:
             self.process.wait()
         self.process.stdout.close()
 
-    def _ask(self, **what: Any) -> dict[str, Any]:
+    def _ask(self, request: Request) -> dict[str, object]:
         assert self.process.stdin is not None
         try:
-            self.process.stdin.write(json.dumps(what).encode() + b"\n")
+            self.process.stdin.write(json.dumps(request, default=vars).encode() + b"\n")
             self.process.stdin.flush()
-        except (BrokenPipeError, ValueError):  # it is gone, or was closed here
+        except (BrokenPipeError, ValueError):  # the process has ended, or was closed here
             raise self._gone() from None
         return self._answer()
 
-    def _answer(self) -> dict[str, Any]:
+    def _answer(self) -> dict[str, object]:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line.endswith(b"\n"):
             raise self._gone()
-        found: dict[str, Any] = json.loads(line)
-        if "error" in found:
-            raise UsageError(found["error"], hint=found["hint"])
-        return found
+        answer: dict[str, object] = json.loads(line)
+        if "error" in answer:
+            hint = answer.get("hint")
+            raise UsageError(str(answer["error"]), hint=None if hint is None else str(hint))
+        return answer
 
     def _observation(self) -> Array:
         assert self.process.stdout is not None
@@ -88,7 +91,3 @@ class Apart:
 
     def _gone(self) -> RunError:
         return RunError(f"the process of `{self.name}` has ended")
-
-
-def _fixed(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""The process of an environment that is apart.
+"""The process of an environment (`separate_process`).
 
 python -m qgraph.rl.environments.serve NAME, started by `separate_process.Apart`
 """
@@ -9,21 +9,22 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
 from qgraph.errors import UsageError
 from qgraph.ir.types import Array
+from qgraph.records import from_json
 from qgraph.rl.environments import Environment, make_here
+from qgraph.rl.environments.messages import Description, Request, StepResult
 
 
 def serve(make: Callable[[], Environment], asked: IO[bytes], answers: IO[bytes]) -> None:
-    """Answer until nobody asks any more: a line of JSON, and the bytes of an observation."""
+    """Answer requests until there are no more: a line of JSON, and the bytes of an observation."""
 
-    def answer(found: dict[str, Any], observation: Array | None = None) -> None:
-        answers.write(json.dumps(found).encode() + b"\n")
+    def answer(message: object, observation: Array | None = None) -> None:
+        answers.write(json.dumps(message, default=vars).encode() + b"\n")
         if observation is not None:
             answers.write(observation.tobytes())
         answers.flush()
@@ -34,22 +35,21 @@ def serve(make: Callable[[], Environment], asked: IO[bytes], answers: IO[bytes])
         answer({"error": error.message, "hint": error.hint})
         return
     shape, dtype = environment.shape, np.dtype(environment.dtype)
-    answer({"shape": shape, "dtype": dtype.str, "actions": asdict(environment.actions)})
+    answer(Description(shape, dtype.str, environment.actions))
+    kind = np.int64 if environment.actions.discrete else np.float32
     for line in asked:
-        what = json.loads(line)
-        if what["what"] == "reset":
-            answer({}, environment.reset(what["seed"]))
+        request = from_json(Request, json.loads(line))
+        if request.what == "reset":
+            answer({}, environment.reset(request.seed))
             continue
-        action = what["action"]
-        outcome = environment.step(action if environment.actions.discrete else np.float32(action))
+        outcome = environment.step(np.asarray(request.action, kind))
         reward, discount = float(outcome.reward), float(outcome.discount)
-        found = {"reward": reward, "discount": discount, "over": bool(outcome.over)}
-        answer(found, outcome.observation)
+        answer(StepResult(reward, discount, bool(outcome.over)), outcome.observation)
     environment.close()
 
 
 def main() -> None:
-    # What libraries print goes elsewhere than answers.
+    # Answers have a stream of their own; libraries print to standard error.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     serve(lambda: make_here(sys.argv[1]), sys.stdin.buffer, answers)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import ClassVar
 
 import tensorflow as tf
 import tf_keras as keras
@@ -18,20 +18,22 @@ from qgraph.rl.half.kahan import kahan_add
 from qgraph.rl.half.precision import Rounding, exact
 
 CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
-MARGIN = 1.1  # numbers that are more than float16 ends at by rounding alone
+MARGIN = 1.1  # rounding may exceed the largest float16 by less than this factor
 
 
-class LowPrecisionAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
-    """Adam (Kingma and Ba, 2015), all of whose arithmetic is in the type of the variables.
+class LowPrecisionAdam(keras.optimizers.Optimizer):  # type: ignore[misc]  # Keras has no types
+    """Adam (Kingma and Ba, 2015) with all arithmetic in the type of the variables.
 
     kahan               updates are added by Kahan summation (Kahan-gradients)
-    gradient_scale      what gradients are multiplied by (compound loss scaling): they need not be
-                        divided again, since epsilon is multiplied too. Set it by `rescale`.
-    settings            what every Keras optimizer takes, such as `clipnorm`
+    gradient_scale      the factor of gradients (compound loss scaling); they are not divided by it
+                        again, since epsilon is multiplied too. `rescale` changes it.
+    settings            settings of every Keras optimizer, such as `clipnorm`
 
-    Raises UsageError for CLIPS and `weight_decay` where variables are float16, which does not hold
-    the norms by which Keras clips, and loses the decay that it subtracts.
+    Raises UsageError for CLIPS and `weight_decay` if variables are float16, which cannot hold the
+    norms by which Keras clips, and loses the decay that it subtracts.
     """
+
+    default_name: ClassVar[str] = "Adam"
 
     def __init__(
         self,
@@ -42,17 +44,17 @@ class LowPrecisionAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
         kahan: bool = False,
         gradient_scale: float = 1.0,
         rounded: Rounding = exact,
-        name: str = "Adam",
+        name: str | None = None,
         **settings: object,
     ) -> None:
-        super().__init__(name=name, **{**settings, "jit_compile": False})
+        super().__init__(name=name or self.default_name, **{**settings, "jit_compile": False})
         self._learning_rate = self._build_learning_rate(learning_rate)
         self.betas, self.epsilon = tuple(betas), epsilon
         self.kahan, self.rounded = kahan, rounded
         self.gradient_scale = tf.Variable(gradient_scale, trainable=False, name="gradient_scale")
 
     def build(self, variables: Sequence[Variable]) -> None:
-        """Make what is remembered of `variables`."""
+        """Create the state for `variables`."""
         if any(v.dtype == tf.float16 for v in variables):
             self.check_without((*CLIPS, "weight_decay"), "variables in float16")
         super().build(variables)
@@ -65,13 +67,13 @@ class LowPrecisionAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
         self.lost = [self.add_variable_from_reference(v, "lost") for v in lost]
 
     def check_without(self, settings: Sequence[str], what: str) -> None:
-        """Raises UsageError where one of these is set, which does not go with `what`."""
+        """Raise UsageError if one of these settings is set, which `what` exclude."""
         for name in settings:
-            if getattr(self, name):  # 0 or None: it is not set
+            if getattr(self, name):  # 0 or None if it is not set
                 raise UsageError(
-                    f"`{name}` does not go with {what}",
+                    f"`{name}` does not work with {what}",
                     node=self.name,
-                    hint="clip what the tape gives, or add the decay to the loss",
+                    hint="clip the gradients of the tape, or add the decay to the loss",
                 )
 
     @property
@@ -83,7 +85,7 @@ class LowPrecisionAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
 
     def update_step(self, gradient: Tensor, variable: Variable) -> None:
         """One variable, one step."""
-        gradient = tf.convert_to_tensor(gradient)  # one of rows alone
+        gradient = tf.convert_to_tensor(gradient)  # it may have some rows only
         index = self._index_dict[self._var_key(variable)]
         first, second, dtype = self.first[index], self.second[index], variable.dtype
         steps = tf.cast(self.iterations + 1, tf.float64)
@@ -105,7 +107,7 @@ class LowPrecisionAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
         return beta * second + (1 - beta) * tf.square(gradient)
 
     def _root(self, second: Tensor, correction: Tensor) -> Tensor:
-        """The root of the second moment, its bias corrected."""
+        """The root of the second moment, with its bias corrected."""
         return tf.sqrt(second) / correction
 
     def _ratio(self, mean: Tensor, root: Tensor) -> Tensor:
@@ -115,19 +117,19 @@ class LowPrecisionAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
         return second * factor * factor
 
     def takes(self, gradients: Sequence[Tensor]) -> Tensor:
-        """Whether they are finite, and what is remembered of them is."""
+        """Whether gradients are finite, and the state after them."""
         return finite([self._weight(gradient) for gradient in gradients])
 
     def _weight(self, gradient: Tensor) -> Tensor:
-        """The largest number that is made of a gradient on the way to the second moment."""
+        """The largest number that is computed from a gradient for the second moment."""
         return tf.square(gradient)
 
     def holds(self, factor: float) -> Tensor:
-        """True if the optimizer's state stays finite if gradients are `factor` times larger."""
+        """Whether the state stays finite if gradients are `factor` times larger."""
         return finite(self._times(factor))
 
     def rescale(self, factor: Tensor) -> None:
-        """Gradients are `factor` times larger from now on."""
+        """Change the state for gradients that are `factor` times larger from now on."""
         slots = [*self.first, *self.second]
         for slot, value in zip(slots, self._times(factor), strict=True):
             slot.assign(self.rounded(value))
@@ -138,7 +140,7 @@ class LowPrecisionAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
         return first + [self._rescaled(v, tf.cast(factor, v.dtype)) for v in self.second]
 
     def get_config(self) -> dict[str, object]:
-        """All but the rounding."""
+        """The configuration without the rounding."""
         return {
             **super().get_config(),
             "learning_rate": self._serialize_hyperparameter(self._learning_rate),
@@ -150,14 +152,13 @@ class LowPrecisionAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
 
 
 class HAdam(LowPrecisionAdam):
-    """Adam that keeps w, the root of the second moment, and moves it by hypot (algorithm 1).
+    """Adam that stores w, the root of the second moment, and updates it by hypot (algorithm 1).
 
-    The square of a gradient of 1e-4 is 0 in float16; w does not underflow before the gradient is
-    about 1e-6. Where w is 0 nothing is moved, whatever the first moment is.
+    The square of a gradient of 1e-4 is 0 in float16; w underflows only below a gradient of about
+    1e-6. Variables with w = 0 are not changed.
     """
 
-    def __init__(self, *args: Any, name: str = "HAdam", **settings: Any) -> None:
-        super().__init__(*args, name=name, **settings)
+    default_name: ClassVar[str] = "HAdam"
 
     def _moved(self, second: Tensor, gradient: Tensor) -> Tensor:
         beta = self.betas[1]
@@ -177,13 +178,13 @@ class HAdam(LowPrecisionAdam):
 
 
 def finite(tensors: Sequence[Tensor]) -> Tensor:
-    """Whether all numbers are, and would be if rounding had made them a little larger."""
+    """Whether all numbers are finite, also if rounding makes them a little larger."""
     found = [tf.reduce_all(tf.math.is_finite(tf.cast(MARGIN, x.dtype) * x)) for x in tensors]
     return tf.reduce_all([tf.constant(True), *found])
 
 
 def hypot(a: Tensor, b: Tensor) -> Tensor:
-    """sqrt(a^2 + b^2) of each pair, where squares may underflow or overflow (section 3)."""
+    """sqrt(a^2 + b^2) of each pair, without underflow or overflow of squares (section 3)."""
     a, b = tf.abs(a), tf.abs(b)
     most = tf.maximum(a, b)
     ratio = tf.math.divide_no_nan(tf.minimum(a, b), most)

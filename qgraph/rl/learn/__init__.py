@@ -1,1 +1,1 @@
-"""Learners and what they learn from: replay, rate limiter, actors, the run around them."""
+"""Training runs: replay, rate limiter, actors, and the loop of the learner."""

@@ -1,4 +1,4 @@
-"""An actor as a process: packed policies in, transitions out. No framework is loaded here.
+"""An actor as a process: packed policies in, transitions out. It loads no framework.
 
 python -m qgraph.rl.learn.actor_process, started by `sources.ActorProcesses` or a relay
 """
@@ -6,24 +6,22 @@ python -m qgraph.rl.learn.actor_process, started by `sources.ActorProcesses` or 
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from qgraph.rl.actor import Actor
 from qgraph.rl.actor.block import at_front
 from qgraph.rl.agents.registry import config_from_json
 from qgraph.rl.broadcast import Member, RecordWriter, Subscriber, joined
-from qgraph.rl.head import Head
-from qgraph.rl.learn.sources import PARTS, REFUSED, compute_bits
+from qgraph.rl.learn.sources import PARTS, REFUSED, ActorProcessSettings, compute_bits
 from qgraph.rl.learn.worker import ActorWorker
 
-SLICE = 0.1  # seconds of waiting for room between looks at whether the run goes on
+SLICE = 0.1  # seconds of waiting for space between checks whether the run goes on
 
 
-def act(member: Member, settings: dict[str, Any]) -> None:
-    """Until the run ends."""
-    config = config_from_json(settings["config"])
-    subscriber = Subscriber(settings["policy"], member, synchronous=config.synchronous)
-    ring = RecordWriter.of(settings["records"])
+def act(member: Member, settings: ActorProcessSettings) -> None:
+    """Act in the environment until the run ends."""
+    config = config_from_json(settings.config)
+    subscriber = Subscriber(settings.policy, member, synchronous=config.synchronous)
+    ring = RecordWriter.of(settings.records)
     block = subscriber.first()
     if block is None:
         return
@@ -34,10 +32,10 @@ def act(member: Member, settings: dict[str, Any]) -> None:
         subscriber.look(use)
         return actor
 
-    head, begun = Head.from_json(settings["head"]), int(settings["begun"])
-    # Of one that crashed here: exploring and counting go on from there.
+    begun = settings.begun
+    # A restarted actor goes on exploring and counting from the numbers of the crashed one.
     before, *seconds, waited, refused = map(float, member.numbers[: len(PARTS) + 1])
-    worker = ActorWorker(config, int(settings["index"]), head, latest, begun + int(before))
+    worker = ActorWorker(config, settings.index, settings.head, latest, begun + int(before))
     worker.seconds += seconds
     while member.going():
         left = worker.step()
@@ -51,7 +49,7 @@ def act(member: Member, settings: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    with joined() as (member, settings):
+    with joined(ActorProcessSettings) as (member, settings):
         act(member, settings)
 
 

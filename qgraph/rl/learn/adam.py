@@ -1,4 +1,4 @@
-"""Adam as one fused op for each variable, its state under names that checkpoints use.
+"""Adam as one fused op for each variable, with a state by name for checkpoints.
 
 Imports TensorFlow: import it late.
 """
@@ -13,10 +13,10 @@ from qgraph.foreign import Tensor, Variable
 
 
 class Adam:
-    """Moves `variables` (Kingma and Ba, 2015). `state` is what it remembers, by name.
+    """Updates `variables` (Kingma and Ba, 2015). `state` is its state, by name.
 
-    norm: gradients are scaled down together where their norm is above it; 0 for never. epsilon:
-    added to the root of the second moment, so that small gradients move less.
+    norm: gradients are scaled down together if their norm is larger; 0 leaves them. epsilon: added
+    to the root of the second moment, so that small gradients change less.
     """
 
     def __init__(
@@ -40,11 +40,12 @@ class Adam:
         """One step down `loss`, which `tape` recorded."""
         names = list(self.variables)
         gradients = tape.gradient(loss, [self.variables[name] for name in names])
-        # The mean of all replicas, where there are several; else nothing changes.
+        # The mean over replicas; unchanged for a single one.
         gradients = tf.distribute.get_replica_context().all_reduce("MEAN", gradients)
         self.apply(dict(zip(names, gradients, strict=True)))
 
     def apply(self, gradients: Mapping[str, Tensor]) -> None:
+        """One step with these gradients."""
         if self.norm:
             clipped, _ = tf.clip_by_global_norm(list(gradients.values()), self.norm)
             gradients = dict(zip(gradients, clipped, strict=True))

@@ -1,4 +1,4 @@
-"""The directory of a run: what it was told, how it went, and where it can go on."""
+"""The directory of a run: its options, its progress, and its checkpoint."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ POLICY, BOARD, ENERGY, LOCK = "policy.pb", "tensorboard", "energy.json", "lock"
 
 
 class RunDirectory:
-    """Held by one run at a time.
+    """The directory, locked by one run at a time.
 
-    Raises OutputError where another run is at work in it, or where one was and it is not resumed;
-    UsageError where there is nothing to resume.
+    Raises OutputError if another run uses it, or if it contains a run that is not resumed;
+    UsageError if there is no run to resume.
     """
 
     def __init__(self, path: Path, resume: bool) -> None:
@@ -40,26 +40,27 @@ class RunDirectory:
         except OSError:
             self.close()
             raise OutputError(
-                "another run is at work here", node=str(path), hint="choose another directory"
+                "another run uses this directory", node=str(path), hint="choose another directory"
             ) from None
-        begun = (path / CHECKPOINT).exists()  # without one there is nothing to lose
+        begun = (path / CHECKPOINT).exists()  # a run without one can be replaced
         if begun != resume:
             self.close()
             if begun:
                 raise OutputError(
-                    "holds a run", node=str(path), hint="resume it, or choose another directory"
+                    "contains a run", node=str(path), hint="resume it, or choose another directory"
                 )
             raise UsageError("there is no run to resume", hint=f"`{path}` has no {CHECKPOINT}")
 
     def config(self) -> RunConfig:
         """The config that the run began with. Raises LoadError."""
         with reading(self.path / OPTIONS):
-            found = read_json(self.path / OPTIONS)
-            config = config_from_json(found)
-            _check_same_settings(config, found)
+            options = read_json(self.path / OPTIONS)
+            config = config_from_json(options)
+            _check_same_settings(config, options)
             return config
 
     def begin(self, config: RunConfig) -> None:
+        """Write the config. Raises OutputError."""
         content = json.dumps(config.as_json(), indent=1) + "\n"
         write_whole(self.path / OPTIONS, content.encode())
 
@@ -68,9 +69,9 @@ class RunDirectory:
 
 
 class Rows:
-    """A CSV file that grows by a row at a time; each row is in the file when `add` returns.
+    """A CSV file that grows by rows; a row is in the file when `add` returns.
 
-    Rows that a resumed run makes again are taken away: those whose first column is past `until`.
+    A resumed run removes the rows that it will write again, whose first column exceeds `until`.
     """
 
     def __init__(self, path: Path, columns: Sequence[str], until: float | None = None) -> None:
@@ -80,19 +81,19 @@ class Rows:
             kept = self._read(until)
         header = {name: name for name in self.columns}
         write_whole(path, self._lines([header, *kept]))
-        # Without a buffer: what a full disk did not take is not tried again at the end.
+        # Without a buffer, which would be written again at the end if the disk was full.
         self.stream = path.open("ab", buffering=0)
 
     def _read(self, until: float) -> list[Mapping[str, object]]:
-        """Rows up to there. Raises LoadError for a file that is not such a table."""
+        """The rows up to `until`. Raises LoadError for a file that is not such a table."""
         try:
             lines = self.path.read_text("utf-8").splitlines(keepends=True)
-            whole = [line for line in lines if line.endswith("\n")]  # a kill may have cut the last
-            found = [{name: row[name] for name in self.columns} for row in csv.DictReader(whole)]
-            return [row for row in found if float(row[self.columns[0]]) <= until]
+            whole = [line for line in lines if line.endswith("\n")]  # the last may be incomplete
+            rows = [{name: row[name] for name in self.columns} for row in csv.DictReader(whole)]
+            return [row for row in rows if float(row[self.columns[0]]) <= until]
         except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
-            told = f"is no table of {', '.join(self.columns)}: {error}"
-            raise LoadError(told, node=str(self.path)) from None
+            why = f"is not a table of {', '.join(self.columns)}: {error}"
+            raise LoadError(why, node=str(self.path)) from None
 
     def add(self, row: Mapping[str, object]) -> None:
         try:
@@ -109,20 +110,20 @@ class Rows:
         return text.getvalue().encode()
 
 
-def _check_same_settings(config: RunConfig, found: Mapping[str, object]) -> None:
-    """Raises LoadError for a setting that the run began without and that new runs would set.
+def _check_same_settings(config: RunConfig, options: Mapping[str, object]) -> None:
+    """Raise LoadError for a setting that the file lacks and new runs of the task set.
 
-    An earlier version wrote the file then: the default could change what the run learns.
+    An earlier version wrote such a file, and the default could change what the run learns.
     """
     usual = config.task_settings(config.environment)
     for name, field in config.fields().items():
-        known = name in found or field.setting.earlier in found
+        known = name in options or field.setting.earlier in options
         if not known and usual.get(name, field.default) != field.default:
             raise LoadError(
                 f"the run began before `{name}` was a setting, and the environment may have "
-                "changed since",
+                "changed since then",
                 hint=f'begin a new run, or add "{name}": {json.dumps(usual[name])} to the file to '
-                f"go on with what new runs of `{config.environment}` have",
+                f"continue with the setting of new runs of `{config.environment}`",
             )
 
 

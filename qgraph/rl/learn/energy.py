@@ -1,7 +1,7 @@
 """The cost of a run: processor seconds of each process, and energy as codecarbon estimates it.
 
-Where the machine does not tell its power, codecarbon takes it from the load of the processor: an
-estimate, good for ratios between runs on one machine.
+If the machine does not report its power, codecarbon estimates it from the processor's load, which
+is good enough for ratios between runs on one machine.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeAlias
 
 from qgraph.distribution import install_hint
 from qgraph.errors import UsageError
 
-COUNTRY = "USA"  # codecarbon wants one, for emissions; they are not used
+COUNTRY = "USA"  # codecarbon needs one for emissions, which are not used
+Costs: TypeAlias = "Mapping[str, float | Costs]"
 
 
 class Meter:
-    """From its making to `read`: this process and those that it starts. Raises UsageError."""
+    """Measures this process and its children until `read`. Raises UsageError."""
 
     def __init__(self) -> None:
         try:
@@ -38,27 +39,30 @@ class Meter:
         )
         self._tracker.start()
 
-    def read(self, processes: Mapping[str, int]) -> dict[str, Any]:
-        """To be called once, at the end, while the processes (name to id) are there."""
+    def read(self, processes: Mapping[str, int]) -> Costs:
+        """Call this once, at the end, while the processes (ids by name) are alive."""
         seconds = {name: cpu_seconds(process) for name, process in processes.items()}
         self._tracker.stop()
-        found = self._tracker.final_emissions_data
+        data = self._tracker.final_emissions_data
         return {
-            "estimated_kwh": found.energy_consumed,
-            "of_processor": found.cpu_energy,
-            "of_memory": found.ram_energy,
-            "seconds": found.duration,
+            "estimated_kwh": data.energy_consumed,
+            "of_processor": data.cpu_energy,
+            "of_memory": data.ram_energy,
+            "seconds": data.duration,
             "processor_seconds": seconds,
         }
 
 
-def together(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The sum of `Meter.read` of both parts of a run that was stopped and resumed."""
-    found = dict(before)
-    for name, value in after.items():
-        inner = isinstance(value, Mapping)
-        found[name] = together(found.get(name, {}), value) if inner else found.get(name, 0) + value
-    return found
+def together(before: Costs, after: Costs) -> Costs:
+    """The sums of `Meter.read` before and after a run was resumed."""
+    sums = dict(before)
+    for name, cost in after.items():
+        earlier = before.get(name)
+        if isinstance(cost, Mapping):
+            sums[name] = together(earlier if isinstance(earlier, Mapping) else {}, cost)
+        else:
+            sums[name] = cost + (0 if earlier is None or isinstance(earlier, Mapping) else earlier)
+    return sums
 
 
 def cpu_seconds(process: int) -> float:

@@ -1,4 +1,4 @@
-"""How actors try what they would not do: ladders, so that each does it to another degree."""
+"""Exploration of actors; ladders give each actor another degree of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from bisect import bisect
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,39 +15,39 @@ from qgraph.ir.types import Array
 from qgraph.rl.environments.environment import Action
 from qgraph.rl.head import Head
 
-LOG_STD = (-5.0, 2.0)  # that log-deviations of a drawn policy are clipped to
+LOG_STD = (-5.0, 2.0)  # log deviations of a drawn policy are clipped to this
 
 
 class ChosenAction(NamedTuple):
-    """An action as it is stored and as the environment gets it, and its log probability.
+    """An action as it is stored, as it is sent to the environment, and its log probability.
 
-    That is NaN where the action was not drawn from what the policy says.
+    The log probability is NaN if the action was not drawn from the policy's distribution.
     """
 
     action: Action
-    sent: Any
+    sent: Action
     log_probability: float = float("nan")
 
 
 class Exploration(Protocol):
-    """Chooses by outputs [m] at an actor's step."""
+    """Chooses an action from outputs [m] at a step of an actor."""
 
     def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> ChosenAction: ...
 
 
 @dataclass
 class Epsilon:
-    """Random actions, a share of steps that falls from 1 to `last` over so many steps.
+    """Random actions in a share of steps that falls from 1 to `last` over `steps` steps.
 
-    One is held for `hold` steps on average (geometric), since what needs momentum is not found by
-    trembling (Dabney et al., 2021).
+    A random action is repeated for `hold` steps on average (geometric), since single random steps
+    do not build up momentum (Dabney et al., 2021).
     """
 
     last: float
     steps: int
     hold: int = 1
-    held: int = 0  # the random action, and for how many steps more
-    left: int = 0
+    held: int = 0  # the random action
+    left: int = 0  # for how many more steps it is repeated
 
     def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> ChosenAction:
         share = max(self.last, 1 - (1 - self.last) * step / max(self.steps, 1))
@@ -63,7 +63,7 @@ class Epsilon:
 
 @dataclass(frozen=True)
 class Noise:
-    """Gaussian noise on actions in -1..1; the head stretches them for the environment."""
+    """Gaussian noise on actions in -1..1; the head scales them for the environment."""
 
     sigma: float
     head: Head
@@ -75,13 +75,13 @@ class Noise:
 
 
 class Categorical:
-    """Draws from the policy's own distribution over actions, whose logits the outputs are.
+    """Draws from the policy's distribution over actions; the outputs are its logits.
 
     Raises RunError for logits that are not finite.
     """
 
     def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> ChosenAction:
-        # A few numbers are quicker without numpy.
+        # For a few numbers this is faster than numpy.
         logits: list[float] = outputs.tolist()
         top = max(logits)
         sums = list(accumulate(math.exp(logit - top) for logit in logits))
@@ -93,7 +93,7 @@ class Categorical:
 
 @dataclass(frozen=True)
 class SquashedGaussian:
-    """Draws from the policy's own distribution, squashed to -1..1; the head stretches that."""
+    """Draws from the policy's distribution, squashed to -1..1; the head scales that."""
 
     head: Head
     log_std: tuple[float, float] = LOG_STD
@@ -106,21 +106,21 @@ class SquashedGaussian:
 
 
 def _finite(outputs: Array) -> Array:
-    """The same. Raises RunError where they are not."""
+    """The same outputs. Raises RunError if they are not finite."""
     if not np.isfinite(outputs).all():
         raise _not_finite(outputs)
     return outputs
 
 
 def _not_finite(outputs: Array) -> RunError:
-    return RunError(f"the policy gave outputs that are not finite: {outputs.tolist()}")
+    return RunError(f"the policy has outputs that are not finite: {outputs.tolist()}")
 
 
 def epsilon_ladder(actor: int, actors: int, base: float) -> float:
-    """base ** (1 + 7 i / (N - 1)), as Ape-X has it; `base` alone for one actor."""
+    """base ** (1 + 7 i / (N - 1)), as in Ape-X; `base` for a single actor."""
     return base if actors == 1 else float(base ** (1 + 7 * actor / (actors - 1)))
 
 
 def sigma_ladder(actor: int, actors: int, most: float) -> float:
-    """Even steps up to `most`, none of them 0: one actor alone has `most`."""
+    """Even steps up to `most`, without 0; `most` for a single actor."""
     return most * (actor + 1) / actors

@@ -1,6 +1,6 @@
-"""A learnt policy as others read it: a frozen TensorFlow graph, and what it is in JSON beside it.
+"""A trained policy as a frozen TensorFlow graph, with facts in a JSON file beside it.
 
-`qgraph rl quantize` and `qgraph rl evaluate` take it, and all else that reads TensorFlow graphs.
+`qgraph rl quantize` and `qgraph rl evaluate` read it, and other tools for TensorFlow graphs.
 Imports TensorFlow: import it late.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import (  # of TensorFlow's public guides
@@ -17,6 +16,7 @@ from tensorflow.python.framework.convert_to_constants import (  # of TensorFlow'
 )
 
 from qgraph.files import write_whole
+from qgraph.foreign import Tensor
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram
 from qgraph.rl.learn.tensors import run
@@ -25,7 +25,7 @@ from qgraph.rl.learn.tensors import run
 def write_policy(
     path: Path, program: ActorProgram, weights: Mapping[str, Array], about: Mapping[str, object]
 ) -> None:
-    """`path` (.pb) from `observation` [n, *shape] to `action` [n, m], and `about` beside it.
+    """Write `path` (.pb), from `observation` [n, *shape] to `action` [n, m], and `about` beside it.
 
     Raises OutputError.
     """
@@ -33,7 +33,7 @@ def write_policy(
     @tf.function(  # type: ignore[untyped-decorator]
         input_signature=[tf.TensorSpec((None, *program.shape), tf.float32, "observation")]
     )
-    def policy(observation: Any) -> Any:
+    def policy(observation: Tensor) -> Tensor:
         return tf.identity(run(program, weights, observation), "action")
 
     frozen = convert_variables_to_constants_v2(policy.get_concrete_function())

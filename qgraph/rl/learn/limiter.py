@@ -1,4 +1,4 @@
-"""How often what is inserted is sampled: bounded from both sides, and never stuck."""
+"""The ratio of samples to inserts, bounded from both sides without a deadlock."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from qgraph.errors import UsageError
 
 @dataclass
 class RateLimiter:
-    """Keeps samples near `ratio` times inserts (samples per insert), once `least` are in.
+    """Keeps samples near `ratio` times inserts, after the first `least` inserts.
 
-    `ahead` = ratio * inserts - samples is what may still be sampled. It stays within 0..2 * slack
-    (counted from `least` on): below, the learner waits; above, actors wait. Since the slack is at
-    least one insert or one batch, whichever counts more, one of both is always allowed.
+    `ahead` = ratio * inserts - samples is the number of samples still allowed. It stays within
+    0..2 * slack (counted from `least` on): below, the learner waits; above, actors wait. The slack
+    is at least one insert and one batch, so one of both is always allowed.
     """
 
     ratio: float
@@ -22,29 +22,29 @@ class RateLimiter:
     slack: float = 0.0
     inserts: int = 0
     samples: int = 0
-    before: int = 0  # samples that do not count: of a replay that is gone
+    before: int = 0  # samples that do not count, of a lost replay
 
     def __post_init__(self) -> None:
         if self.ratio <= 0 or self.least < 1 or self.batch < 1:
             raise UsageError(
                 f"samples per insert {self.ratio}, least {self.least}, batch {self.batch}: "
-                "all have to be above 0"
+                "all must be above 0"
             )
         self.slack = max(self.slack, self.ratio, float(self.batch))
 
     @property
     def ahead(self) -> float:
-        """Samples that inserts so far allow, less those taken."""
+        """The samples that inserts allow, minus those taken."""
         return self.ratio * (self.inserts - self.least) + self.slack - (self.samples - self.before)
 
     def may_insert(self) -> int:
-        """How many inserts are allowed now; 0: sample first."""
+        """The number of inserts allowed now; 0 if a sample must come first."""
         if self.inserts < self.least:
             return self.least - self.inserts
         return max(0, int((2 * self.slack - self.ahead) / self.ratio))
 
     def may_sample(self) -> bool:
-        """True if a batch is allowed now; if not, insert first."""
+        """Whether a batch is allowed now."""
         return self.inserts >= self.least and self.ahead >= self.batch
 
     def insert(self, count: int) -> None:
@@ -53,13 +53,13 @@ class RateLimiter:
     def sample(self) -> None:
         self.samples += self.batch
 
-    def begin_anew(self, least: int) -> None:
-        """The replay is empty again: `least` inserts from here on, before the next sample."""
+    def restart(self, least: int) -> None:
+        """Begin with an empty replay: the next sample needs `least` more inserts."""
         self.least = self.inserts + least
         self.before = self.samples
 
     def state(self) -> list[int]:
-        """The argument of `restore`."""
+        """The state that `restore` takes."""
         return [self.inserts, self.samples, self.least, self.before]
 
     def restore(self, state: list[int]) -> None:

@@ -11,7 +11,7 @@ from qgraph.rl.learn.replay import Batch
 
 
 class Memory(Protocol):
-    """Records in, batches out. `state` is all that is needed to go on."""
+    """The interface: records in, batches out. `restore` continues from `state`."""
 
     def __len__(self) -> int: ...
 

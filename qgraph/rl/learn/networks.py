@@ -1,7 +1,7 @@
-"""Networks of learners, said as actor programs: one description for the learner and the actor.
+"""Networks of learners as actor programs: one description for the learner and the actor.
 
-What the actor runs is what the learner trains, since `tensors.run` and the actor engine read the
-same steps.
+The actor runs the network that the learner trains, since `tensors.run` and the actor engine read
+the same steps.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from qgraph.rl.actor import ActorProgram, ActorStep
 
 Shape = tuple[int, ...]
 NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # channels, kernel, stride (Mnih et al., 2015)
-LEAST = 36  # pixels that those take
+LEAST = 36  # pixels that those layers need
 MINATAR = ((16, 3, 1),)  # for smaller images (Young and Tian, 2019)
-TINY = 1e-2  # what the last layer of a policy of means begins with, against other layers
+TINY = 1e-2  # scale of the last layer's initial weights in a policy of means
 
 
 class _NetworkBuilder:
-    """Adds steps one behind the other; `value` is the newest, of `shape`."""
+    """Adds steps one after another; `value` is the newest value, of `shape`."""
 
     def __init__(self, shape: Shape) -> None:
         self.steps: list[ActorStep] = []
@@ -43,8 +43,9 @@ class _NetworkBuilder:
         return self.add("dense", name, weights, activation=activation)
 
     def torso(self, hidden: Sequence[int], activation: str, layer_norm: bool) -> None:
-        """Images: the convolutions of the Nature network first, or MinAtar's where images are too
-        small for those; then dense layers.
+        """Add dense layers, behind convolutions for images.
+
+        The convolutions are those of the Nature network, or MinAtar's for smaller images.
         """
         if len(self.shape) == 3:
             self._frames()
@@ -85,7 +86,7 @@ def network(
 ) -> ActorProgram:
     """Dense layers of `hidden` units on an observation of `shape`; convolutions before for images.
 
-    dueling     values and advantages apart (Wang et al., 2016)
+    dueling     separate values and advantages (Wang et al., 2016)
     layer_norm  the first layer is normalised and goes through tanh, as in Acme's networks
     """
     build = _NetworkBuilder(shape)
@@ -104,9 +105,9 @@ def network(
 def actor_critic(
     shape: Shape, hidden: Sequence[int], outputs: int, values: int, *, layer_norm: bool = False
 ) -> tuple[ActorProgram, ActorProgram]:
-    """A policy, which is what actors run, and the same with `value` [values] beside its `output`.
+    """A policy for actors, and the same network with `value` [values] beside its `output`.
 
-    Both heads are on one torso.
+    Both heads share one torso.
     """
     build = _NetworkBuilder(shape)
     build.torso(hidden, "relu", layer_norm)
@@ -137,5 +138,5 @@ def initial_weights(
 
 
 def learnt(name: str) -> bool:
-    """True if a weight is learnt: the scale of frames is not."""
+    """Whether a weight is trained; the scale of frames is not."""
     return not name.startswith("scaled/")

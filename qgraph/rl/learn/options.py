@@ -1,4 +1,4 @@
-"""`options_for`, which scripts written before the agents had folders import from here."""
+"""`options_for`, which older scripts import from here."""
 
 from qgraph.rl.agents.registry import config_for as options_for
 

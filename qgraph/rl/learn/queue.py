@@ -1,4 +1,4 @@
-"""A queue of trajectories: what actors did is learnt from once, in the order in which it came."""
+"""A queue of trajectories, each learnt from once, in the order of arrival."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from qgraph.rl.learn.replay import Batch
 
 
 class TrajectoryQueue:
-    """Puts the single steps of each actor together, n in a row. Who fills it bounds it.
+    """Joins single steps of each actor to trajectories of n steps. Its size is not limited.
 
-    A trajectory may go on from one episode to the next; `follows` says where.
+    A trajectory may continue into the next episode; `follows` finds these places.
     """
 
     def __init__(self, n: int, dtype: np.dtype[np.void]) -> None:
         self.n, self.dtype = n, dtype
         self.whole: deque[Array] = deque()  # trajectories [n], the oldest first
-        self.begun: dict[int, Array] = {}  # steps of an actor that are no trajectory yet
+        self.begun: dict[int, Array] = {}  # steps of an actor in an incomplete trajectory
 
     def __len__(self) -> int:
-        """Steps that are in."""
+        """The number of steps."""
         return self.n * len(self.whole) + sum(map(len, self.begun.values()))
 
     @property
@@ -30,7 +30,7 @@ class TrajectoryQueue:
         return len(self) * self.dtype.itemsize
 
     def add(self, records: Array) -> None:
-        """Single steps, those of one actor in their order."""
+        """Add single steps; those of one actor in their order."""
         for actor in np.unique(records["actor"]).tolist():
             steps = records[records["actor"] == actor]
             if actor in self.begun:
@@ -40,12 +40,12 @@ class TrajectoryQueue:
             self.begun[actor] = steps[end:]
 
     def sample(self, count: int, rng: np.random.Generator) -> Batch:
-        """The oldest trajectories, `count` steps in all, [n, count / n]; they are taken out."""
-        found = np.stack([self.whole.popleft() for _ in range(count // self.n)], axis=1)
-        return Batch(found, np.arange(count), np.ones(count, np.float32))
+        """Take out the oldest trajectories with `count` steps in all, [n, count / n]."""
+        taken = np.stack([self.whole.popleft() for _ in range(count // self.n)], axis=1)
+        return Batch(taken, np.arange(count), np.ones(count, np.float32))
 
     def update(self, places: Array, priorities: Array) -> None:
-        """Nothing is sampled again."""
+        """Do nothing: no step is sampled again."""
 
     def state(self) -> dict[str, Array]:
         empty = np.empty((0, self.n), self.dtype)
@@ -61,13 +61,13 @@ class TrajectoryQueue:
 
 
 def follows(records: Array) -> Array:
-    """1 where a step [n, b] is followed by the next of its episode, float32; 0 in the last row.
+    """1 if a step [n, b] is followed by the next one of its episode, float32; 0 in the last row.
 
-    Between two steps there may be the end of an episode, or an actor that was replaced by another
-    one: then the second step did not see what the first one led to.
+    Between two steps an episode may have ended, or an actor may have been restarted: then the
+    second step does not begin in the state after the first one.
     """
-    found = np.zeros(records.shape, np.float32)
+    followed = np.zeros(records.shape, np.float32)
     seen = records["next_observation"][:-1] == records["observation"][1:]
     seen = seen.reshape(*seen.shape[:2], -1).all(-1)
-    found[:-1] = seen & (records["length"][:-1] == 0)
-    return found
+    followed[:-1] = seen & (records["length"][:-1] == 0)
+    return followed

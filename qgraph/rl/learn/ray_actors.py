@@ -1,4 +1,4 @@
-"""Actors on other machines, by Ray: the same processes, and to the learner the same records."""
+"""Actors on other machines, through Ray: the same processes with the same records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qgraph.rl.learn.sources import (
 
 
 class RayActors(ActorProcesses):
-    """Actor i is on node i % nodes; all of a node share a ring here."""
+    """Actor i is on node i % nodes; all actors of a node share one ring of the learner."""
 
     def __init__(self, job: Job) -> None:
         self.config = config = job.config
@@ -25,7 +25,7 @@ class RayActors(ActorProcesses):
         try:
             program = job.spec.program
             bits = packed_bits(config, program)
-            self.publisher = Publisher(self.run, program, 1, **bits, on_demand=config.on_demand)
+            self.publisher = Publisher(self.run, program, 1, *bits, on_demand=config.on_demand)
             self.experience = Experience.create(job.dtype, RING, config.nodes)
             self.reader = self.experience.reader()
             settings = [job.actor_settings(index) for index in range(config.actors)]
@@ -53,4 +53,4 @@ class RayActors(ActorProcesses):
 
     def troubles(self) -> list[str]:
         count = self.nodes.crashes
-        return super().troubles() + ([f"{count} actors afar were started again"] if count else [])
+        return super().troubles() + ([f"{count} remote actors were restarted"] if count else [])

@@ -1,10 +1,9 @@
-"""Transitions as records of fixed size, and the n steps that one is made of."""
+"""Transitions of n steps as records of fixed size."""
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -14,19 +13,19 @@ from qgraph.rl.environments.environment import Action
 
 
 def record_type(environment: Environment) -> np.dtype[np.void]:
-    """One transition: after `action` in `observation`, n steps brought `reward`.
+    """The dtype of a transition: after `action` in `observation`, n steps gave `reward`.
 
-    `discount` is what the value of `next_observation` counts by. `version` is that of the policy
-    which chose the action, `log_probability` that of the action by this very policy, as it was
-    packed (NaN where it was not drawn from one), `actor` who did. Where an episode ended with this
-    record, `returned` is its undiscounted return and `length` its steps; else they are NaN and 0.
+    discount: the weight of the value of `next_observation`. version: of the policy that chose the
+    action. log_probability: of the action by that policy, as it was packed; NaN if it was not drawn
+    from one. actor: the actor's number. returned, length: the undiscounted return and the steps of
+    an episode that ended with this record; else NaN and 0.
     """
     actions = environment.actions
-    action: Any = np.int64 if actions.discrete else (np.float32, (len(actions.low),))
+    shape = () if actions.discrete else (len(actions.low),)
     return np.dtype(
         [
             ("observation", environment.dtype, environment.shape),
-            ("action", *([action] if actions.discrete else action)),
+            ("action", np.int64 if actions.discrete else np.float32, shape),
             ("reward", np.float32),
             ("discount", np.float32),
             ("next_observation", environment.dtype, environment.shape),
@@ -49,7 +48,7 @@ class _Begun:
 
 @dataclass
 class Window:
-    """The last n steps of an episode, which become transitions one by one."""
+    """The last n steps of an episode, from which transitions are made."""
 
     steps: int
     gamma: float
@@ -63,7 +62,7 @@ class Window:
         outcome: Outcome,
         log_probability: float = float("nan"),
     ) -> list[tuple[object, ...]]:
-        """The transitions that this step completes: one, at first none, at the end all left.
+        """The transitions that a step completes: none at first, then one, at the end all the rest.
 
         Each has the first fields of a record, up to its log probability.
         """

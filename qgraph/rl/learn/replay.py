@@ -11,7 +11,7 @@ from qgraph.ir.types import Array
 
 @dataclass(frozen=True)
 class Batch:
-    """Sampled transitions, where they lie, and what each counts in the loss (at most 1)."""
+    """Sampled transitions, their places, and their weights in the loss (at most 1)."""
 
     records: Array
     places: Array
@@ -21,8 +21,8 @@ class Batch:
 class Replay:
     """The newest `capacity` transitions.
 
-    alpha: samples go by priority ** alpha (Schaul et al., 2016); 0 is uniform.
-    beta: how far importance weights make up for that.
+    alpha: samples are drawn by priority ** alpha (Schaul et al., 2016); 0 is uniform.
+    beta: how far importance weights correct that.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Replay:
         self.records, self.dtype = np.zeros(capacity, dtype), dtype
         self.alpha, self.beta = alpha, beta
         self.size = self.next = 0
-        self.most = 1.0  # priority of what was not sampled yet
+        self.most = 1.0  # priority of transitions that were not sampled yet
         self.tree = SumTree(capacity) if alpha else None
 
     def __len__(self) -> int:
@@ -43,7 +43,7 @@ class Replay:
         return self.size * self.records.itemsize
 
     def add(self, records: Array) -> None:
-        """At most `capacity` at once."""
+        """Add transitions, at most `capacity` at once."""
         capacity = len(self.records)
         places = (self.next + np.arange(len(records))) % capacity
         self.records[places] = records
@@ -56,7 +56,7 @@ class Replay:
         if self.tree is None:
             places = rng.integers(self.size, size=count)
             return Batch(self.records[places], places, np.ones(count, np.float32))
-        # One from each of `count` equal shares of the whole.
+        # One from each of `count` equal parts of the sum.
         shares = (np.arange(count) + rng.random(count)) / count
         places = np.minimum(self.tree.find(shares * self.tree.total), self.size - 1)
         chance = np.maximum(self.tree.get(places), 1e-12) / self.tree.total
@@ -73,7 +73,7 @@ class Replay:
         self.tree.set(places, priorities**self.alpha)
 
     def state(self) -> dict[str, Array]:
-        """All that is needed to go on, as arrays; the oldest transition first."""
+        """The state for `restore`, as arrays; the oldest transition first."""
         places = (self.next - self.size + np.arange(self.size)) % len(self.records)
         state = {"records": self.records[places], "most": np.array([self.most])}
         if self.tree is not None:
@@ -121,7 +121,7 @@ class SumTree:
         for _ in range(self.depth):
             left = self.nodes[2 * node]
             right = rest >= left
-            # Rounding may lead past the end: where nothing is on the right, stay left.
+            # Rounding may lead past the end: stay left if the right part is 0.
             right &= self.nodes[2 * node + 1] > 0
             rest -= np.where(right, left, 0)
             node = 2 * node + right

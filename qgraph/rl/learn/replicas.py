@@ -18,9 +18,9 @@ def gpu_count() -> int:
 
 
 def strategy_of(replicas: int) -> tf.distribute.Strategy:
-    """So many GPUs; without any, as many parts of the processor, which is for trying it out.
+    """A strategy for `replicas` GPUs; without GPUs, for as many parts of the CPU, to try it out.
 
-    Raises UsageError where there are fewer GPUs, or where it is too late to divide the processor.
+    Raises UsageError if there are fewer GPUs, or if it is too late to divide the CPU.
     """
     if replicas == 1:
         return tf.distribute.get_strategy()
@@ -43,9 +43,9 @@ def split(strategy: tf.distribute.Strategy, column: Array) -> Tensor:
     )
 
 
-def joined(strategy: tf.distribute.Strategy, found: Tensor) -> Tensor:
+def joined(strategy: tf.distribute.Strategy, results: Tensor) -> Tensor:
     """The results of replicas [n, b / replicas] as one tensor [n, b]."""
-    return tf.concat(strategy.experimental_local_results(found), 1)
+    return tf.concat(strategy.experimental_local_results(results), 1)
 
 
 def _divide_processor(parts: int) -> None:
@@ -56,5 +56,5 @@ def _divide_processor(parts: int) -> None:
     except RuntimeError:
         if len(tf.config.list_logical_devices("CPU")) < parts:
             raise UsageError(
-                "TensorFlow is at work already: the processor cannot be divided now"
+                "TensorFlow has started already, so the CPU cannot be divided"
             ) from None

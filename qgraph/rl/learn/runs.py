@@ -1,4 +1,4 @@
-"""Runs, new and resumed: `train` is what `qgraph rl train` does."""
+"""New and resumed runs: `train` is the function of `qgraph rl train`."""
 
 from __future__ import annotations
 
@@ -26,15 +26,21 @@ from qgraph.rl.monitor.thresholds import RewardGap
 from qgraph.rl.setting_text import SettingText
 from qgraph.train.fused import set_threads
 
-FREE = ("steps", "evaluate_every", "episodes", "ray", "nodes")  # what a resumed run can change
+FREE = (
+    "steps",
+    "evaluate_every",
+    "episodes",
+    "ray",
+    "nodes",
+)  # a resumed run can change these
 
 
 def _unwatched(status: Status) -> None:
-    """Does nothing."""
+    """Do nothing."""
 
 
 def _unheard(caution: str) -> None:
-    """Does nothing."""
+    """Do nothing."""
 
 
 def train(
@@ -50,11 +56,11 @@ def train(
     tick: Steps = silent_steps,
     warn: Callable[[str], None] = _unheard,
 ) -> Training:
-    """A run in the directory `path`, by a config or by an algorithm and an environment.
+    """Train in the directory `path`, with a config or with an algorithm and an environment.
 
-    `settings` are the fields of the algorithm's config that are not the task's defaults. A resumed
-    run has those that it began with, but for FREE ones. `warn` is called with what the user should
-    know before a new run begins. Raises UsageError, OutputError, LoadError, TrainingError.
+    settings: fields of the algorithm's config that differ from the task's defaults. A resumed run
+    keeps its settings, except for FREE ones. warn: called with warnings before a new run begins.
+    Raises UsageError, OutputError, LoadError, TrainingError.
     """
     if threads is not None:
         use_threads(threads)
@@ -86,7 +92,7 @@ def _checked(
     that fail.
     """
     if config is None and (algorithm is None or name is None):
-        raise UsageError("an algorithm and an environment are needed")
+        raise UsageError("a new run needs an algorithm and an environment")
     with closing(make(config.environment if config else str(name))) as environment:
         if config is None:
             config = config_for(str(algorithm), str(name), **settings)
@@ -95,16 +101,15 @@ def _checked(
         if config.compress:
             _check_gap_is_seen(config)
             learner = learner_for(config, environment)
-            found = Settings(config.compress, config.monitor or "watch", seed=config.seed)
-            found.check(teacher_of(learner, found).spec)
+            compression = Settings(config.compress, config.monitor or "watch", seed=config.seed)
+            compression.check(teacher_of(learner, compression).spec)
     return config
 
 
 def _check_gap_is_seen(config: RunConfig) -> None:
-    """Raises UsageError for a strategy by the reward gap whose run ends before the monitor has
-    seen one.
+    """Raise UsageError for reward_gap if the run ends before the monitor sees a gap.
 
-    Of new runs only: one that goes on for a while stands where it stood.
+    This is checked for new runs only; a resumed run continues with its monitor.
     """
     if not isinstance(parse_strategy(config.monitor or "watch"), RewardGap):
         return
@@ -122,11 +127,11 @@ def _check_gap_is_seen(config: RunConfig) -> None:
 def _resumed(
     begun: RunConfig, algorithm: str | None, environment: str | None, settings: SettingValues
 ) -> RunConfig:
-    """The config of a run that goes on. Raises UsageError for what it cannot change."""
+    """The config of a resumed run. Raises UsageError for settings that it cannot change."""
     own = own_settings(type(begun), settings)
-    said = {"algorithm": algorithm, "environment": environment, **own}
+    given = {"algorithm": algorithm, "environment": environment, **own}
     fields = begun.fields()
-    for name, value in said.items():
+    for name, value in given.items():
         if value is None or name in FREE:
             continue
         before = getattr(begun, name)
@@ -146,7 +151,7 @@ def _resumed(
 def _draw(path: Path) -> None:
     """Plot the monitor's looks and decisions, if matplotlib is installed.
 
-    A run that was stopped early may have no compressed policy yet, and no log.
+    A run that was stopped early may have no log yet.
     """
     if (path / LINES).exists() and find_spec("matplotlib") is not None:
         from qgraph.rl.monitor.plots import plot
@@ -155,12 +160,12 @@ def _draw(path: Path) -> None:
 
 
 def use_threads(count: int) -> None:
-    """How many threads TensorFlow's ops and ours take. Raises UsageError where it is too late."""
+    """Set the threads of TensorFlow's and our ops. Raises UsageError if it is too late."""
     import tensorflow as tf
 
     try:
         tf.config.threading.set_intra_op_parallelism_threads(count)
         tf.config.threading.set_inter_op_parallelism_threads(count)
     except RuntimeError:
-        raise UsageError("TensorFlow is at work already: threads cannot be set now") from None
+        raise UsageError("TensorFlow has started already, so threads cannot be set") from None
     set_threads(count)

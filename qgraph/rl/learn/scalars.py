@@ -12,13 +12,13 @@ import tensorflow as tf
 
 
 class Scalars:
-    """Numbers by name, at a step."""
+    """Writes numbers by name and step."""
 
     def __init__(self, folder: Path) -> None:
         self._writer = tf.summary.create_file_writer(str(folder))
 
     def add(self, numbers: Mapping[str, float], step: int) -> None:
-        # As `tf.summary.scalar`, which wants TensorBoard installed to write as well as to look.
+        # Like `tf.summary.scalar`, which needs TensorBoard even to write.
         plugin = tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
         metadata = tf.compat.v1.SummaryMetadata(plugin_data=plugin, data_class=1)  # a scalar
         with self._writer.as_default():

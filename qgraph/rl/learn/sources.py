@@ -1,11 +1,11 @@
-"""Sources of the learner's transitions: actors in processes of their own, or in this one."""
+"""Sources of the learner's transitions: actors in other processes, or in this one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,28 +14,62 @@ from qgraph.ir.types import Array
 from qgraph.rl.actor import Actor, ActorProgram, Packer, end_bits
 from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.broadcast import DirectPublisher, Experience, Publisher, Supervisor
+from qgraph.rl.broadcast.experience import RingPlace
+from qgraph.rl.broadcast.publisher import ProcessPublisher
+from qgraph.rl.broadcast.subscriber import BlockSource
 from qgraph.rl.compress.chain_policy import PolicySpec
 from qgraph.rl.compress.publisher import CompressingPublisher
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.compress.worker import troubles
+from qgraph.rl.head import Head
 from qgraph.rl.learn.worker import ActorWorker
 from qgraph.rl.monitor import LearnerFacts
 
-RING = 64  # transitions of each actor that wait for the learner: more would be older
+RING = 64  # the most transitions of an actor that wait for the learner; more would be older
 RESTARTS = 5
 MODULE = "qgraph.rl.learn.actor_process"
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-# What an actor tells of itself: its steps, and the seconds that they took.
+# The numbers of an actor: its steps, and the seconds that they took.
 PARTS = ("steps", "looking", "acting", "choosing", "environment", "waiting")
-REFUSED = len(PARTS)  # of its numbers: blocks that it did not accept
+REFUSED = len(PARTS)  # place of the number of blocks that it refused
+
+
+@dataclass(frozen=True)
+class ActorSetup:
+    """The part of an actor's settings that does not depend on its machine.
+
+    config: of the run (JSON). index: the actor's number. begun: the steps that it took before the
+    run was resumed.
+    """
+
+    config: Mapping[str, object]
+    head: Head
+    index: int
+    begun: int
+
+
+@dataclass(frozen=True)
+class ActorProcessSettings(ActorSetup):
+    """The settings of an actor process, with the places of its blocks and of its records."""
+
+    policy: BlockSource
+    records: RingPlace
+
+
+class PackedBits(NamedTuple):
+    """The bits of all layers, of the first and of the last, as in `Packer`."""
+
+    bits: int
+    first_bits: int | None
+    last_bits: int | None
 
 
 @dataclass(frozen=True)
 class Job:
-    """The settings that actors of any kind are started with.
+    """The settings of all actors of a run.
 
-    dtype: that of a transition's record. begun: the steps that each actor already took, in a run
-    that goes on.
+    dtype: of a transition's record. begun: the steps that each actor took before the run was
+    resumed.
     """
 
     config: RunConfig
@@ -44,22 +78,16 @@ class Job:
     begun: int
     compression: Settings | None = None
 
-    def actor_settings(self, index: int) -> dict[str, object]:
-        """The settings of an actor process without its `policy` and `records`, as JSON."""
-        return {
-            "config": self.config.as_json(),
-            "head": self.spec.head.as_json(),
-            "index": index,
-            "begun": self.begun,
-        }
+    def actor_settings(self, index: int) -> ActorSetup:
+        return ActorSetup(self.config.as_json(), self.spec.head, index, self.begun)
 
 
 class ExperienceSource(Protocol):
-    """`breakdown` has the steps and seconds of each actor, `processes` the ids of all by name,
-    `troubles` what befell actors without ending the run: crashes, and blocks that they refused.
+    """The interface.
 
-    Where policies are compressed, `tell` is what the compressor learns beside the weights of the
-    next `publish`, and `acting` the newest policy that it made.
+    breakdown: steps and seconds of each actor. processes: process ids by name. troubles: events
+    that did not end the run, such as crashes and refused blocks. tell: gives the compressor facts
+    beside the next weights. acting: the newest compressed policy.
     """
 
     def tell(self, facts: LearnerFacts, observations: Array | None) -> None: ...
@@ -80,11 +108,10 @@ class ExperienceSource(Protocol):
 
 
 class ActorProcesses:
-    """A process for each actor, and one that packs policies for them, or compresses them, where
-    the learner does not.
+    """A process for each actor, and one that packs or compresses policies unless the learner does.
 
-    The first weights have to be published before there are transitions. `take` raises RunError
-    where a process died that cannot be replaced.
+    The first weights must be published before there are transitions. `take` raises RunError for a
+    process that crashed too often.
     """
 
     def __init__(self, job: Job) -> None:
@@ -108,12 +135,12 @@ class ActorProcesses:
         self.publisher.publish(weights, version)
 
     def acting(self) -> Actor | None:
-        """The newest policy that actors run, where policies are compressed."""
-        found = self.publisher
-        return found.acting() if isinstance(found, CompressingPublisher) else None
+        """The newest compressed policy; None without compression."""
+        publisher = self.publisher
+        return publisher.acting() if isinstance(publisher, CompressingPublisher) else None
 
     def take(self, most: int, timeout: float) -> Array:
-        """At most `most` records; where there are none it waits so many seconds for some."""
+        """At most `most` records; waits up to `timeout` seconds for the first."""
         self.run.check()
         return self.reader.take(most, timeout)
 
@@ -127,7 +154,7 @@ class ActorProcesses:
     def troubles(self) -> list[str]:
         found = []
         for name, child in self.run.children.items():
-            found += [f"{name} was started again: it {why}" for why in child.crashes]
+            found += [f"{name} was restarted: it {why}" for why in child.crashes]
             refused = int(self.run.numbers(name)[REFUSED])
             if name.startswith("actor") and refused:
                 found.append(f"{name} refused {refused} damaged blocks")
@@ -138,12 +165,12 @@ class ActorProcesses:
     def close(self) -> None:
         self.run.stop()
 
-    def _publisher(self, job: Job) -> Publisher | DirectPublisher:
+    def _publisher(self, job: Job) -> ProcessPublisher | DirectPublisher:
         config = self.config
         program = job.spec.program
         bits = packed_bits(config, program)
         if not config.quantizer:
-            return DirectPublisher(program, config.actors, **bits)
+            return DirectPublisher(program, config.actors, *bits)
         if job.compression is not None:
             return CompressingPublisher(
                 self.run,
@@ -152,14 +179,12 @@ class ActorProcesses:
                 job.compression,
                 on_demand=config.on_demand,
             )
-        return Publisher(self.run, program, config.actors, **bits, on_demand=config.on_demand)
+        return Publisher(self.run, program, config.actors, *bits, on_demand=config.on_demand)
 
     def _start(self, index: int, job: Job) -> None:
-        settings = {
-            **job.actor_settings(index),
-            "policy": self.publisher.settings(index),
-            "records": self.experience.settings(index),
-        }
+        own, policy = job.actor_settings(index), self.publisher.settings(index)
+        records = self.experience.settings(index)
+        settings = ActorProcessSettings(own.config, own.head, own.index, own.begun, policy, records)
         freed = partial(self.publisher.freed, index)
         self.run.start(
             _name(index), MODULE, settings, restarts=RESTARTS, freed=freed, environment=ONE_THREAD
@@ -167,11 +192,11 @@ class ActorProcesses:
 
 
 class LocalActors:
-    """Actors in this process, a step each in turn: every run with one seed is the same."""
+    """Actors in this process, which take turns: one seed gives one result."""
 
     def __init__(self, job: Job) -> None:
         self.job, config, settings = job, job.config, job.compression
-        self.packer = Packer(job.spec.program, **packed_bits(config, job.spec.program))
+        self.packer = Packer(job.spec.program, *packed_bits(config, job.spec.program))
         self.compute_bits = compute_bits(config)
         self.compressor = None if settings is None else settings.worker(job.spec)
         self.told: tuple[LearnerFacts, Array | None] = (LearnerFacts(), None)
@@ -214,7 +239,7 @@ class LocalActors:
         return Actor(block, compute_bits=self.compute_bits)
 
     def _latest(self, own: Actor) -> Actor:
-        """A worker's own actor by the newest policy, which it keeps until it asks again."""
+        """A worker's own actor with the newest policy, which it keeps until it asks again."""
         assert self.newest is not None, "workers begin with the first block"
         own.become(self.newest)
         return own
@@ -223,7 +248,7 @@ class LocalActors:
         return self.actor
 
     def take(self, most: int, timeout: float) -> Array:
-        """`most` records."""
+        """Exactly `most` records."""
         found, count = [self.left], len(self.left)
         while count < most:
             found.append(self.workers[self.turn].step())
@@ -253,23 +278,23 @@ class LocalActors:
             self.compressor.keep()
 
 
-def packed_bits(config: RunConfig, program: ActorProgram) -> dict[str, Any]:
-    """Bits of all layers, of the first and of the last, as `Packer` takes them."""
-    alike = compute_bits(config) is None  # else there are no others for the ends
+def packed_bits(config: RunConfig, program: ActorProgram) -> PackedBits:
+    """The bits of blocks that are broadcast."""
+    alike = compute_bits(config) is None  # else first and last layers have no default of their own
     bits = config.broadcast_bits or config.actor_bits
     first, last = config.first_bits, config.last_bits
     if alike:
         first, last = end_bits(program, bits, first, last)
-    return {"bits": bits, "first_bits": first, "last_bits": last}
+    return PackedBits(bits, first, last)
 
 
 def compute_bits(config: RunConfig) -> int | None:
-    """The bits that actors compute in, where they are not those that come by broadcast."""
+    """The bits that actors compute with; None if they are those of the broadcast."""
     return None if config.actor_bits == config.broadcast_bits else config.actor_bits
 
 
 def parts_of(numbers: Array) -> dict[str, float]:
-    """The steps and seconds that an actor process shows, by PARTS."""
+    """The steps and seconds of an actor process, by PARTS."""
     return dict(zip(PARTS, map(float, numbers[: len(PARTS)]), strict=True))
 
 

@@ -15,15 +15,15 @@ class Status:
     learner_steps: int
     actor_steps: int
     episodes: int
-    seconds: float  # without those that evaluations took
+    seconds: float  # without evaluations
     return_mean: float  # of the full-precision policy, without exploration
     return_error: float
     actors_return: float  # of their newest episodes, with exploration
     loss: float
     samples_per_insert: float
-    staleness: float  # learner steps that the policies which acted were behind, on average
+    staleness: float  # mean learner steps that acting policies were behind
     learner_waiting: float  # share of its time that the learner waited for transitions
-    actors_waiting: float  # share of theirs that actors waited for room; both since it was started
+    actors_waiting: float  # share of their time that actors waited for space
 
 
 @dataclass

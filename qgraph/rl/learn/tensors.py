@@ -1,4 +1,4 @@
-"""Actor programs on TensorFlow's tensors: what a learner differentiates.
+"""Actor programs on TensorFlow's tensors, with gradients for learners.
 
 Imports TensorFlow: import it late.
 """
@@ -21,7 +21,7 @@ from qgraph.rl.learn.replay import Batch
 
 
 class Transitions(NamedTuple):
-    """A batch of n transitions, as a learner's step takes it.
+    """A batch of n transitions for a learner's step.
 
     observation, next_observation  [n, *shape], in the environment's type
     action                         [n] of int, or [n, a] of float32 in [-1, 1]
@@ -50,7 +50,7 @@ def run(
     dtype: TensorDType = tf.float32,
     through: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """The first output [n, m] of observations [n, *shape]; else as `run_all`."""
+    """The first output [n, m] of observations [n, *shape]; parameters as in `run_all`."""
     return run_all(program, weights, x, bfloat16=bfloat16, dtype=dtype, through=through)[0]
 
 
@@ -65,14 +65,14 @@ def run_all(
 ) -> list[Tensor]:
     """Every output [n, m] of observations [n, *shape].
 
-    bfloat16: products in bfloat16, sums of them and all else in float32.
-    dtype: of weights, and of all that is computed. through: what each step's result goes through.
+    bfloat16: products are bfloat16, their sums and everything else float32. dtype: of weights and
+    results. through: a function applied to the result of each step.
     """
     values = {program.observation: tf.cast(x, dtype)}
     for step in program.steps:
         inputs = [values[name] for name in step.inputs]
-        found = _step(step, inputs, [weights[name] for name in step.weights], bfloat16)
-        values[step.output] = found if through is None else through(found)
+        result = _step(step, inputs, [weights[name] for name in step.weights], bfloat16)
+        values[step.output] = result if through is None else through(result)
     return [values[name] for name in program.outputs]
 
 
@@ -87,7 +87,7 @@ def variables(
 
 
 def by_name(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Variables of several parts in one, as `part/name`."""
+    """The variables of several parts in one mapping, as `part/name`."""
     return {f"{part}/{name}": v for part, found in parts.items() for name, v in found.items()}
 
 
@@ -166,9 +166,9 @@ def _unfused(x: Tensor, bias: Tensor) -> Tensor:
 
 @tf.custom_gradient  # type: ignore[untyped-decorator]
 def _to_pixels(x: Tensor, bias: Tensor) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor]]]:
-    """Images and a bias, whose gradient is summed in float32: in float16 many pixels are too many.
+    """Add a bias to images; its gradient is summed in float32, since float16 loses small terms.
 
-    430,000 times 0.01 comes to 128 there.
+    430,000 times 0.01 gives 128 in float16.
     """
 
     def back(gradient: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,6 @@
-"""A run: actors fill the replay, the learner learns from it, and the policy goes back to them.
+"""A run: actors fill the replay, the learner learns from it, and actors get the new policy.
 
-Imports TensorFlow with its first learner: make one late.
+The first `Training` imports TensorFlow: create it late.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 
@@ -38,7 +38,7 @@ from qgraph.rl.learn.directory import (
     Rows,
     RunDirectory,
 )
-from qgraph.rl.learn.energy import Meter, together
+from qgraph.rl.learn.energy import Costs, Meter, together
 from qgraph.rl.learn.ray_actors import RayActors
 from qgraph.rl.learn.records import record_type
 from qgraph.rl.learn.sources import ActorProcesses, ExperienceSource, Job, LocalActors
@@ -58,14 +58,14 @@ from qgraph.stopping import stoppable
 from qgraph.stored import part
 from qgraph.train.checkpoint import Checkpoint, read_checkpoint
 
-EVALUATION_SEED = 1_000_000  # apart from those that actors draw
-NAP = 0.05  # seconds that the learner sleeps at most, where there are no records
+EVALUATION_SEED = 1_000_000  # not among the seeds of actors
+NAP = 0.05  # the most seconds that the learner sleeps if there are no records
 CHECKPOINT_SECONDS = 60.0
-KEPT_REPLAY = 1 << 28  # bytes; a larger one is filled anew by a resumed run
+KEPT_REPLAY = 1 << 28  # bytes; a resumed run fills a larger replay again
 
 
 class Training:
-    """Goes on until actors took `steps` steps, or the user stops it."""
+    """A run, until actors have taken `steps` steps or the user stops it."""
 
     def __init__(self, config: RunConfig, directory: RunDirectory, *, resume: bool = False) -> None:
         self.config, self.directory = config, directory
@@ -90,7 +90,7 @@ class Training:
         self.losses: list[float] = []
         self.status: Status | None = None
         self.actors: ExperienceSource | None = None  # while it runs
-        self.troubles = config.cautions()  # and those of processes that went on all the same
+        self.troubles = config.cautions()  # and those of processes that did not end the run
         self.compression = self._compression(resume)
         self.teacher = teacher_of(self.learner, self.compression)
         self.sample = Sample(self.environment.shape, config.seed) if self.compression else None
@@ -101,14 +101,14 @@ class Training:
         return self.limiter.inserts >= self.config.steps
 
     def run(self, watch: Watch, tick: Steps = silent_steps) -> bool:
-        """True if the run reached its end; else the user stopped it, and it can be resumed.
+        """Train; returns True at the end, False if the user stopped the run, which can be resumed.
 
-        Raises TrainingError where the loss is not finite.
+        Raises TrainingError for a loss that is not finite.
         """
         if self.done:
             raise UsageError(
-                f"the run is at its end, {self.limiter.inserts} steps",
-                hint=SettingText("{steps} for more"),
+                f"the run has reached its end, {self.limiter.inserts} steps",
+                hint=SettingText("more {steps}"),
             )
         meter = Meter() if self.config.energy else None
         self.actors = actors = self._actors()
@@ -131,7 +131,7 @@ class Training:
             if meter is not None:
                 self._write_energy(meter.read({"learner": os.getpid(), **actors.processes()}))
             return self.done
-        except RunError:  # a process died; what was learnt is sound
+        except RunError:  # a process died; the learner is intact
             self.checkpoint()
             raise
         finally:
@@ -180,7 +180,7 @@ class Training:
         )
 
     def _turn(self, actors: ExperienceSource) -> bool:
-        """Insert what may be inserted, then learn once if that is allowed: whether it was."""
+        """Insert records, then learn once, as the limiter allows; returns whether it learnt."""
         began = time.perf_counter()
         most = min(self.limiter.may_insert(), self.config.steps - self.limiter.inserts)
         records = actors.take(most, 0.0 if self.limiter.may_sample() else NAP)
@@ -268,7 +268,7 @@ class Training:
         return play(self.config.environment, policy, self.learner.head, seeds, rng=rng)
 
     def _compared(self, original: Actor, greedy: Returns, acting: Actor) -> LearnerFacts:
-        """Returns of both as actors act: a policy that is less sure of the same actions loses."""
+        """The returns of both policies with drawn actions, as actors act."""
         draws = self.learner.head.draws
         return LearnerFacts(
             original_return=(self._play(original, drawn=True) if draws else greedy).mean,
@@ -290,7 +290,7 @@ class Training:
         path = self.directory.path / POLICY
         write_policy(path, self.learner.program, self.learner.policy, about)
 
-    def _write_energy(self, found: Mapping[str, object]) -> None:
+    def _write_energy(self, found: Costs) -> None:
         """Write the energy of all parts of a resumed run."""
         path = self.directory.path / ENERGY
         if self.resumed and path.exists():
@@ -298,14 +298,16 @@ class Training:
         write_whole(path, (json.dumps(found, indent=1) + "\n").encode())
 
     def checkpoint(self) -> None:
-        """Replace the checkpoint, whole or not at all. Raises OutputError; TrainingError where the
-        policy's weights are not finite, which leaves the last one as it is.
+        """Replace the checkpoint, whole or not at all.
+
+        Raises OutputError, and TrainingError for weights that are not finite; the last checkpoint
+        then stays.
         """
         if not all(np.isfinite(v.numpy()).all() for v in self.learner.policy.values()):
             raise TrainingError(
                 f"the policy has weights that are not finite after {self.counts.learner_steps} "
                 "learner steps",
-                hint=SettingText("a lower {learning_rate}; the last checkpoint is from before"),
+                hint=SettingText("a lower {learning_rate}; the last checkpoint is finite"),
             )
         facts = {
             "counts": asdict(self.counts),
@@ -322,7 +324,7 @@ class Training:
         )
 
     def _restore(self) -> None:
-        """Raises LoadError."""
+        """Continue from the checkpoint. Raises LoadError."""
         found = read_checkpoint(self.directory.path / CHECKPOINT, self._identity())
         for name, variable in self.learner.state.items():
             variable.assign(found.variables[name])
@@ -333,27 +335,27 @@ class Training:
         if replay:
             self.replay.restore(replay)
         else:
-            self.limiter.begin_anew(self.config.limiter().least)
+            self.limiter.restart(self.config.limiter().least)
         self.rng.bit_generator.state = found.facts["random"]
-        self.recent.extend(found.facts.get("recent", ()))  # older checkpoints have none
+        self.recent.extend(found.facts.get("recent", ()))  # older checkpoints lack them
 
     def _best(self, checkpointed: float | None) -> float | None:
-        """The return of the policy that is written: it may be newer than the checkpoint."""
+        """The return of the written policy, which may be newer than the checkpoint."""
         about = (self.directory.path / POLICY).with_suffix(".json")
         try:
             return float(json.loads(about.read_text("utf-8"))["fp32_return_mean"])
-        except (OSError, ValueError, KeyError, TypeError):  # there is none, or another's
+        except (OSError, ValueError, KeyError, TypeError):  # it is missing, or another file
             return checkpointed
 
     def _identity(self) -> str:
-        """Runs whose variables fit each other have the same."""
+        """A digest of the shapes of all variables, which a checkpoint must match."""
         shapes = {name: list(v.shape) for name, v in self.learner.state.items()}
         text = json.dumps([shapes, str(self.replay.dtype)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _waiting(parts: list[dict[str, float]]) -> float:
-    """The share of all seconds of actors."""
+    """The share of the actors' seconds that they waited."""
     every = sum(sum(part.values()) - part["steps"] for part in parts)
     return sum(part["waiting"] for part in parts) / max(every, 1e-9)
 

@@ -1,4 +1,4 @@
-"""One actor: a policy in an environment, whose steps become transitions."""
+"""One actor: a policy acts in an environment, and its steps become transitions."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class ActingPolicy(Protocol):
     def __call__(self, observations: Array) -> Array: ...
 
 
-Latest = Callable[[], ActingPolicy]  # the newest policy there is
+Latest = Callable[[], ActingPolicy]  # returns the newest policy
 
 
 class ActorWorker:
-    """`step` acts once. Every `actor_update_period` steps the newest policy is asked for.
+    """Acts, one `step` at a time. Every `actor_update_period` steps it takes the newest policy.
 
-    Raises RunError where the environment gives numbers that are not finite: no learner is to learn
-    from them. An actor that is started anew begins with another episode.
+    Raises RunError if the environment returns NaN or infinity, which learners must not see. A
+    restarted actor begins with another episode.
     """
 
     def __init__(
@@ -43,19 +43,19 @@ class ActorWorker:
         self.config, self.index, self.latest = config, index, latest
         self.environment: Environment = make(config.environment)
         self.dtype = record_type(self.environment)
-        self._numbers = self.environment.dtype != np.uint8  # and not images
+        self._numbers = self.environment.dtype != np.uint8  # not images
         self.explore = config.exploration(index, head)
         self.window = Window(config.record_steps, config.discount)
-        # What a resumed run draws is not what it drew before.
+        # A resumed run does not draw the same numbers again.
         self.rng = np.random.default_rng([config.seed, index, begun])
         self.taken = begun
-        # On looking for policies, running them, choosing actions, and in the environment.
+        # Seconds for taking policies, running them, choosing actions, and the environment.
         self.seconds = np.zeros(4)
         self.policy = latest()
         self.observation, self.returned, self.length = self._begin(), 0.0, 0
 
     def step(self) -> Array:
-        """The transitions that are complete after one more step: most often one."""
+        """Act once; returns the transitions that are complete, usually one."""
         times = [time.perf_counter()]
         if self.taken % self.config.actor_update_period == 0:
             self.policy = self.latest()
@@ -72,9 +72,10 @@ class ActorWorker:
         self.returned += outcome.reward
         self.length += 1
         version = self.policy.version
-        found = self.window.add(self.observation, action, version, self._learnt(outcome), chance)
+        clipped = self._clipped(outcome)
+        rows = self.window.add(self.observation, action, version, clipped, chance)
         self.observation = outcome.observation
-        records = self._records(found)
+        records = self._records(rows)
         if outcome.over:
             records[-1]["returned"], records[-1]["length"] = self.returned, self.length
             self.observation, self.returned, self.length = self._begin(), 0.0, 0
@@ -83,8 +84,8 @@ class ActorWorker:
     def close(self) -> None:
         self.environment.close()
 
-    def _learnt(self, outcome: Outcome) -> Outcome:
-        """The outcome as the learner gets it: its reward may be clipped, returns never are."""
+    def _clipped(self, outcome: Outcome) -> Outcome:
+        """The outcome with its reward clipped for the learner; returns are not clipped."""
         most = self.config.reward_clip
         if not most:
             return outcome
@@ -97,13 +98,12 @@ class ActorWorker:
 
     def _check(self, observation: Array, reward: float = 0.0) -> None:
         if not math.isfinite(reward):
-            raise RunError(f"`{self.config.environment}` gave a reward of {reward}")
+            raise RunError(f"`{self.config.environment}` returned a reward of {reward}")
         if self._numbers and not np.isfinite(observation).all():
             raise RunError(
-                f"`{self.config.environment}` gave an observation that is not finite: "
+                f"`{self.config.environment}` returned an observation that is not finite: "
                 f"{np.count_nonzero(~np.isfinite(observation))} of {observation.size} numbers"
             )
 
-    def _records(self, found: list[tuple[object, ...]]) -> Array:
-        rows = [(*row, self.index, np.nan, 0) for row in found]
-        return np.array(rows, self.dtype)
+    def _records(self, rows: list[tuple[object, ...]]) -> Array:
+        return np.array([(*row, self.index, np.nan, 0) for row in rows], self.dtype)

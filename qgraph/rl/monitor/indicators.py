@@ -13,7 +13,7 @@ from qgraph.rl.compress.chain_policy import ChainPolicy
 from qgraph.rl.policy.shift import divergences
 
 NAN = math.nan
-RECENT = 20  # episodes of actors that `returned` is the mean of
+RECENT = 20  # episodes of actors that `returned` averages
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class Indicators:
 
     kl_mean, kl_max, kl_variance    (AcceRL, section 2.4, equation 5)
     entropy     mean entropy of the compressed policy, in nats
-    returned    as `LearnerFacts` has it
+    returned    as in `LearnerFacts`
     reward_gap  return of the original less that of the compressed policy; negative where the
                 compressed one is better, NaN until one of the chain in force was evaluated
     evaluated   version of the compressed policy that the gap is of: looks between evaluations have
                 the same
-    episodes    as `LearnerFacts` has it
+    episodes    as in `LearnerFacts`
     """
 
     version: int
@@ -78,7 +78,7 @@ def measure(
     actions = compressed.actor()(seen)
     apart = divergences(head, original.actor()(seen), actions)
     assert apart is not None, "a soft head draws"
-    # Rounding leaves about -1e-16 where both are the same.
+    # Rounding gives about -1e-16 for equal policies.
     apart = np.maximum(apart, 0)
     return replace(
         unmeasured(facts),
@@ -90,7 +90,7 @@ def measure(
 
 
 def unmeasured(facts: LearnerFacts) -> Indicators:
-    """Where there is nothing to compare."""
+    """Indicators without a comparison of policies."""
     gap = facts.original_return - facts.compressed_return
     return Indicators(
         facts.version,

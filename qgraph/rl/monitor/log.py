@@ -1,4 +1,4 @@
-"""Looks and decisions in files: all of them in JSON lines, and in CSV."""
+"""The log of looks and decisions, as JSON lines and as CSV."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from qgraph.errors import LoadError, OutputError
 from qgraph.files import write_whole
+from qgraph.records import from_json
 from qgraph.rl.compress.chain import Compressor
 from qgraph.rl.monitor.indicators import Indicators
 from qgraph.rl.monitor.strategy import Decision
@@ -25,9 +25,9 @@ COLUMNS = (*SEEN, "compressor", "share", "reason", "failed", "refused", "looked"
 class DecisionRow:
     """One look of the monitor, and its decision.
 
-    failed: compression failed; the decision in force from then on has the failure as its reason.
-    refused: a chain that was left for it, and is not taken again. looked: not so where a run
-    begins, and nothing has been seen.
+    failed: compression failed, which is the reason of the decision. refused: the chain that failed
+    and is not used again. looked: False for the first decision of a run, which is made before any
+    look.
     """
 
     seen: Indicators
@@ -38,10 +38,9 @@ class DecisionRow:
 
 
 class Log:
-    """The log of one run in `folder`: a row for each look and for each failure of another kind.
+    """The log of one run in `folder`: a row for each look and for each new failure.
 
-    until: a run that goes on keeps the rows up to that version, and has them in `kept`. Raises
-    OutputError.
+    until: a resumed run keeps the rows up to that version, in `kept`. Raises OutputError.
     """
 
     def __init__(self, folder: Path, until: int | None = None) -> None:
@@ -61,15 +60,11 @@ class Log:
             self.add(row)
 
     def add(self, row: DecisionRow) -> None:
-        made = row.decision
-        said = {"compressor": str(made.compressor), "share": made.share, "reason": made.reason}
-        refused = None if row.refused is None else str(row.refused)
-        more = {"failed": row.failed, "refused": refused, "looked": row.looked}
-        found: dict[str, Any] = {**asdict(row.seen), **said, **more}
-        plain = {k: None if v != v else v for k, v in found.items()}  # JSON has no NaN
+        columns: dict[str, object] = {**asdict(row.seen), **asdict(_decided(row))}
+        plain = {k: None if v != v else v for k, v in columns.items()}  # JSON has no NaN
         try:
             self._lines.write(json.dumps(plain) + "\n")
-            self._writer.writerow(found)
+            self._writer.writerow(columns)
             self._lines.flush()
             self._table.flush()
         except OSError as error:
@@ -81,34 +76,52 @@ class Log:
 
 
 def read_log(path: Path) -> list[DecisionRow]:
-    """The rows that a log wrote. A last line that a kill has cut is left out. Raises LoadError."""
+    """The rows of a log, without a last line that is incomplete. Raises LoadError."""
     try:
         lines = path.read_text("utf-8").splitlines(keepends=True)
-        return [_read(json.loads(line)) for line in lines if line.endswith("\n")]
+        return [_read(line) for line in lines if line.endswith("\n")]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LoadError(f"cannot be read: {error}", node=str(path)) from None
 
 
 def changes(rows: Sequence[DecisionRow]) -> list[DecisionRow]:
-    """Those whose chain is another one than that before."""
-    found, last = [], None
-    for row in rows:
+    """The rows whose chain differs from that of the row before."""
+    changed, last = list[DecisionRow](), ""
+    for i, row in enumerate(rows):
         now = str(row.decision.compressor)
-        if now != last:
-            found.append(row)
+        if now != last or i == 0:
+            changed.append(row)
         last = now
-    return found
+    return changed
 
 
-def _read(found: dict[str, Any]) -> DecisionRow:
-    read = {name: found.get(name) for name in SEEN}
-    numbers: dict[str, Any] = {n: math.nan if value is None else value for n, value in read.items()}
-    chain = Compressor.parse(found["compressor"])
-    decision = Decision(chain, found["share"], found["reason"])
-    left = found.get("refused")
-    refused = None if left is None else Compressor.parse(left)
-    looked = found.get("looked", True)
-    return DecisionRow(Indicators(**numbers), decision, found["failed"], refused, looked)
+@dataclass(frozen=True)
+class _DecisionColumns:
+    """The columns of a row beside its indicators."""
+
+    compressor: str
+    share: float
+    reason: str
+    failed: bool
+    refused: str | None = None
+    looked: bool = True
+
+
+def _decided(row: DecisionRow) -> _DecisionColumns:
+    decision, refused = row.decision, None if row.refused is None else str(row.refused)
+    chain = str(decision.compressor)
+    return _DecisionColumns(chain, decision.share, decision.reason, row.failed, refused, row.looked)
+
+
+def _read(line: str) -> DecisionRow:
+    columns = from_json(dict[str, object], json.loads(line))
+    own = from_json(_DecisionColumns, columns)
+    numbers = from_json(dict[str, float | None], {name: columns.get(name) for name in SEEN})
+    known = {name: math.nan if value is None else value for name, value in numbers.items()}
+    seen = Indicators(int(known.pop("version")), **known)
+    decision = Decision(Compressor.parse(own.compressor), own.share, own.reason)
+    refused = None if own.refused is None else Compressor.parse(own.refused)
+    return DecisionRow(seen, decision, own.failed, refused, own.looked)
 
 
 def _unwritable(path: Path, error: OSError) -> OutputError:

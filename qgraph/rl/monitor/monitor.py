@@ -1,11 +1,10 @@
-"""The monitor: it looks at intervals, asks its strategy, and logs its decision."""
+"""The monitor: at intervals it asks its strategy for a decision, and logs it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
 
 from qgraph.errors import QGraphError, UsageError, reason_of
 from qgraph.rl.compress.call_text import parse_call, print_call
@@ -27,21 +26,21 @@ STRATEGIES: Mapping[str, type[object]] = MappingProxyType(
         "watch": Watch,
     }
 )
-MOST = 10_000  # looks that are remembered
+MOST = 10_000  # looks that are kept
 
 
 def parse_strategy(text: str) -> Strategy:
-    """`kl_max:14`, `reward_gap:10,step=0.3`, `mix:0.5`, `growth`, `watch`.
+    """The strategy of a text: `kl_max:14`, `reward_gap:10,step=0.3`, `mix:0.5`, `growth`, `watch`.
 
-    A name with a dot is that of a dataclass to be imported: `my.module.Careful:3`. Raises
-    UsageError.
+    A name with a dot is a dataclass to be imported: `my.module.Careful:3`. Raises UsageError.
     """
     name, _, arguments = text.partition(":")
-    found: Strategy = parse_call(f"{name}({arguments})", STRATEGIES, "strategy")
+    strategy = parse_call(f"{name}({arguments})", STRATEGIES, "strategy")
     for method in ("check", "decide"):
-        if not callable(getattr(found, method, None)):
+        if not callable(getattr(strategy, method, None)):
             raise UsageError(f"`{name}` is not a strategy: it has no `{method}`")
-    return found
+    assert isinstance(strategy, Strategy)
+    return strategy
 
 
 def print_strategy(strategy: Strategy) -> str:
@@ -52,24 +51,24 @@ def print_strategy(strategy: Strategy) -> str:
 
 
 class Monitor:
-    """The monitor of one run: `decision` is the one in force.
+    """The monitor of one run. `decision` is the current one.
 
-    With a log of a run that goes on it stands where it stood. Raises UsageError for a strategy
+    With the log of a resumed run it continues from the last row. Raises UsageError for a strategy
     that cannot steer the chain, or that fails.
     """
 
     def __init__(self, strategy: Strategy, begun: Compressor, log: Log | None = None) -> None:
         self.strategy, self.begun, self.log = strategy, begun, log
         self.looks: list[Look] = []
-        self.refused: tuple[Compressor, ...] = ()  # chains that do not work
+        self.refused: tuple[Compressor, ...] = ()  # chains that failed
         try:
             strategy.check(begun)
             self.decision = self._decided(self.looks)
         except QGraphError:
             raise
-        except Exception as error:  # of a strategy of one's own
-            told = f"`{print_strategy(strategy)}` failed: {reason_of(error)}"
-            raise UsageError(told) from error
+        except Exception as error:  # of a custom strategy
+            why = f"`{print_strategy(strategy)}` failed: {reason_of(error)}"
+            raise UsageError(why) from error
         if log is not None and not log.kept:
             self._write(DecisionRow(Indicators(0, 0.0), self.decision, looked=False))
         for row in log.kept if log is not None else ():
@@ -81,13 +80,11 @@ class Monitor:
 
     @property
     def worked(self) -> Decision | None:
-        """The last decision that a look has seen at work; None before the first."""
+        """The last decision that was in use at a look; None before the first."""
         return self.looks[-1].acted if self.looks else None
 
     def look(self, seen: Indicators) -> Decision:
-        """The decision after one more look; it is in force from now on. Where the strategy fails,
-        all stays as it is.
-        """
+        """Decide after one more look. If the strategy fails, the decision stays."""
         self._saw(seen)
         self.decision = self._next(self.looks)
         self._write(DecisionRow(seen, self.decision))
@@ -96,53 +93,53 @@ class Monitor:
     def failed(
         self, seen: Indicators, reason: str, back: Decision | None = None, for_good: bool = False
     ) -> None:
-        """Write down that compression failed, and that the last good policy acts on.
+        """Log that compression failed, so that actors keep the last good policy.
 
-        back: a decision that is in force again from now on; before there is one, that which the
-        strategy would make next. for_good: what is left for it is refused from now on; what
-        numbers undid is not, and waits for other numbers where nothing has worked yet.
+        back: the decision to return to; without one, the strategy's next. for_good: the chain that
+        failed is refused from now on. A chain that failed because of its numbers is not refused,
+        since it may work with other weights.
         """
         left, refused = self.decision.compressor, None
         if back is None and for_good:
             back = self._next([Look(seen, self.decision, (*self.refused, left))])
-        told = f"failed, the last policy acts: {reason}"
+        why = f"failed, the last policy acts: {reason}"
         if back is not None and back.compressor != left:
-            told, refused = f"failed, away from {left}: {reason}", left if for_good else None
+            why, refused = f"failed, away from {left}: {reason}", left if for_good else None
         if refused is not None:
             self.refused += (refused,)
-        self.decision = replace(back or self.decision, reason=told)
+        self.decision = replace(back or self.decision, reason=why)
         self._write(DecisionRow(seen, self.decision, failed=True, refused=refused))
 
     def _next(self, looks: Sequence[Look]) -> Decision:
         try:
-            found = self._decided(looks)
-        except Exception as error:  # of a strategy of one's own
+            decision = self._decided(looks)
+        except Exception as error:  # of a custom strategy
             return stays(looks, f"stays, the strategy failed: {reason_of(error)}")
-        if found.compressor in looks[-1].refused:
-            return stays(looks, f"stays: {found.compressor} has failed before")
-        return found
+        if decision.compressor in looks[-1].refused:
+            return stays(looks, f"stays: {decision.compressor} has failed before")
+        return decision
 
     def _decided(self, looks: Sequence[Look]) -> Decision:
-        found = self.strategy.decide(self.begun, looks)
-        trouble = _trouble(found)
-        if trouble:
-            raise UsageError(f"`{print_strategy(self.strategy)}` decides {trouble}")
-        return Decision(found.compressor, float(found.share), str(found.reason))
+        decision = self.strategy.decide(self.begun, looks)
+        fault = _fault(decision)
+        if fault:
+            raise UsageError(f"`{print_strategy(self.strategy)}` decides {fault}")
+        return Decision(decision.compressor, float(decision.share), str(decision.reason))
 
     def _write(self, row: DecisionRow) -> None:
         if self.log is not None:
             self.log.add(row)
 
     def _saw(self, seen: Indicators) -> None:
-        """One more look, at what is in force."""
+        """Remember a look at the current decision."""
         self.looks = [*self.looks[1 - MOST :], Look(seen, self.decision, self.refused)]
 
 
-def _trouble(found: Any) -> str:
-    """The fault in the decision of a user's strategy; "" if it is valid."""
-    if not isinstance(found, Decision):
-        return f"{found}, no `Decision`"
-    chain: Any = found.compressor
+def _fault(decision: object) -> str:
+    """The fault in the decision of a custom strategy; "" if it is valid."""
+    if not isinstance(decision, Decision):
+        return f"{decision}, which is not a `Decision`"
+    chain: object = decision.compressor
     if not isinstance(chain, Compressor):
-        return f"on {chain!r}, no `Compressor`"
-    return "" if 0 <= found.share <= 1 else f"on a share of {found.share}; it is 0 to 1"
+        return f"on {chain!r}, which is not a `Compressor`"
+    return "" if 0 <= decision.share <= 1 else f"on a share of {decision.share}, not 0 to 1"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from qgraph.foreign import PlotObject
 from qgraph.rl.monitor.log import LINES, DecisionRow, changes, read_log
 from qgraph.rl.policy.plots import figure_of
 
@@ -20,7 +20,7 @@ PANELS = (
 
 
 def plot(folder: Path) -> Path:
-    """Write `monitor.png` from the log in `folder`; lines stand where the chain was changed.
+    """Write `monitor.png` from the log in `folder`; lines mark changes of the chain.
 
     Raises LoadError without a log, UsageError without matplotlib.
     """
@@ -43,8 +43,8 @@ def plot(folder: Path) -> Path:
     return path
 
 
-def _mark(axes: Sequence[Any], made: Sequence[DecisionRow]) -> None:
-    """A line for each chain, with its text above, on LEVELS in turn: changes can be close."""
+def _mark(axes: Sequence[PlotObject], made: Sequence[DecisionRow]) -> None:
+    """A line for each chain with its text above, at LEVELS in turn, since changes can be close."""
     first = axes[0]
     for i, row in enumerate(made):
         for axis in axes:

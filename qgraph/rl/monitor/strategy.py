@@ -1,11 +1,11 @@
-"""Strategies: from what the monitor saw to how policies are compressed."""
+"""Strategies: they decide from the monitor's looks how policies are compressed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from qgraph.errors import UsageError
 from qgraph.rl.compress.chain import Compressor
@@ -14,9 +14,10 @@ from qgraph.rl.monitor.indicators import Indicators
 
 @dataclass(frozen=True)
 class Decision:
-    """How policies are compressed from now on, and why.
+    """How policies are compressed from now on, and the reason.
 
-    share: how often actors get the compressed policy, the original else (alpha of figure 9).
+    share: the share of policies that actors get compressed; the others are the original (alpha in
+    figure 9).
     """
 
     compressor: Compressor
@@ -26,30 +27,31 @@ class Decision:
 
 @dataclass(frozen=True)
 class Look:
-    """Indicators, the decision that was in force until then, and chains that do not work."""
+    """Indicators, the decision in use at that time, and the chains that have failed."""
 
     seen: Indicators
     acted: Decision
     refused: tuple[Compressor, ...] = ()
 
 
+@runtime_checkable
 class Strategy(Protocol):
-    """One of your own is a frozen dataclass with these two; its fields are its text.
+    """The interface. A custom strategy is a frozen dataclass, whose fields are its text.
 
-    It keeps nothing: a decision is made from all looks so far (the newest last; at first there are
-    none) and the chain that the user gave. A chain that does not work is not taken a second time:
-    all stays as it is, as it does where the strategy fails. Where not even the first chain works,
-    the strategy is asked for another by a look that saw nothing compressed, and is not kept.
+    It has no state: it decides from all looks so far (the newest last; none at first) and the
+    user's chain. A chain that has failed is not used again: the decision stays, as it does if the
+    strategy fails. If the first chain fails, the strategy is asked once with a look without
+    measurements, which is not kept.
     """
 
     def check(self, begun: Compressor) -> None:
-        """Raises UsageError for a chain that it cannot steer, or settings that make no sense."""
+        """Raise UsageError for a chain that it cannot steer, or for settings out of range."""
 
     def decide(self, begun: Compressor, looks: Sequence[Look]) -> Decision: ...
 
 
 def check_reachable(name: str, threshold: float) -> None:
-    """Raises UsageError for a threshold that no number is above, or that all are."""
+    """Raise UsageError for a threshold that is never passed, or always."""
     if not (math.isfinite(threshold) and threshold > 0):
         raise UsageError(
             f"a threshold of {threshold} for {name} can never be passed or always is",

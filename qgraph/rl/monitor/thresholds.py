@@ -1,4 +1,4 @@
-"""Strategies with a threshold: what is above it makes compression more careful, step by step."""
+"""Strategies with a threshold: above it, compression gets more careful step by step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qgraph.rl.monitor.strategy import Decision, Look, check_reachable, stays
 from qgraph.rl.setting_text import SettingText
 
 LADDER = (4, 8, 16, 32)  # bits
-QUIET = 0.5  # of the threshold: below it an indicator is taken as calm
+QUIET = 0.5  # share of the threshold; below it an indicator counts as calm
 FAILED = "what would be next has failed before"
 Step = Callable[[Compressor, Compressor], Compressor | None]  # from now, begun
 
@@ -38,18 +38,18 @@ class _Steps(ABC):
 
     @abstractmethod
     def more_careful(self, now: Compressor, begun: Compressor) -> Compressor | None:
-        """The chain one step on; None if no such step exists."""
+        """The chain one step more careful; None if there is no such step."""
 
     @abstractmethod
     def less_careful(self, now: Compressor, begun: Compressor) -> Compressor | None:
-        """The chain one step back; None where it is as it began."""
+        """The chain one step less careful; None if it is the first one."""
 
     @abstractmethod
     def care(self, chain: Compressor) -> float:
         """The value that steps change in a chain."""
 
     def check_steps(self) -> None:
-        """Raises UsageError for settings by which nothing would ever be changed, or back."""
+        """Raise UsageError for settings that never change the chain, or never change it back."""
         check_reachable(self.words, self.threshold)
         if self.patience < 1:
             raise UsageError(f"patience is {self.patience} {self.measured}; 1 or more")
@@ -77,7 +77,7 @@ class _Steps(ABC):
         return Decision(made, reason=f"{reason}: {change}")
 
     def _calm(self, looks: Sequence[Look]) -> bool:
-        """The newest measurements, all of them of what acts now, were far below the threshold."""
+        """Whether the newest measurements of the current chain were far below the threshold."""
         newest = self.measurements(looks)[-self.patience :]
         return len(newest) == self.patience and all(
             getattr(look.seen, self.indicator) <= QUIET * self.threshold
@@ -86,7 +86,7 @@ class _Steps(ABC):
         )
 
     def measurements(self, looks: Sequence[Look]) -> Sequence[Look]:
-        """Looks that saw the indicator measured anew."""
+        """Looks with a new measurement of the indicator."""
         return looks
 
 
@@ -122,12 +122,12 @@ class KlMax(_Steps):
         return self._with(back, begun)
 
     def care(self, chain: Compressor) -> int:
-        """Bits; without `quantize` all of them."""
+        """The bits of `quantize`; without one, the most."""
         link = chain.quantize_link
         return LADDER[-1] if link is None else link.bits
 
     def _with(self, bits: int, begun: Compressor) -> Compressor:
-        """Of the chain as it began, so that layers keep the bits of their own that it gave them."""
+        """The first chain with other bits, so that its layers keep their own bits."""
         return begun if bits == self.care(begun) else begun.with_bits(bits)
 
 
@@ -174,12 +174,12 @@ class RewardGap(_Steps):
         return None if sparsity >= most else _pruned(begun, min(sparsity + self.step, most))
 
     def care(self, chain: Compressor) -> float:
-        """The sparsity of its link `prune`, which is gone where nothing is pruned."""
+        """The sparsity of its link `prune`, or 0 without one."""
         link = chain.first(Prune)
         return 0.0 if link is None else float(link.sparsity)
 
     def measurements(self, looks: Sequence[Look]) -> Sequence[Look]:
-        """The first look that saw each evaluation."""
+        """The first look after each evaluation."""
         known = [look for look in looks if math.isfinite(look.seen.evaluated)]
         first = {look.seen.evaluated: look for look in reversed(known)}
         return [look for look in known if first[look.seen.evaluated] is look]
@@ -188,7 +188,7 @@ class RewardGap(_Steps):
 def _stepped(
     step: Step, now: Compressor, begun: Compressor, refused: Sequence[Compressor]
 ) -> Compressor | None:
-    """The first chain on a way of steps that is not refused, or None."""
+    """The first chain after one or more steps that is not refused, or None."""
     made = step(now, begun)
     while made is not None and made in refused:
         made = step(made, begun)

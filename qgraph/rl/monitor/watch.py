@@ -1,4 +1,4 @@
-"""The strategy that changes nothing: for who wants the indicators."""
+"""The strategy that changes nothing, for runs that log indicators only."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from qgraph.rl.monitor.strategy import Decision, Look
 
 @dataclass(frozen=True)
 class Watch:
-    """The chain stays as it was given."""
+    """Keeps the chain as it was given."""
 
     def check(self, begun: Compressor) -> None:
-        """Any will do."""
+        """Accept every chain."""
 
     def decide(self, begun: Compressor, looks: Sequence[Look]) -> Decision:
         return Decision(begun, reason="stays" if looks else "begins")

@@ -1,4 +1,4 @@
-"""Facts of a policy beside its graph: its environment, and how outputs become actions."""
+"""Facts of a policy beside its graph: its environment and its head."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from qgraph.errors import LoadError, UsageError
+from qgraph.records import from_json
 from qgraph.rl.environments import Actions
 from qgraph.rl.head import KINDS, Head
 
-# What the policies of rl-baselines-zoo say of their actions.
+# Descriptions of actions in the policies of rl-baselines-zoo.
 WORDS = {
     "argmax over the outputs": "argmax",
     "clip to [-high, high]": "clip",
@@ -23,9 +23,9 @@ LOGITS = ("a2c", "ppo", "ppo2", "acktr", "trpo")  # algorithms whose discrete ou
 
 @dataclass(frozen=True)
 class About:
-    """Facts that the file beside the policy or the user gives; None for unknown ones.
+    """Facts from the file beside the policy or from the user; None for unknown ones.
 
-    whole: the head with its bounds and deviations, as an exporter wrote it.
+    whole: the head with its bounds and deviations, if an exporter wrote it.
     """
 
     environment: str | None = None
@@ -35,32 +35,38 @@ class About:
     whole: Head | None = None
 
 
+@dataclass(frozen=True)
+class _AboutFile:
+    """The keys that are read from the file; other programs write it too."""
+
+    env: object = None
+    algorithm: object = None
+    action: object = None
+    action_high: float | None = None
+    head: object = None
+    first_seed: int | None = None
+
+
 def about(path: Path) -> About:
     """The facts in `NAME.json` beside a policy `NAME.pb`. Raises LoadError if it is damaged."""
     file = path.with_suffix(".json")
     if path.is_dir() or not file.is_file():
         return About()
     try:
-        found = json.loads(file.read_text("utf-8"))
-        return _about(found) if isinstance(found, Mapping) else About()
+        data = json.loads(file.read_text("utf-8"))
+        return _about(from_json(_AboutFile, data)) if isinstance(data, Mapping) else About()
     except (OSError, ValueError, TypeError, KeyError, UsageError, RecursionError) as error:
         raise LoadError(f"cannot be read: {error}", node=str(file)) from None
 
 
-def _about(found: Mapping[str, Any]) -> About:
-    words, high = found.get("action"), found.get("action_high")
+def _about(file: _AboutFile) -> About:
+    words = file.action
     head = WORDS.get(str(words), str(words) if words in KINDS else None)
-    if head == "argmax" and found.get("algorithm") in LOGITS:
+    if head == "argmax" and file.algorithm in LOGITS:
         head = "categorical"
-    environment = found.get("env")
-    whole = Head.from_json(found["head"]) if isinstance(found.get("head"), Mapping) else None
-    return About(
-        None if environment is None else str(environment),
-        head,
-        None if high is None else float(high),
-        int(found.get("first_seed") or 0),
-        whole,
-    )
+    whole = Head.from_json(file.head) if isinstance(file.head, Mapping) else None
+    environment = None if file.env is None else str(file.env)
+    return About(environment, head, file.action_high, file.first_seed or 0, whole)
 
 
 def head_for(
@@ -70,10 +76,10 @@ def head_for(
     high: float | None = None,
     whole: Head | None = None,
 ) -> Head:
-    """The head that makes `actions` from so many outputs; argmax or clip by default.
+    """The head that turns `outputs` numbers into `actions`; argmax or clip by default.
 
-    `high` replaces the bounds of the environment; `whole` is a head that is known already, unless
-    `kind` or `high` differ from it. Raises UsageError where it does not fit.
+    high: replaces the bounds of the environment. whole: a known head, used unless `kind` or `high`
+    differ from it. Raises UsageError if the head does not fit.
     """
     kind = kind or (whole.kind if whole is not None else None)
     kind = kind or ("argmax" if actions.discrete else "clip")
@@ -85,5 +91,7 @@ def head_for(
         head = Head(kind, actions.low, actions.high)
     actions.check(head, outputs)
     if kind == "gaussian" and not head.log_std:
-        raise UsageError("a `gaussian` head needs its deviations", hint="`clip` acts by the means")
+        raise UsageError(
+            "a `gaussian` head needs its deviations", hint="`clip` uses the means alone"
+        )
     return head

@@ -1,10 +1,9 @@
-"""From a policy that was read to one that is packed."""
+"""Packing a policy network as a quantized policy."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from qgraph.rl.setting_text import SettingText
 
 FORMS = ("dynamic", "static")
 STATIC_BITS = range(2, 9)
-FEW_BITS = 4  # and fewer: first and last layers have 8 all the same
+FEW_BITS = 4  # with so many or fewer, first and last layers still have 8
 
 
 def pack(
@@ -32,25 +31,25 @@ def pack(
     bits: int = 8,
     form: str = "dynamic",
     observations: Array | None = None,
-    about: Mapping[str, Any] | None = None,
+    about: Mapping[str, object] | None = None,
     first_bits: int | None = None,
     last_bits: int | None = None,
     progress: Progress = silent,
 ) -> Packed:
-    """A policy with kernels in so many bits, ready to be written and run.
+    """A policy with kernels of `bits` bits, ready to be written and run.
 
-    form: `dynamic` is an actor's block, whose activations have a range in each step; `static` is an
+    form: `dynamic` is an actor's block, whose activations get a range at each step; `static` is an
     integer program with powers of two as scales, calibrated on `observations` ([n, *shape], as the
-    environment gives them), exact to the bit. With observations, those outside of what they span
-    are counted later, and held to powers of two; a dynamic form has features on one range where
-    that brings it nearer to float (`qgraph.rl.policy.balance`), and the biases of its last layers
-    are corrected (`qgraph.rl.policy.bias`). head: None where outputs are all that is wanted.
-    about: goes into the file's manifest. first_bits and last_bits: bits of those layers, dynamic
-    only; by default `end_bits`. Raises UsageError, CalibrationError, UnsupportedError.
+    environment returns them), exact to the bit. With observations, later ones outside their range
+    are counted, and clipped to powers of two; the features of a dynamic form are brought to one
+    range if that is nearer to float (`qgraph.rl.policy.balance`), and the biases of its last layers
+    are corrected (`qgraph.rl.policy.bias`). head: None if only outputs are needed. about: facts for
+    the file's manifest. first_bits and last_bits: bits of those layers, for dynamic only; by
+    default `end_bits`. Raises UsageError, CalibrationError, UnsupportedError.
     """
     if form not in FORMS:
         raise UsageError(f"unknown form `{form}`", hint=f"choose {' or '.join(FORMS)}")
-    manifest: dict[str, Any] = {
+    manifest: dict[str, object] = {
         "form": form,
         "bits": bits,
         "shape": list(network.program.shape),
@@ -63,10 +62,11 @@ def pack(
         return _dynamic(network, bits, first_bits, last_bits, observations, manifest)
     if observations is None:
         raise CalibrationError(
-            "a static policy is calibrated on observations", hint=SettingText("give {observations}")
+            "a static policy must be calibrated on observations",
+            hint=SettingText("give {observations}"),
         )
     if first_bits is not None or last_bits is not None:
-        raise UsageError("first and last layers of a static policy have 8 bits by its profile")
+        raise UsageError("first and last layers of a static policy always have 8 bits")
     return _static(network, bits, observations, manifest, progress)
 
 
@@ -76,7 +76,7 @@ def _dynamic(
     first_bits: int | None,
     last_bits: int | None,
     observations: Array | None,
-    manifest: dict[str, Any],
+    manifest: dict[str, object],
 ) -> Packed:
     def packer(program: ActorProgram) -> Packer:
         return Packer(program, bits, *end_bits(program, bits, first_bits, last_bits))
@@ -90,9 +90,9 @@ def _dynamic(
 
 
 def profile_for(bits: int) -> Profile:
-    """`policy-int8` or `policy-int4`, with weights of so many bits. Raises UsageError."""
+    """`policy-int8` or `policy-int4`, with weights of `bits` bits. Raises UsageError."""
     if bits not in STATIC_BITS:
-        raise UsageError(f"a static policy has weights of 2 to 8 bits, not {bits}")
+        raise UsageError(f"a static policy can have weights of 2 to 8 bits, not {bits}")
     known = load_profile("policy-int4" if bits <= FEW_BITS else "policy-int8")
     if known.bits.weight == bits:
         return known
@@ -103,7 +103,7 @@ def _static(
     network: PolicyNetwork,
     bits: int,
     observations: Array,
-    manifest: dict[str, Any],
+    manifest: dict[str, object],
     progress: Progress,
 ) -> Packed:
     from qgraph.artifacts import constants
@@ -119,11 +119,11 @@ def _static(
     fixed = (graph.types[name].shape or (None,))[0]
     if fixed is not None:
         raise UnsupportedError(
-            f"the policy takes exactly {fixed} observations at once",
+            f"the policy takes batches of {fixed} observations only",
             node=name,
-            hint="export it with an open batch",
+            hint="export it with an open batch size",
         )
-    # Some are kept apart from others below: not the last episode from those before it.
+    # `quantize` keeps some samples apart: they must not all be of the last episode.
     mixed = np.random.default_rng(0).permutation(observations)
     feed = np.ascontiguousarray(mixed, graph.types[name].dtype)
     made = quantize(graph, {name: feed}, profile=profile_for(bits), progress=progress).graph
@@ -143,18 +143,18 @@ def _static(
 
 
 def _span(network: PolicyNetwork, observations: Array | None) -> dict[str, list[float]] | None:
-    """The least and the largest of each feature (of each channel of images)."""
+    """The range of each feature, or of each channel of images."""
     if observations is None:
         return None
-    found = np.asarray(observations)
-    if found.shape[1:] != network.program.shape or not len(found):
+    seen = np.asarray(observations)
+    if seen.shape[1:] != network.program.shape or not len(seen):
         wanted = ", ".join(map(str, network.program.shape))
         raise CalibrationError(
-            f"observations are [n, {wanted}], found {list(found.shape)}",
-            hint=layout_hint(found.shape, network.program.shape) or "",
+            f"observations are [n, {wanted}], found {list(seen.shape)}",
+            hint=layout_hint(seen.shape, network.program.shape) or "",
         )
-    if not np.isfinite(found).all():
-        raise CalibrationError("observations hold NaN or infinity")
-    over = tuple(range(found.ndim - 1))
-    ends = {"low": found.min(over), "high": found.max(over)}
+    if not np.isfinite(seen).all():
+        raise CalibrationError("observations have NaN or infinity")
+    over = tuple(range(seen.ndim - 1))
+    ends = {"low": seen.min(over), "high": seen.max(over)}
     return {end: [float(x) for x in values] for end, values in ends.items()}

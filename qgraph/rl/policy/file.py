@@ -1,9 +1,9 @@
-"""A quantized policy in a file, `.qpol`: a manifest in JSON, and what it lists.
+"""The file of a quantized policy, `.qpol`: a manifest in JSON, and the sections that it lists.
 
-    magic 8, format uint32, size of the manifest uint32, size of the file uint64, SHA-256 of all
-    that stands behind these 64 bytes; the manifest; sections, each at a multiple of 64
+    magic 8, format uint32, size of the manifest uint32, size of the file uint64, SHA-256 of
+    everything behind these 64 bytes; the manifest; sections, each at a multiple of 64
 
-Little-endian. Read, it is mapped into memory, and what runs the policy uses it where it lies.
+Numbers are little-endian. The file is mapped into memory, and the policy runs in place.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from qgraph.archives import parse_json, reading
 from qgraph.errors import LoadError
 from qgraph.files import write_whole
-from qgraph.ir.types import Array
+from qgraph.ir.types import Array, Exponent, QuantSpec
+from qgraph.rl.head import Head
 
 MAGIC = b"\x89QPL\r\n\x1a\n"
 FORMAT = 1
@@ -32,10 +32,51 @@ AGAIN = "quantize the policy again"
 
 
 @dataclass(frozen=True)
+class ObservationRange:
+    """The range of each feature, or of each channel of images, in the calibration."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    @property
+    def ends(self) -> tuple[Array, Array]:
+        return np.asarray(self.low, np.float32), np.asarray(self.high, np.float32)
+
+
+@dataclass(frozen=True)
+class IntegerEntry:
+    """The tensor of the engine that takes observations as codes, and their number format."""
+
+    tensor: str
+    spec: QuantSpec
+
+
+@dataclass(frozen=True)
+class PolicyManifest:
+    """The facts of a manifest that running a policy needs; others are passed over.
+
+    input, facts, entry and exits are of static policies: the input of the graph, its facts, and
+    the ends of the integer part (None, unless everything between them is integer). exits: by
+    output, a tensor of the engine and its exponent.
+    """
+
+    form: str
+    bits: int
+    shape: tuple[int, ...]
+    outputs: tuple[str, ...]
+    head: Head | None
+    range: ObservationRange | None
+    input: str | None = None
+    facts: tuple[str, ...] = ()
+    entry: IntegerEntry | None = None
+    exits: Mapping[str, tuple[str, Exponent]] | None = None
+
+
+@dataclass(frozen=True)
 class Packed:
     """The content of a file. `manifest` is JSON; `sections` are bytes by name, uint8 [size]."""
 
-    manifest: Mapping[str, Any]
+    manifest: Mapping[str, object]
     sections: Mapping[str, Array]
 
     def write(self, path: str | Path) -> Path:
@@ -54,7 +95,7 @@ class Packed:
 
 
 def is_packed(path: Path) -> bool:
-    """True if a file has the magic of a quantized policy."""
+    """Whether a file has the magic of a quantized policy."""
     try:
         with path.open("rb") as file:
             return file.read(len(MAGIC)) == MAGIC
@@ -63,11 +104,11 @@ def is_packed(path: Path) -> bool:
 
 
 def read(path: str | Path) -> Packed:
-    """The content of a `.qpol` file, mapped. Raises LoadError for one that is damaged."""
+    """Map the content of a `.qpol` file. Raises LoadError for a damaged file."""
     try:
         with open(path, "rb") as file:
-            data: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as error:  # ValueError: it is empty
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:  # ValueError: the file is empty
         reason = getattr(error, "strerror", None) or "it is empty"
         raise LoadError(f"cannot be read: {reason}", node=str(path)) from None
     try:
@@ -84,10 +125,10 @@ def _parsed(data: Array) -> Packed:
     if version != FORMAT:
         raise LoadError(f"has format {version}; this version reads {FORMAT}", hint=AGAIN)
     if size != len(data):
-        raise LoadError(f"has {len(data)} bytes, it should have {size}", hint=AGAIN)
+        raise LoadError(f"has {len(data)} bytes, not {size}", hint=AGAIN)
     if hashlib.sha256(data[HEADER.size :].data).digest() != digest:
-        raise LoadError("is damaged: its checksum is another", hint=AGAIN)
-    with reading(None, "is not as it was written", AGAIN):
+        raise LoadError("is damaged: its checksum is wrong", hint=AGAIN)
+    with reading(None, "is damaged", AGAIN):
         manifest = parse_json(data[HEADER.size : HEADER.size + length].tobytes())
         sections, at = {}, HEADER.size + _aligned(length)
         for name, count in manifest.pop("sections").items():

@@ -1,9 +1,8 @@
-"""An actor program in numpy float32: what every quantized form of it is compared with."""
+"""An actor program in numpy float32: the baseline of its quantized forms."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ def run(
 ) -> dict[str, Array]:
     """Outputs by name, [n, ...] float32, for observations [n, *program.shape].
 
-    feed: what goes into each layer, dense or conv, is changed by it.
+    feed: a function that changes the input of each layer, dense or conv.
     """
     values = {program.observation: np.asarray(observations, np.float32)}
     for step in program.steps:
@@ -43,8 +42,8 @@ def activated(step: ActorStep, x: Array) -> Array:
     return _op(step.activation, alpha, x)
 
 
-def _op(op: str, attrs: Mapping[str, Any], *inputs: Array) -> Array:
-    """Computed by the compiler's definition of the op."""
+def _op(op: str, attrs: Mapping[str, object], *inputs: Array) -> Array:
+    """Compute an op by the compiler's definition of it."""
     return run_node(Node(op, op, attrs=attrs), inputs)[0]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -38,7 +37,7 @@ def plot(study: Study, folder: Path) -> list[Path]:
 
 
 def check_figures(folder: Path) -> None:
-    """Raise early what `plot` would raise late."""
+    """Raise the errors of `plot` before the work that it shows."""
     figure_of(1, 1, 1, 1)
     check_free(folder, [p.name for p in folder.glob("*.png")] if folder.is_dir() else [])
 
@@ -62,7 +61,7 @@ def figure_of(
     return figure, axes
 
 
-def _returns(study: Study) -> Any:
+def _returns(study: Study) -> PlotObject:
     figure, axes = figure_of(1, 1, 6, 3.6)
     axis, floating = axes[0, 0], study.floating
     axis.axhline(floating.mean, color="0.3", linewidth=1, label="float")
@@ -86,8 +85,8 @@ def _returns(study: Study) -> Any:
     return figure
 
 
-def _actions(study: Study, rows: list[StudyRow]) -> Any:
-    """A row of panels for each number of bits: one for discrete actions, one for each number."""
+def _actions(study: Study, rows: list[StudyRow]) -> PlotObject:
+    """Panels for each number of bits: one for discrete actions, or one for each action number."""
     panels = [(row, i) for row in rows for i in range(len(row.frequencies))]
     columns = len(study.frequencies) if len(study.frequencies) > 1 else min(COLUMNS, len(rows))
     columns = min(columns, COLUMNS)
@@ -104,7 +103,7 @@ def _actions(study: Study, rows: list[StudyRow]) -> Any:
     return figure
 
 
-def _panel(axis: Any, study: Study, row: StudyRow, i: int) -> None:
+def _panel(axis: PlotObject, study: Study, row: StudyRow, i: int) -> None:
     wanted, found, head = study.frequencies[i], row.frequencies[i], study.head
     title = f"{row.bits} bits"
     if head.discrete:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from qgraph.rl.actor.ops import ACTIVATIONS, Activation
 from qgraph.rl.policy.writer import ActorProgramWriter, no_actor
 
 NO_DILATION = (1, 1)
-AFFINE = {"affine": ("scale", "offset"), "layer_norm": ("gamma", "beta")}  # what ends in one
+AFFINE = {"affine": ("scale", "offset"), "layer_norm": ("gamma", "beta")}  # steps that end in one
 
 
 def _matmul(writer: ActorProgramWriter, node: Node) -> None:
@@ -45,7 +44,7 @@ def _conv(writer: ActorProgramWriter, node: Node) -> None:
     writer.add(node.name, "conv", node.inputs[0], attrs=attrs, kernel=kernel, bias=bias)
 
 
-def _window(writer: ActorProgramWriter, node: Node, kernel: tuple[int, ...]) -> dict[str, Any]:
+def _window(writer: ActorProgramWriter, node: Node, kernel: tuple[int, ...]) -> dict[str, object]:
     height, width = (int(size or 0) for size in writer.sample(node.inputs[0])[:2])
     window = node.typed(SlidingAttrs)
     strides, padding = window.strides, window.padding
@@ -79,7 +78,7 @@ def _affine(
     scale: Array | None = None,
     offset: Array | None = None,
 ) -> None:
-    """x * scale + offset: part of the layer or of the affine before it, or a step of its own."""
+    """Add x * scale + offset to the layer or the affine step before it, or as a new step."""
     x = node.inputs[index]
     before = writer.before(x)
     same_size = writer.sample(x) == writer.sample(node.name)
@@ -149,7 +148,7 @@ def _difference(writer: ActorProgramWriter, node: Node) -> None:
 
 
 def _two(writer: ActorProgramWriter, node: Node, op: str) -> None:
-    """Both of one shape, or the second with a last axis of 1."""
+    """An op on two values of one shape, or the second with a last axis of 1."""
     x, y = node.inputs
     if writer.graph.constant(x) is not None or writer.graph.constant(y) is not None:
         raise no_actor(node, " with a constant that is not one number for each channel")
@@ -158,14 +157,18 @@ def _two(writer: ActorProgramWriter, node: Node, op: str) -> None:
 
 
 def _bounded(
-    writer: ActorProgramWriter, node: Node, low: Any = None, high: Any = None, index: int = 0
+    writer: ActorProgramWriter,
+    node: Node,
+    low: Array | float | None,
+    high: Array | float | None,
+    index: int = 0,
 ) -> None:
-    """x held to low..high, with the bound that stands before it."""
+    """Clip x to low..high, joined with a clip before it."""
     x = node.inputs[index]
     channels = (writer.sample(node.name) or (1,))[-1] or 1
     whole = np.full(channels, np.inf, np.float32)
-    low = -whole if low is None else np.broadcast_to(np.float32(low), whole.shape)
-    high = whole if high is None else np.broadcast_to(np.float32(high), whole.shape)
+    low = -whole if low is None else np.broadcast_to(np.asarray(low, np.float32), whole.shape)
+    high = whole if high is None else np.broadcast_to(np.asarray(high, np.float32), whole.shape)
     before = writer.before(x)
     if before is None or before.op != "clip":
         writer.add(node.name, "clip", x, low=np.array(low), high=np.array(high))
@@ -174,12 +177,14 @@ def _bounded(
     writer.join(node, before, low=held[0], high=held[1])
 
 
-def _bound(side: str) -> Rule:
+def _bound(*, low: bool) -> Rule:
+    """The rule for a constant bound, from below or from above."""
+
     def rule(writer: ActorProgramWriter, node: Node) -> None:
         for index in (0, 1):
             vector = writer.vector(node, 1 - index)
             if vector is not None:
-                _bounded(writer, node, index=index, **{side: vector})
+                _bounded(writer, node, vector if low else None, None if low else vector, index)
                 return
         raise no_actor(node, " of two values")
 
@@ -222,7 +227,7 @@ def _reshape(writer: ActorProgramWriter, node: Node) -> None:
 
 
 def _slice(writer: ActorProgramWriter, node: Node) -> None:
-    """Columns of a value: those of the layers that make it, and of all that lies between."""
+    """Columns of a value, computed by columns of its layers and of the steps behind them."""
     x = node.inputs[0]
     attrs = node.typed(PartAttrs)
     begin, end, strides = attrs.begin, attrs.end, attrs.strides
@@ -244,7 +249,7 @@ def _identity(writer: ActorProgramWriter, node: Node) -> None:
 
 Rule = Callable[[ActorProgramWriter, Node], None]
 RULES: Mapping[str, Rule] = {
-    # Ops of graphs have the names of activations.
+    # Graph ops and activations have the same names.
     **{str(kind): _activation(kind) for kind in ACTIVATIONS if kind is not Activation.LINEAR},
     "matmul": _matmul,
     "conv2d": _conv,
@@ -254,8 +259,8 @@ RULES: Mapping[str, Rule] = {
     "add": _sum,
     "sub": _difference,
     "mul": _product,
-    "maximum": _bound("low"),
-    "minimum": _bound("high"),
+    "maximum": _bound(low=True),
+    "minimum": _bound(low=False),
     "relu6": lambda writer, node: _bounded(writer, node, 0, 6),
     "layer_norm": _layer_norm,
     "mean": _mean,

@@ -1,11 +1,10 @@
-"""A static policy at work: codes in, the engine, codes out."""
+"""Running a static policy: codes in, the engine, codes out."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
@@ -14,18 +13,19 @@ from qgraph.backends.engine import LEVELS, Engine, FloatEngine
 from qgraph.exact.reference import as_float
 from qgraph.ir.graph import Graph
 from qgraph.ir.parsing import parse_graph
-from qgraph.ir.types import Array, Fixed, QuantSpec
+from qgraph.ir.types import Array, Codes, Exponent, Fixed
 from qgraph.numerics import quantize
 from qgraph.program import Program, lower
-from qgraph.rl.policy.file import Packed
+from qgraph.records import from_json
+from qgraph.rl.policy.file import Packed, PolicyManifest
 from qgraph.runtime import Session
 from qgraph.stored import part
 
 
-def ends(graph: Graph, program: Program, name: str) -> dict[str, Any]:
-    """An entry of the manifest: where integers begin and end, if all between them is integer.
+def ends(graph: Graph, program: Program, name: str) -> dict[str, object]:
+    """The manifest's `entry` and `exits`, if everything between them is integer; else empty.
 
-    Such a policy needs nothing but its engine to run.
+    Such a policy needs only its engine to run.
     """
     if [entry.source for entry in program.entries] != [name]:
         return {}
@@ -39,40 +39,38 @@ def ends(graph: Graph, program: Program, name: str) -> dict[str, Any]:
 
 
 class StaticRunner:
-    """Runs the engine's program of a file, parsed at once; raises whatever parsing does."""
+    """Runs the program in a file with the engine. Raises the errors of parsing."""
 
     def __init__(self, packed: Packed, level: str = "auto") -> None:
-        about = packed.manifest
+        facts = from_json(PolicyManifest, packed.manifest)
         self._packed, self._level = packed, level
-        self._name = str(about["input"])
+        self._name = facts.input or ""
         self.reach: tuple[Array, Array] | None = None
-        self.session = self._parsed()
-        if "entry" not in about:
+        self.session = self._parsed(facts.facts)
+        if facts.entry is None:
             self.run: Callable[[Array], Mapping[str, Array]] = self._whole
             graph = self.session.graph
             self._dtype, self.outputs = np.dtype(graph.types[self._name].dtype), set(graph.outputs)
             return
-        spec = dict(about["entry"]["spec"])
-        spec["exponent"] = _exponent(spec["exponent"])
-        self._tensor, self._spec = str(about["entry"]["tensor"]), QuantSpec(**spec)
-        self._exits = {k: (str(v), _exponent(e)) for k, (v, e) in about["exits"].items()}
+        self._tensor, self._spec = facts.entry.tensor, facts.entry.spec
+        self._exits = facts.exits or {}
         self._engine, self.outputs = self._open(), set(self._exits)
         if self._engine.entries != (self._tensor,):
             raise ValueError("the engine's program is of another policy")
         if not {value for value, _ in self._exits.values()} <= set(self._engine.exits):
             raise ValueError("the engine's program is of another policy")
         unit = np.ldexp(1.0, -np.asarray(self._spec.exponent))
-        # The least and the largest number that codes hold.
+        # The smallest and the largest number that codes represent.
         self.reach = ((self._spec.lo - 0.5) * unit, (self._spec.hi + 0.5) * unit)
         self._floats = FloatEngine.of(self._engine, self._spec, dict(self._exits.values()))
         self.run = self._integers if self._floats is None else self._at_once
 
-    def _parsed(self) -> Session:
-        """The calibrated graph, its program, and the engine."""
+    def _parsed(self, facts: Iterable[str]) -> Session:
+        """The calibrated graph with its facts, its program, and the engine."""
         sections = self._packed.sections
         constants = part(read_arrays(sections["constants"].tobytes(), "its constants"), "constant")
         graph = parse_graph(sections["graph"].tobytes().decode(), constants)
-        graph.facts.update(str(fact) for fact in self._packed.manifest["facts"])
+        graph.facts.update(facts)
         engine, program = self._open(), lower(graph)
         entries = tuple(entry.tensor for entry in program.entries)
         if engine.entries != entries or engine.exits != program.exits:
@@ -90,17 +88,17 @@ class StaticRunner:
 
     def _at_once(self, observations: Array) -> Mapping[str, Array]:
         assert self._floats is not None
-        found = self._floats.run(observations)
-        return {public: found[value] for public, (value, _) in self._exits.items()}
+        outputs = self._floats.run(observations)
+        return {public: outputs[value] for public, (value, _) in self._exits.items()}
 
     def _integers(self, observations: Array) -> Mapping[str, Array]:
         codes = quantize(observations, self._spec).codes
-        found = self._engine.run_codes({self._tensor: codes})
+        outputs = self._engine.run_codes({self._tensor: codes})
         return {
-            public: as_float(Fixed(found[value].astype(np.int64), exponent))
+            public: as_float(Fixed(outputs[value].astype(np.int64), _of_codes(exponent)))
             for public, (value, exponent) in self._exits.items()
         }
 
 
-def _exponent(found: Any) -> Any:
-    return tuple(int(e) for e in found) if isinstance(found, list | tuple) else int(found)
+def _of_codes(exponent: Exponent) -> int | Codes:
+    return exponent if isinstance(exponent, int) else np.asarray(exponent, np.int64)

@@ -1,10 +1,9 @@
-"""The writer of actor programs, which rules use."""
+"""The writer of actor programs that rules use."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -19,15 +18,15 @@ from qgraph.rl.actor.program import NOTHING, ActorStep
 
 
 class ActorProgramWriter:
-    """Steps of a program, as they are made from the nodes of `graph`, in its order."""
+    """The steps of a program, written from the nodes of `graph` in its order."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.steps: dict[str, ActorStep] = {}  # by output
         self.weights: dict[str, Array] = {}
-        self.same: dict[str, str] = {}  # values that a step makes under another name
-        self.means: dict[str, str] = {}  # over the last axis: of what
-        self.reshaped: dict[str, str] = {}  # for a while: of what
+        self.same: dict[str, str] = {}  # values that a step computes under another name
+        self.means: dict[str, str] = {}  # means over the last axis, by name: the value
+        self.reshaped: dict[str, str] = {}  # values in another shape for a while: the value
 
     def value(self, name: str) -> str:
         """The value of the program that `name` stands for."""
@@ -38,7 +37,7 @@ class ActorProgramWriter:
         return name
 
     def before(self, value: str) -> ActorStep | None:
-        """The step that makes `value`, where nothing else takes it."""
+        """The step that computes `value`, unless the value has other users."""
         alone = self.graph.use_count(value) == 1
         while alone and value in self.same:
             value = self.same[value]
@@ -51,41 +50,41 @@ class ActorProgramWriter:
     def constant(self, node: Node, index: int = 1) -> Array:
         array = self.graph.constant(node.inputs[index])
         if array is None:
-            raise UnsupportedError("an actor's weights are constant", node=node.name)
+            raise UnsupportedError("the weights of an actor must be constant", node=node.name)
         return np.asarray(array, np.float32)
 
     def vector(self, node: Node, index: int) -> Array | None:
         """An input as one number for each channel of `node`; None if it is not a constant."""
         channels = (self.sample(node.name) or (None,))[-1]
-        found = channel_vector(self.graph, node.inputs[index], channels)
-        return None if found is None else np.array(found, np.float32)
+        vector = channel_vector(self.graph, node.inputs[index], channels)
+        return None if vector is None else np.array(vector, np.float32)
 
     def add(
         self,
         name: str,
         op: str,
         *inputs: str,
-        attrs: Mapping[str, Any] | Attributes = NOTHING,
+        attrs: Mapping[str, object] | Attributes = NOTHING,
         **weights: Array,
     ) -> None:
-        """A step that makes the value `name`."""
+        """Add a step that computes the value `name`."""
         names = {role: f"{name}/{role}" for role in weights}
         self.weights.update({names[role]: array for role, array in weights.items()})
-        made = tuple(self.value(v) for v in inputs)
-        self.steps[name] = ActorStep(op, made, name, tuple(names.values()), attrs)
+        values = tuple(self.value(v) for v in inputs)
+        self.steps[name] = ActorStep(op, values, name, tuple(names.values()), attrs)
 
     def join(self, node: Node, step: ActorStep, **weights: Array) -> None:
-        """`step`, changed, makes what `node` makes; weights replace its own, by role."""
+        """Let `step` compute the value of `node`; weights replace its own, by role."""
         self.weights.update({_of_role(step, role): array for role, array in weights.items()})
         changed = replace(step, output=node.name)
-        steps = [changed if old == step.output else kept for old, kept in self.steps.items()]
-        self.steps = {made.output: made for made in steps}
+        steps = [changed if old == step.output else each for old, each in self.steps.items()]
+        self.steps = {each.output: each for each in steps}
 
     def columns(self, node: Node, value: str, columns: Array, channels: int) -> str:
-        """The value that has some of the columns of `value`, [..., channels], made by new steps.
+        """The value of some columns of `value`, [..., channels], computed by new steps.
 
-        Each column of a layer and of what goes channel by channel is computed alone. Raises
-        UnsupportedError where something mixes channels, or for columns of the observation.
+        Layers and steps on single channels can compute some columns alone. Raises UnsupportedError
+        for a step that mixes channels, and for columns of the observation.
         """
         if len(columns) == channels and (columns == np.arange(channels)).all():
             return value
@@ -97,10 +96,10 @@ class ActorProgramWriter:
         if step is not None and step.definition.layer:
             self.add(name, step.op, step.inputs[0], attrs=step.attrs, **taken)
         elif step is not None and step.definition.channels is ChannelRule.APART:
-            made = self.columns(node, step.inputs[0], columns, channels)
-            self.add(name, step.op, made, attrs=step.attrs, **taken)
+            part = self.columns(node, step.inputs[0], columns, channels)
+            self.add(name, step.op, part, attrs=step.attrs, **taken)
         else:
-            raise no_actor(node, " of what mixes channels, or of the observation")
+            raise no_actor(node, " of a value that mixes channels, or of the observation")
         return name
 
     def weight(self, step: ActorStep, role: str) -> Array:
@@ -114,5 +113,7 @@ def _of_role(step: ActorStep, role: str) -> str:
 def no_actor(node: Node, why: str = "") -> UnsupportedError:
     kind = kind_of(node)
     return UnsupportedError(
-        f"no actor has `{kind}`{why}", node=node.name, hint=f"ops of actors: {', '.join(OPS)}"
+        f"actors do not support `{kind}`{why}",
+        node=node.name,
+        hint=f"ops of actors: {', '.join(OPS)}",
     )

@@ -32,7 +32,7 @@ def export_onnx(
     path, found = Path(path), read(model, normalizer)
     policy, family = model.policy, family_of(model.policy)
 
-    class ExportedActor(torch.nn.Module):  # type: ignore[misc]
+    class ExportedActor(torch.nn.Module):  # type: ignore[misc]  # torch is not type-checked
         def forward(self, observation: TorchTensor) -> TorchTensor:
             if found.normalizer is not None:
                 observation = found.normalizer.tensor(observation)

@@ -57,7 +57,7 @@ def family_of(policy: TorchModule) -> Family:
 
 # What classes that are refused would lose, by a part of their name.
 REASONS: Mapping[str, str] = {
-    "Recurrent": ": its LSTM carries state from step to step, which no actor has",
+    "Recurrent": ": its LSTM carries state from step to step, which actors do not support",
     "Maskable": ": it needs the mask of valid actions, which no actor takes",
     "MultiInput": ": it takes a dictionary of observations, an actor one array",
 }

@@ -87,7 +87,7 @@ class ModuleReader:
             self.modules(extractor.linear, "linear")
         else:
             raise UnsupportedError(
-                f"no actor has `{type(extractor).__name__}`",
+                f"actors do not support `{type(extractor).__name__}`",
                 node="features_extractor",
                 hint="FlattenExtractor, or NatureCNN on images of 0..255",
             )
@@ -115,7 +115,7 @@ class ModuleReader:
         elif kind is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1):
             self._flatten(name)
         else:
-            raise UnsupportedError(f"no actor has `{kind.__name__}`", node=name)
+            raise UnsupportedError(f"actors do not support `{kind.__name__}`", node=name)
 
     def linear(
         self, module: TorchModule, name: str, change: Callable[[Array], Array] = lambda rows: rows
@@ -147,7 +147,7 @@ class ModuleReader:
         alpha = getattr(module, "alpha", getattr(module, "negative_slope", None))
         if kind == "softplus" and (module.beta != 1 or module.threshold < SOFTPLUS_THRESHOLD):
             raise UnsupportedError(
-                f"no actor has a softplus with beta {module.beta} and threshold {module.threshold}",
+                f"actors do not support softplus({module.beta}, {module.threshold})",
                 node=name,
             )
         attrs: dict[str, object] = {"activation": kind}
@@ -162,7 +162,7 @@ class ModuleReader:
     def _conv(self, module: TorchModule, name: str) -> None:
         plain = module.groups == 1 and module.dilation == (1, 1)
         if not plain or module.padding_mode != "zeros" or isinstance(module.padding, str):
-            raise UnsupportedError("no actor has such a convolution", node=name)
+            raise UnsupportedError("actors do not support such a convolution", node=name)
         pads = tuple((int(p), int(p)) for p in module.padding)
         self.add(
             "conv", name, attrs={"strides": tuple(module.stride), "pads": pads},

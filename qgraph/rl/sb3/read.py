@@ -59,8 +59,8 @@ def read(model: TorchModule, normalizer: VecNormalize | None = None) -> Sb3Polic
     statistics of a model that was loaded without its environment. Actions are compared with those
     of `model.predict(..., deterministic=True)` on random observations.
 
-    Raises UnsupportedError for what no actor has, naming the module, and for a model whose actions
-    are not those of its modules.
+    Raises UnsupportedError, which names the module, for a part that actors do not support, and for
+    a model whose actions differ from those of its modules.
     """
     return _read(model, normalizer_of_box(model, normalizer))
 

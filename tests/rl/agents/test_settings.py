@@ -338,6 +338,8 @@ def test_texts_of_the_library_name_no_flags():
 )
 def test_the_command_line_names_flags(tmp_path, algorithm, said, complaint):
     out = tmp_path / "run"
-    found = qgraph("rl", "train", "--algo", algorithm, "--env", "Any-v0", "-o", out, *said.split())
+    environment = "Pendulum-v1" if algorithm == "sac" else "CartPole-v1"
+    options = ("--algo", algorithm, "--env", environment, "-o", out)
+    found = qgraph("rl", "train", *options, *said.split())
     assert found.code == 2 and complaint in found.err
     assert not out.exists()

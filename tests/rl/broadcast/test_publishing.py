@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from qgraph.rl.broadcast import (
     Supervisor,
 )
 from qgraph.rl.broadcast.board import Board
+from qgraph.rl.broadcast.subscriber import BlockSource
 from qgraph.rl.broadcast.weights import RunEnded, WeightReceiver, WeightSender
 from tests.helpers.rl_policies import PROGRAM, X, drawn, outputs
 from tests.helpers.watching import until, watched
@@ -46,7 +48,7 @@ def test_a_program_goes_through_json() -> None:
 @pytest.fixture
 def ends() -> tuple[WeightSender, WeightReceiver, Member]:
     sender, member = WeightSender(PROGRAM), Member(Board.create(1), 0)
-    return sender, WeightReceiver(PROGRAM, sender.settings(), member), member
+    return sender, WeightReceiver(PROGRAM, sender.channels, member), member
 
 
 def test_weights_arrive_one_after_the_other(ends: Any) -> None:
@@ -75,7 +77,7 @@ def test_weights_that_do_not_fit_are_not_sent(ends: Any) -> None:
     sender, _, _ = ends
     with pytest.raises(GraphError, match="w1"):
         sender.send({**drawn(1), "w1": np.zeros((5, 3), np.float32)}, 1)
-    with pytest.raises(GraphError, match="b1: is a weight of complex64"):
+    with pytest.raises(GraphError, match="b1: the weight has type complex64"):
         sender.send({**drawn(1), "b1": np.zeros(2, np.complex64)}, 1)
     assert sender.version == -1
 
@@ -214,9 +216,9 @@ def test_synchronous_actors_have_what_the_learner_had_published(
 # Without a quantizer: what it publishes is made up here.
 
 
-def by_hand(size: int) -> tuple[Channel, dict[str, Any]]:
+def by_hand(size: int) -> tuple[Channel, BlockSource]:
     blocks = Channel.create(size, 1)
-    return blocks, {"blocks": blocks.name, "weights": "", "reader": 0, "on_demand": False}
+    return blocks, BlockSource(blocks.name, "", 0, on_demand=False)
 
 
 def test_a_corrupt_block_is_refused_and_the_last_one_kept() -> None:
@@ -272,4 +274,4 @@ def test_what_does_not_fit_is_refused(run: Supervisor) -> None:
     with pytest.raises(UsageError, match="version 1 after version 1"):
         publisher.publish(drawn(1), 1)
     with pytest.raises(LoadError):
-        Subscriber({**publisher.settings(0), "blocks": "/proc/self/exe"}, Member(run.board, 3))
+        Subscriber(replace(publisher.settings(0), blocks="/proc/self/exe"), Member(run.board, 3))

@@ -215,5 +215,5 @@ def test_a_cluster_with_too_few_nodes_is_refused(cluster: Any) -> None:
             run, publisher, rings, module=MODULE, actors=[[settings(0)]] * 3, reader=0,
             writers=range(3), address=cluster.address,
         )  # fmt: skip
-        with pytest.raises(RunError, match="3 nodes are to have actors, but the cluster has 2"):
+        with pytest.raises(RunError, match="actors need 3 nodes, but the cluster has 2"):
             taken(run, rings, lambda found: False)

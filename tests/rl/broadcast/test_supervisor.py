@@ -194,9 +194,9 @@ def test_a_full_memory_is_told_in_words() -> None:
 def test_names_and_places_are_limited() -> None:
     with Supervisor(1) as run:
         run.start("a", MODULE, {"task": "wait"})
-        with pytest.raises(UsageError, match="two processes"):
+        with pytest.raises(UsageError, match="already has a process `a`"):
             run.start("a", MODULE, {"task": "wait"})
-        with pytest.raises(UsageError, match="more processes than the 1"):
+        with pytest.raises(UsageError, match="all 1 places of the run are in use"):
             run.start("b", MODULE, {"task": "wait"})
 
 
@@ -206,4 +206,4 @@ def test_a_process_of_a_run_is_not_started_by_hand() -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
     assert ended.returncode != 0
-    assert "started by it" in ended.stderr
+    assert "must be started by it" in ended.stderr

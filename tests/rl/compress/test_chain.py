@@ -49,24 +49,24 @@ def test_a_chain_in_one_line():
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("prun(0.5)", "no link is called `prun`"),
+        ("prun(0.5)", "unknown link `prun`"),
         ("prune(0.5", "is not a link"),
-        ("prune(half)", "`sparsity` of `prune(half)` is a number, not `half`"),
-        ("prune()", "`prune()` does not say its sparsity"),
-        ("prune(0.5, 3)", "has no place for `3`; it takes sparsity"),
-        ("prune(0.5, sparsity=0.5)", "has no place for `sparsity=0.5`"),
-        ("quantize(8.5)", "is a whole number"),
+        ("prune(half)", "`sparsity` of `prune(half)` must be a number, not `half`"),
+        ("prune()", "`prune()` needs its sparsity"),
+        ("prune(0.5, 3)", "does not take `3`\n  it takes sparsity"),
+        ("prune(0.5, sparsity=0.5)", "does not take `sparsity=0.5`"),
+        ("quantize(8.5)", "must be a whole number"),
         ("quantize(9)", "32, 16 or 8 to 2 bits, not 9"),
         ("prune(0.5)||pack", "`` is not a link"),
         ("pack|prune(0.5)", "nothing can follow `pack`"),
         ("prune(0)", "above 0 and below 1"),
         ("prune(1)", "above 0 and below 1"),
-        ("nowhere.at.all.Mine", "no link is called `nowhere.at.all.Mine`: No module named"),
-        ("tests.helpers.broken.Mine", "no link is called `tests.helpers.broken.Mine`: division"),
-        (".a.b(1)", "no link is called `.a.b`"),
+        ("nowhere.at.all.Mine", "unknown link `nowhere.at.all.Mine`: No module named"),
+        ("tests.helpers.broken.Mine", "unknown link `tests.helpers.broken.Mine`: division"),
+        (".a.b(1)", "unknown link `.a.b`"),
         ("tests.helpers.plain_links.NoLink", "`NoLink(share=0.5)` is not a link"),
         ("tests.helpers.plain_links.Same(at_all=1)", "`at_all` of `tests.helpers.plain_links"),
-        ("os.path(1)", "no link is called `os.path`"),
+        ("os.path(1)", "unknown link `os.path`"),
     ],
 )
 def test_texts_that_are_no_chain(text, complaint):
@@ -139,7 +139,7 @@ def test_what_is_packed_is_the_pruned_policy_in_few_bits():
 def test_quantize_packs_as_actors_in_training(program, bits):
     weights = random_weights(program)
     trained = config_for("dqn", "CartPole-v1", actor_bits=bits)
-    as_trained = Packer(program, **packed_bits(trained, program)).pack(weights)
+    as_trained = Packer(program, *packed_bits(trained, program)).pack(weights)
     assert (
         Compressor().quantize(bits).pack()(ChainPolicy(program, weights)).block == as_trained
     ).all()

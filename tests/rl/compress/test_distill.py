@@ -168,7 +168,7 @@ def test_weights_that_a_last_step_makes_nan_are_not_kept():
         return loss
 
     student._compiled = wild
-    with pytest.raises(TrainingError, match="what it learnt is not finite"):
+    with pytest.raises(TrainingError, match="its weights are not finite"):
         chain(whole, x, memory)
     left = student.weights()
     assert all(np.array_equal(left[name], w) for name, w in good.items())

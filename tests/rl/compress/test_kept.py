@@ -38,7 +38,7 @@ def test_a_file_of_students_that_is_damaged_is_refused(tmp_path):
     with pytest.raises(LoadError, match="cannot be read"):
         worker("distill(8)", folder=str(tmp_path), until=0)
     np.savez(tmp_path / FILE, other=np.zeros(3))
-    with pytest.raises(LoadError, match="is not a file of students"):
+    with pytest.raises(LoadError, match="not a file of students"):
         worker("distill(8)", folder=str(tmp_path), until=0)
 
 

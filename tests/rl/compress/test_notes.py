@@ -10,7 +10,7 @@ from qgraph.rl.monitor import LearnerFacts
 
 def test_what_is_told_last_is_heard():
     sender = NoteSender((3, 2))
-    receiver = NoteReceiver(sender.settings(), (3, 2))
+    receiver = NoteReceiver(sender.channel, (3, 2))
     facts, seen = receiver.latest()
     assert facts.version == 0 and math.isnan(facts.returned) and seen is None
     sender.send(LearnerFacts(3, 1.5, 20.0), None)

@@ -136,7 +136,7 @@ def test_links_that_failed_are_told_of_at_the_end(tmp_path, where):
     ("given", "complaint"),
     [
         ({"compress": "prune(1)"}, "above 0 and below 1"),
-        ({"compress": "shrink(2)"}, "no link is called `shrink`"),
+        ({"compress": "shrink(2)"}, "unknown link `shrink`"),
         ({"monitor": "kl_max:14"}, "monitor and monitor_every need compression"),
         ({"compress": "quantize(8)", "monitor": "kl_max:inf"}, "can never be passed"),
         ({"compress": "quantize(8)", "actor_bits": 8}, "with compress, bits are a link of it"),
@@ -172,7 +172,7 @@ def test_links_of_ones_own_lie_in_the_folder_where_one_works(tmp_path, monkeypat
             "--out", str(tmp_path / str(code)), "--compress", compress,
         )  # fmt: skip
         assert found.code == code, found.err
-    assert "no link is called `mine_too.Same`: No module named 'mine_too'" in found.err
+    assert "unknown link `mine_too.Same`: No module named 'mine_too'" in found.err
 
 
 def test_the_verb_takes_both(tmp_path):
@@ -257,7 +257,7 @@ def test_a_compressor_that_dies_is_started_again(tmp_path, calls, where):
     assert training.run(unwatched)
     training.directory.close()
     (told,) = training.troubles
-    assert re.match("compressor was started again: it was killed by SIGKILL", told)
+    assert re.match("compressor was restarted: it was killed by SIGKILL", told)
     versions = np.concatenate(records)["version"]
     assert (np.diff(versions) >= 0).all() and versions[-1] > before[0]
     rows = read_log(out / LINES)

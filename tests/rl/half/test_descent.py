@@ -92,13 +92,13 @@ def test_an_optimizer_that_has_learnt_goes_on_scaled():
 @pytest.mark.parametrize("kind", [LowPrecisionAdam, HAdam])
 @pytest.mark.parametrize("name", ["clipnorm", "clipvalue", "global_clipnorm", "weight_decay"])
 def test_what_does_not_go_with_float16_and_scaled_gradients_is_refused(kind, name):
-    with pytest.raises(UsageError, match=f"`{name}` does not go with variables in float16"):
+    with pytest.raises(UsageError, match=f"`{name}` does not work with variables in float16"):
         kind(1e-3, **{name: 0.5}).build([variable()])
     x, optimizer = {"x": variable(dtype=tf.float32)}, kind(1e-3, **{name: 0.5})
     if name == "weight_decay":
         Descent(x, optimizer, LossScale(), compound=True)
         return
-    with pytest.raises(UsageError, match=f"`{name}` does not go with compound scaling"):
+    with pytest.raises(UsageError, match=f"`{name}` does not work with compound scaling"):
         Descent(x, optimizer, LossScale(), compound=True)
 
 

@@ -69,7 +69,7 @@ def test_nothing_is_sampled_before_there_is_enough():
 def test_beginning_anew_forgets_samples_of_before(limiter, choices, more):
     list(moves(limiter, choices))
     inserts, least = limiter.inserts, limiter.least
-    limiter.begin_anew(least)
+    limiter.restart(least)
     assert not limiter.may_sample() and limiter.may_insert() == least
     for _ in moves(limiter, more):
         assert limiter.may_insert() or limiter.may_sample()

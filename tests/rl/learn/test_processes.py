@@ -92,7 +92,7 @@ def test_an_actor_that_is_killed_is_replaced(tmp_path):
     assert training.run(unwatched, tick)
     (actors,) = killed
     assert len(actors.run.crashes("actor 1")) == 1
-    assert training.troubles == ["actor 1 was started again: it was killed by SIGKILL"]
+    assert training.troubles == ["actor 1 was restarted: it was killed by SIGKILL"]
     # Who takes its place goes on exploring where it was, and counts on from there.
     assert taken[0] > 0 and sorted(taken) == taken and taken[-1] > taken[0]
     late = training.replay.records[-100:]

@@ -50,5 +50,5 @@ def in_a_process(program, *arguments):
 
 def test_a_processor_at_work_is_not_divided():
     learner()
-    with pytest.raises(UsageError, match="TensorFlow is at work already"):
+    with pytest.raises(UsageError, match="TensorFlow has started already"):
         learner(replicas=2)

@@ -234,9 +234,9 @@ def test_methods_by_name():
         "float16_methods": ("loss-scaling", "softplus-fix"),
     }
     wrong = {
-        "hadam,all": "`all` stands alone",
-        "mixed,none": "`none` stands alone",
-        "hadam,mixed": "`mixed` stands before",
+        "hadam,all": "`all` must be the only method",
+        "mixed,none": "`none` must be the only method",
+        "hadam,mixed": "`mixed` must be in front of",
         "mixed,compound-scaling": "not by both",
         "mixed,": "unknown method of float16",
     }

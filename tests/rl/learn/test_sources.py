@@ -33,4 +33,4 @@ VECTOR, IMAGE = program(16), program(4, 4, 1)
 def test_ends_have_more_bits_where_nothing_is_said(observation, said, first, last):
     options = config_for("dqn", "CartPole-v1", **said)
     found = packed_bits(options, observation)
-    assert found == {"bits": options.broadcast_bits, "first_bits": first, "last_bits": last}
+    assert found == (options.broadcast_bits, first, last)

@@ -179,7 +179,7 @@ def test_rows_past_the_checkpoint_and_half_rows_are_made_again(tmp_path):
 def test_a_table_of_something_else_is_said(tmp_path, text):
     path = tmp_path / "rows.csv"
     path.write_bytes(f"{text}\n".encode("latin1"))
-    with pytest.raises(LoadError, match="is no table of step, value"):
+    with pytest.raises(LoadError, match="is not a table of step, value"):
         Rows(path, ("step", "value"), until=2)
     assert path.read_bytes() == f"{text}\n".encode("latin1")
 
@@ -218,7 +218,7 @@ def no_space(*_):
 )
 def test_what_is_not_finite_is_not_learnt(tmp_path, name, said):
     name = f"tests.helpers.environments:{name}"
-    with pytest.raises(RunError, match=f"`{name}` gave {said}"):
+    with pytest.raises(RunError, match=f"`{name}` returned {said}"):
         train(tmp_path / "run", "dqn", name, SMALL)
     (found,) = [resumed(tmp_path / "run", 300)]
     assert found.limiter.inserts == len(found.replay) > 150
@@ -269,11 +269,11 @@ def test_ctrl_c_ends_with_a_checkpoint(tmp_path):
 
 def test_one_directory_has_one_run(tmp_path):
     held = RunDirectory(tmp_path, resume=False)
-    with pytest.raises(OutputError, match="another run is at work here"):
+    with pytest.raises(OutputError, match="another run uses this directory"):
         train(tmp_path, "dqn", "CartPole-v1", SMALL)
     held.close()
     train(tmp_path, "dqn", "CartPole-v1", SMALL)
-    with pytest.raises(OutputError, match="holds a run"):
+    with pytest.raises(OutputError, match="contains a run"):
         train(tmp_path, "dqn", "CartPole-v1", SMALL)
 
 
@@ -288,7 +288,7 @@ def test_what_cannot_be_resumed_is_said(tmp_path):
         train(tmp_path / "none", resume=True)
     train(tmp_path / "run", "dqn", "CartPole-v1", SMALL)
     options = (tmp_path / "run" / "options.json").read_text()
-    with pytest.raises(UsageError, match="at its end"):
+    with pytest.raises(UsageError, match="has reached its end"):
         train(tmp_path / "run", settings={"steps": 200}, resume=True)
     assert (tmp_path / "run" / "options.json").read_text() == options
     with pytest.raises(UsageError, match="batch_size is 8, but the run began with 16"):
@@ -319,7 +319,7 @@ def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
         ),
         (
             ("--algo", "d4pg", "--env", "tests.helpers.environments:Unbounded-v0"),
-            "no head fits them",
+            "which is not supported",
         ),
         (
             ("--algo", "dqn", "--env", "CartPole-v1", "--steps", "1000"),
@@ -333,7 +333,7 @@ def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
             ("--algo", "dqn", "--env", "CartPole-v1", "--spi", "inf"),
             "--samples-per-insert must be a finite number above 0, not inf",
         ),
-        (("--algo", "dqn"), "an algorithm and an environment are needed"),
+        (("--algo", "dqn"), "a new run needs an algorithm and an environment"),
         (
             ("--algo", "dqn", "--env", "CartPole-v1", "--hidden", "x"),
             "--hidden-sizes must be a list of whole numbers",

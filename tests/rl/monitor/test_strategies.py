@@ -234,10 +234,10 @@ def test_the_last_quantize_is_given_more_bits():
 @pytest.mark.parametrize(
     ("told", "complaint"),
     [
-        ("share=2.0", "decides on a share of 2.0; it is 0 to 1"),
+        ("share=2.0", "decides on a share of 2.0, not 0 to 1"),
         ("share=-0.5", "decides on a share of -0.5"),
         ("share=nan", "decides on a share of nan"),
-        ("text=True", "decides on 'prune(0.5)|quantize(8)|pack', no `Compressor`"),
+        ("text=True", "decides on 'prune(0.5)|quantize(8)|pack', which is not a `Compressor`"),
     ],
 )
 def test_decisions_that_are_none_change_nothing(told, complaint):
@@ -284,9 +284,9 @@ def test_settings_that_make_no_sense(text, chain, complaint):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("kl_maxi:14", "no strategy is called `kl_maxi`"),
-        ("kl_max:high", "`threshold` of `kl_max\\(high\\)` is a number"),
-        ("mix", "does not say its limit"),
+        ("kl_maxi:14", "unknown strategy `kl_maxi`"),
+        ("kl_max:high", "`threshold` of `kl_max\\(high\\)` must be a number"),
+        ("mix", "needs its limit"),
         ("qgraph.rl.monitor.indicators.LearnerFacts", "it has no `check`"),
     ],
 )

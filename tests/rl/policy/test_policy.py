@@ -157,7 +157,7 @@ def test_what_cannot_be_packed_is_told(network, tmp_path):
     head = Head("argmax")
     with pytest.raises(UsageError, match="unknown form `other`"):
         pack(network, head, form="other")
-    with pytest.raises(CalibrationError, match="calibrated on observations"):
+    with pytest.raises(CalibrationError, match="must be calibrated on observations"):
         pack(network, head, form="static")
     with pytest.raises(UsageError, match="2 to 8"):
         pack(network, head, 16, "static", seen())

@@ -197,7 +197,7 @@ def test_ways_are_packed_as_training_and_as_quantize_do(made, model):
 
     network = read_policy(model)
     options = config_for("dqn", "CartPole-v1", actor_bits=4)
-    packer = Packer(network.program, **packed_bits(options, network.program))
+    packer = Packer(network.program, *packed_bits(options, network.program))
     x = np.random.default_rng(0).normal(size=(30, 2)).astype(np.float32)
     (form,) = forms(network, [4], ["actor"])
     np.testing.assert_array_equal(form.policy(x), Actor(packer.pack(network.weights))(x))

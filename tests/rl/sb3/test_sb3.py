@@ -289,5 +289,5 @@ def test_what_has_no_actor_is_refused():
     with pytest.raises(UnsupportedError, match="use_sde"):
         read(model_of(SAC, False, use_sde=True))
     odd = {"policy_kwargs": {"activation_fn": torch.nn.GELU}}
-    with pytest.raises(UnsupportedError, match=r"policy_net\.1: no actor has `GELU`"):
+    with pytest.raises(UnsupportedError, match=r"policy_net\.1: actors do not support `GELU`"):
         read(model_of(PPO, **odd))

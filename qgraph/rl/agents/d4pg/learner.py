@@ -54,7 +54,7 @@ class D4pgLearner(DeterministicLearner):
 
 
 def project(at: Tensor, weight: Tensor, values: Array) -> Tensor:
-    """Distributions [n, k] with `weight` at places `at`, put onto the fixed `values` [k].
+    """Project distributions [n, k] with `weight` at places `at` onto the fixed `values` [k].
 
     Each place's weight goes to its two neighbours, the nearer one more (Bellemare et al., 2017).
     """

@@ -21,7 +21,7 @@ GRADIENT_NORM = 10.0
 
 
 class DqnLearner(ReplayLearner):
-    """Learns the values of actions; the target network is a copy that follows."""
+    """Learns the values of actions; the target network is an earlier copy."""
 
     def __init__(self, config: DqnConfig, environment: Environment) -> None:
         super().__init__(config)
@@ -45,7 +45,7 @@ class DqnLearner(ReplayLearner):
     def _step(self, batch: Transitions) -> tuple[Tensor, Tensor]:
         x, action, reward, discount, following, importance = batch
         values = self._run(self.program, self.target, following)
-        # Double: the learnt network chooses, the target network says what it is worth.
+        # Double Q-learning: the trained network chooses an action, the target network values it.
         double = self.config.double_q
         chooser = self._run(self.program, self.policy, following) if double else values
         best = tf.argmax(chooser, -1)

@@ -65,8 +65,8 @@ class ImpalaConfig(RunConfig):
 
     tasks: ClassVar[Mapping[str, SettingValues]] = MappingProxyType(
         {
-            # A reward in each step, 100 to come. When it balances, advantages are small beside
-            # the entropy.
+            # Each step has a reward, so values are about 100. When the pole balances, advantages
+            # are small beside the entropy.
             "CartPole-v1": {
                 "steps": 200_000,
                 "hidden_sizes": (64, 64),
@@ -80,7 +80,7 @@ class ImpalaConfig(RunConfig):
 
     @property
     def partial_steps(self) -> int:
-        """Steps of all actors that are not a whole trajectory yet, at most."""
+        """The most steps of all actors that are in incomplete trajectories."""
         return self.actors * (self.unroll_length - 1)
 
     def check(self) -> None:
@@ -114,7 +114,7 @@ class ImpalaConfig(RunConfig):
 
     @property
     def record_steps(self) -> int:
-        """The learner puts trajectories together, out of single steps."""
+        """1: the learner builds trajectories from single steps."""
         return 1
 
     def memory(self, dtype: np.dtype[np.void]) -> Memory:
@@ -125,8 +125,8 @@ class ImpalaConfig(RunConfig):
     def limiter(self) -> RateLimiter:
         """Each step is learnt from once, and the queue holds two batches at most.
 
-        Up to n - 1 steps of each actor are not a whole trajectory yet: so many more have to be in
-        before a batch is sure to be there.
+        Up to n - 1 steps of each actor are in an incomplete trajectory, so a batch is complete for
+        sure only after so many more steps.
         """
         from qgraph.rl.learn.limiter import RateLimiter
 
@@ -155,6 +155,6 @@ class ImpalaConfig(RunConfig):
         from qgraph.rl.correct.trial import try_once
         from qgraph.rl.learn.replicas import strategy_of
 
-        strategy_of(self.replicas)  # a processor is divided before TensorFlow is at work
+        strategy_of(self.replicas)  # devices must be split before TensorFlow uses them
         trajectories = self.batch_size // self.unroll_length // self.replicas
         try_once(Correction.parse(self.correction), self.unroll_length, trajectories)

@@ -1,5 +1,5 @@
-"""IMPALA (Espeholt et al., 2018) as AcceRL has it: an actor-critic that learns from trajectories
-of compressed policies, corrected.
+"""IMPALA (Espeholt et al., 2018) as in AcceRL: an actor-critic that learns from trajectories of
+compressed policies, with corrections.
 
 Imports TensorFlow: import it late.
 """
@@ -25,14 +25,14 @@ from qgraph.rl.learn.replay import Batch
 from qgraph.rl.learn.replicas import joined, split, strategy_of
 from qgraph.rl.learn.tensors import TRANSITION, by_name, run_all, variables
 
-NORM, EPSILON = 0.5, 1e-5  # of Adam: what keeps one odd batch from undoing a good policy
+NORM, EPSILON = 0.5, 1e-5  # of Adam; they keep one unusual batch from ruining a good policy
 
 
 class ImpalaLearner:
-    """Policy and critic have one torso; actors get the policy alone.
+    """Policy and critic share a torso; actors get the policy only.
 
-    The critic's head has one value, V(x), or one for each action, Q(x, .), by what the correction
-    gives targets of.
+    The critic's head has one value, V(x), or one for each action, Q(x, .), as the targets of the
+    correction need.
     """
 
     def __init__(self, config: ImpalaConfig, environment: Environment) -> None:
@@ -57,13 +57,13 @@ class ImpalaLearner:
 
     @property
     def state(self) -> dict[str, Variable]:
-        """Every variable that a run goes on from, by name."""
+        """Every variable that a resumed run needs, by name."""
         return by_name({"network": self.weights, "adam": self.adam.state})
 
     def step(self, batch: Batch) -> tuple[Array, float]:
-        """One step by trajectories [n, b]: the critic's error of each step, and the loss.
+        """Learn from trajectories [n, b]: the critic's error of each step, and the loss.
 
-        Raises UsageError where the correction needs log probabilities and records have none.
+        Raises UsageError if the correction needs log probabilities that records do not have.
         """
         records = batch.records
         log_mu = records["log_probability"]
@@ -74,7 +74,7 @@ class ImpalaLearner:
         return errors.numpy(), float(loss)
 
     def _run(self, *columns: Tensor) -> tuple[Tensor, Tensor]:
-        """A step of each replica, whose gradients `Adam` brings together."""
+        """A step of each replica; `Adam` adds their gradients."""
         errors, loss = self.strategy.run(self._step, args=columns)
         return joined(self.strategy, errors), self.strategy.reduce("MEAN", loss, axis=None)
 
@@ -99,7 +99,7 @@ class ImpalaLearner:
                 tf.stop_gradient(chosen) if self.correct.of_actions else None,
             )
             found = self.correct(steps, tf)
-            # Equation 4 of AcceRL, as losses whose gradients these are.
+            # Equation 4 of AcceRL gives the gradients of these losses.
             errors = found.targets - chosen
             policy_loss = -tf.reduce_mean(found.weights * found.advantages * log_pi)
             value_loss = tf.reduce_mean(errors * errors) / 2
@@ -110,7 +110,7 @@ class ImpalaLearner:
         return tf.abs(errors), loss
 
     def _next_values(self, values: Tensor, following: Tensor, goes_on: Tensor) -> Tensor:
-        """V of where each step led: of the next row, or judged anew where that is another state."""
+        """V after each step: of the next row, or computed if the next row is another state."""
         elsewhere = tf.where(goes_on == 0)  # the last row is among them
         found = self._values(*self._outputs(tf.gather_nd(following, elsewhere)))
         later = tf.concat([values[1:], values[-1:]], 0)

@@ -33,7 +33,7 @@ GROUPS: dict[tuple[str, ...], tuple[str, ...]] = {("all",): METHODS, ("none",): 
 class SacConfig(ReplayConfig):
     """SAC chooses numbers, from vectors or images, and can learn in float16.
 
-    Defaults are those of pytorch_sac, but for networks, batches and the learning rate.
+    Defaults are those of pytorch_sac, except for networks, batches and the learning rate.
     """
 
     algorithm: ClassVar[str] = "sac"
@@ -59,7 +59,7 @@ class SacConfig(ReplayConfig):
     tau: float = TAU.field(0.005)
     float16_methods: tuple[str, ...] = Panel.OWN.setting(
         (),
-        "What learning in float16 adds: `all`, `none`, or methods between commas.",
+        "Methods for learning in float16: `all`, `none`, or names between commas.",
         unit="methods",
         earlier="methods",
         default_text="none",

@@ -36,16 +36,16 @@ from qgraph.rl.learn.tensors import Transitions, by_name, run, transitions_of, v
 from qgraph.rl.setting_text import SettingText
 from qgraph.stored import part
 
-ALPHA = 0.1  # at first
-IMAGE_SCALE = 2.0**7  # of averages, where encoders have larger weights
-MORE = SettingText("float16 may need more of its {float16_methods}, or a smaller {reward_scale}")
+ALPHA = 0.1  # initial value
+IMAGE_SCALE = 2.0**7  # of averages with an encoder, whose weights are larger
+MORE = SettingText("float16 may need more {float16_methods}, or a smaller {reward_scale}")
 
 
 class SacLearner(CriticLearner):
-    """A policy that draws its actions, two critics, and alpha, which weighs its entropy.
+    """A policy that draws its actions, two critics, and alpha, the weight of its entropy.
 
-    Critics and policy have one encoder of images, which the critics teach. Actions are -1..1
-    everywhere but in the environment. `policy` is float32, the rest of config.precision.
+    Critics and policy share an encoder of images, which the critics train. Actions are in -1..1
+    except in the environment. `policy` is float32, the rest has config.precision.
     """
 
     def __init__(self, config: SacConfig, environment: Environment) -> None:
@@ -69,7 +69,7 @@ class SacLearner(CriticLearner):
             "actor": self._descent(self.actor, kahan=False),  # which does not need it
             "alpha": self._descent({"log_alpha": self.log_alpha}, kahan=True),
         }
-        self.loss = 0.0  # the last finite one
+        self.loss = 0.0  # the last finite loss
 
     def _make_variables(self, rng: np.random.Generator) -> None:
         actor = initial_weights(self.actor_program, rng, TINY)
@@ -120,11 +120,11 @@ class SacLearner(CriticLearner):
         return {**super().state, "log_alpha": self.log_alpha}
 
     def step(self, batch: Batch) -> tuple[Array, float]:
-        """One step of all: the critics' error of each transition, and their loss.
+        """Learn from a batch: the critics' error of each transition, and their loss.
 
-        Where a loss scale may be lowered, a step whose loss is not finite is left out, and the last
-        loss stands for its own. Raises TrainingError for a batch that the type does not hold, for
-        weights that are not finite any more, and where no scale makes gradients finite.
+        With loss scaling, a step whose loss is not finite is skipped, and the last loss is returned
+        for it. Raises TrainingError for a batch that the number format cannot hold, for weights
+        that are no longer finite, and if gradients overflow at every scale.
         """
         self.precision.check("observations", batch.records["observation"])
         self.precision.check("next observations", batch.records["next_observation"])
@@ -138,7 +138,7 @@ class SacLearner(CriticLearner):
         for name, descent in self.descents.items():
             if descent.scale is not None and descent.scale.spent:
                 raise TrainingError(
-                    f"gradients overflow at every loss scale, after {int(self.taken)} steps",
+                    f"gradients overflow at every loss scale after {int(self.taken)} steps",
                     node=name,
                     hint=MORE,
                 )
@@ -150,7 +150,7 @@ class SacLearner(CriticLearner):
         for name, weights in (("critic", self.critic), ("actor", self.actor)):
             if not all(np.isfinite(v.numpy()).all() for v in weights.values()):
                 raise TrainingError(
-                    f"weights are not finite any more, after {int(self.taken)} steps",
+                    f"weights are no longer finite after {int(self.taken)} steps",
                     node=name,
                     hint=None if self.precision.computed == tf.float32 else MORE,
                 )
@@ -176,7 +176,7 @@ class SacLearner(CriticLearner):
             policy_loss = mean(alpha * log_probability - value)
         self.descents["actor"].minimize(tape, policy_loss)
         with tf.GradientTape() as tape:
-            # Of entropy, over its aim of -1 for each number of an action: it makes alpha less.
+            # The entropy above its target, -1 for each number of an action; it lowers alpha.
             surplus = tf.stop_gradient(self.width - log_probability)
             alpha_loss = mean(self._number(tf.exp(self.log_alpha)) * surplus)
         self.descents["alpha"].minimize(tape, alpha_loss)
@@ -190,9 +190,9 @@ class SacLearner(CriticLearner):
         )
 
     def _sound(self) -> Tensor:
-        """True while all numbers are finite, so that the first other one is named.
+        """Whether all numbers are finite, so that the first NaN or infinity is reported.
 
-        Critics that are not sound show in their average.
+        Those of critics show in their average.
         """
         if self.precision.computed != tf.float16:
             return tf.constant(True)
@@ -200,7 +200,7 @@ class SacLearner(CriticLearner):
         return tf.reduce_all([tf.reduce_all(tf.math.is_finite(v)) for v in kept])
 
     def _next_value(self, following: Tensor, alpha: Tensor) -> Tensor:
-        """The value of the next state: the smaller one of both averages, and the entropy."""
+        """The value of the next state: the smaller of both averaged critics, and the entropy."""
         average = self.average.read()
         chosen, log_probability = self._draw(self.features(self.critic, following), 0)
         values = self.pair_values(average, self.features(average, following), chosen)
@@ -211,7 +211,7 @@ class SacLearner(CriticLearner):
         outputs = self._run(self.actor_program, self.actor, features)
         center, log_std = tf.split(outputs, 2, -1)
         std = self.rounded(tf.exp(tf.clip_by_value(log_std, *LOG_STD)))
-        # Drawn in float32, so that learners of all precisions see the same.
+        # Drawn in float32, so that it is the same in all precisions.
         noise = tf.random.stateless_normal(tf.shape(center), self._seed(stream))
         u = self.rounded(center + std * self._number(noise))
         density = log_density(u, center, std, fix="normal-fix" in self.methods)
@@ -228,7 +228,7 @@ class SacLearner(CriticLearner):
         return self._run(self.encoder, self._encoding(critic), x)
 
     def _encoding(self, critic: Weights) -> dict[str, Tensor]:
-        """The weights that its encoder runs with."""
+        """The weights that the encoder runs with."""
         weights = {**self.fixed, **part(critic, "encoder")}
         return prepared(self._computed(weights), self.rounded)
 
@@ -246,7 +246,7 @@ class SacLearner(CriticLearner):
         return tf.stack([self.config.seed, 4 * self.taken + stream])
 
     def _show(self) -> None:
-        """Give `policy` the weights that are now."""
+        """Copy the current weights to `policy`."""
         weights = dict(self.actor)
         if self.encoder:
             weights |= self._encoding(self.critic)
@@ -255,5 +255,5 @@ class SacLearner(CriticLearner):
 
 
 def mean(x: Tensor) -> Tensor:
-    """The mean of numbers [n], divided before they are added: their sum may overflow float16."""
+    """The mean of numbers [n], divided before the sum, which may overflow float16."""
     return tf.reduce_sum(x * tf.cast(1 / tf.shape(x)[0], x.dtype))  # n itself may be infinite

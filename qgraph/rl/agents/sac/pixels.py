@@ -18,7 +18,7 @@ from qgraph.rl.half.standardize import standardized
 Shape = tuple[int, ...]
 FILTERS, FEATURES = 32, 50
 STRIDES = (2, 1, 1, 1)
-SHIFT = 4  # pixels that images are moved by at most
+SHIFT = 4  # the most pixels that images are shifted by
 
 
 def encoder(shape: Shape) -> ActorProgram:
@@ -57,12 +57,12 @@ def behind(first: ActorProgram, then: ActorProgram) -> ActorProgram:
 
 
 def prepared(weights: Mapping[str, Tensor], rounded: Rounding) -> dict[str, Tensor]:
-    """The weights that an encoder runs with: those of its linear layer are standardised."""
+    """The weights that an encoder runs with; those of its linear layer are standardised."""
     return {**weights, "encoded/kernel": rounded(standardized(weights["encoded/kernel"]))}
 
 
 def shifted(images: Tensor, seed: Tensor) -> Tensor:
-    """Images [n, h, w, c], each moved by up to SHIFT pixels each way; its rim is repeated."""
+    """Images [n, h, w, c], each shifted by up to SHIFT pixels; border pixels are repeated."""
     n, height, width = (tf.shape(images)[axis] for axis in range(3))
     by = tf.random.stateless_uniform([2, n], seed, -SHIFT, SHIFT + 1, tf.int32)
     rows = tf.clip_by_value(tf.range(height) + by[0][:, None], 0, height - 1)

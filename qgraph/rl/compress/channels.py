@@ -1,4 +1,4 @@
-"""Units of layers, and where each goes: what has to be removed together.
+"""Units of layers, and the channels that each reaches, which must be removed together.
 
 A unit is an output channel of a dense step (a neuron) or of a convolution (a feature map). Numbers
 of units are given to the last axis of every value that carries them, so that rows and columns of
@@ -20,10 +20,10 @@ from qgraph.rl.compress.chain_policy import shared
 
 @dataclass(frozen=True)
 class Channels:
-    """Of a program.
+    """The channels of a program.
 
     of      units of each value's last axis (of all numbers of a flattened one)
-    groups  units of each layer that can lose some, by the layer's output
+    groups  units of each layer that can be pruned, by the layer's output
     count   of all units, those of the observation too
     """
 
@@ -33,7 +33,7 @@ class Channels:
 
 
 def channels_of(program: ActorProgram) -> Channels:
-    """Layers whose units reach an output, a mean over channels, or a sum with others keep them."""
+    """Number the channels; layers whose units reach an output, a mean or a sum keep them."""
     shapes = program.shapes()
     of = {program.observation: np.arange(shapes[program.observation][-1])}
     count = len(of[program.observation])
@@ -60,7 +60,7 @@ def channels_of(program: ActorProgram) -> Channels:
 def without(
     program: ActorProgram, weights: dict[str, Array], channels: Channels, removed: Array
 ) -> tuple[ActorProgram, dict[str, Array]]:
-    """The program and the weights that are left without the units `removed`, bool [count]."""
+    """The program and the weights without the units `removed`, bool [count]."""
     left, shapes = dict(weights), program.shapes()
     for step in program.steps:
         if not step.weights:
@@ -85,7 +85,7 @@ def _carried(step: ActorStep, inputs: list[Array], shapes: list[tuple[int, ...]]
 
 
 def _alike(step: ActorStep, inputs: list[Array]) -> bool:
-    """True if channels can be left out: all have one function, and those that meet are the same."""
+    """Whether channels can be removed: all have one function, and those that meet are the same."""
     rule = step.definition.channels
     if rule is ChannelRule.MEET:
         return np.array_equal(inputs[0], inputs[1])

@@ -1,4 +1,4 @@
-"""Low-rank factorization: a dense layer as two narrow ones."""
+"""Low-rank factorization: a dense layer becomes two narrow ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qgraph.rl.compress.link import Link
 
 @dataclass(frozen=True)
 class Factorize(Link):
-    """Split dense layers by their singular values, where two layers are fewer numbers than one.
+    """Split dense layers by their singular values, if two layers have fewer weights than one.
 
     energy: the share of the squared singular values that is kept, above 0 to 1; with 1 the function
     stays, and only layers whose rank is low as it is are split. Layers that would not get smaller
@@ -40,7 +40,7 @@ class Factorize(Link):
         for step in program.steps:
             made = None
             if step.op == "dense" and common.intersection(step.weights):
-                task.refuse(step.output, "its weights serve other steps too")
+                task.refuse(step.output, "other steps use its weights too")
             elif step.op == "dense":
                 made = self._narrow(step, np.asarray(weights[step.weights[0]]), task)
             steps += [step] if made is None else _two(step, *made, weights, taken)
@@ -60,11 +60,11 @@ class Factorize(Link):
 def factors(kernel: Array, energy: float) -> tuple[Array, Array]:
     """[k, r] and [r, m], float32, whose product is nearest to a kernel [k, m] for its rank r.
 
-    r is the least rank that keeps this share of the squared singular values.
+    r is the smallest rank that keeps this share of the squared singular values.
     """
     u, s, v = np.linalg.svd(np.asarray(kernel, np.float64), full_matrices=False)
     kept = np.cumsum(s**2) / max(float((s**2).sum()), 1e-300)
-    # 1e-12: what float32 leaves of singular values that are 0.
+    # 1e-12: singular values of 0 are about this in float32.
     rank = min(int(np.searchsorted(kept, energy - 1e-12)) + 1, len(s))
     half = np.sqrt(s[:rank])
     return (u[:, :rank] * half).astype(np.float32), (half[:, None] * v[:rank]).astype(np.float32)

@@ -13,7 +13,7 @@ from qgraph.rl.head import LOG_STD, Head
 
 
 def divergence(head: Head, wanted: Tensor, found: Tensor) -> Tensor:
-    """KL(wanted || found) of what is drawn from outputs [n, m], [n]. head: one that draws."""
+    """KL(wanted || found) of the actions drawn from outputs [n, m], [n]. head: one that draws."""
     if head.kind == "categorical":
         p, q = tf.nn.log_softmax(wanted), tf.nn.log_softmax(found)
         return tf.reduce_sum(tf.exp(p) * (p - q), -1)
@@ -27,7 +27,7 @@ def divergence(head: Head, wanted: Tensor, found: Tensor) -> Tensor:
 
 
 def entropy(head: Head, found: Tensor) -> Tensor:
-    """The entropy of draws, in nats, [n]; of a squashed Gaussian before it is squashed."""
+    """The entropy of drawn actions in nats, [n]; for a squashed Gaussian, before tanh."""
     if head.kind == "categorical":
         log = tf.nn.log_softmax(found)
         return -tf.reduce_sum(tf.exp(log) * log, -1)

@@ -1,4 +1,4 @@
-"""Structured pruning: units of least weight go, with their rows and columns."""
+"""Structured pruning: units with the smallest weights are removed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from qgraph.rl.compress.link import Link
 class Prune(Link):
     """Remove a share of the neurons and feature maps of each hidden layer (AcceRL, section 2.2).
 
-    The program that is left computes what the whole one does with the removed units' way to the
-    next layers cut; a layer norm is over the units that are left. Every layer loses the same
-    share, rounded down, so that the program depends on the sparsity alone and not on weights.
+    The result computes what the whole program does without the connections of removed units to the
+    next layers; a layer norm is over the remaining units. Every layer loses the same share, rounded
+    down, so the program depends on the sparsity only, not on weights.
 
-    sparsity: above 0 and below 1. Raises UsageError for others, UnsupportedError where no layer has
-    units to lose.
+    sparsity: above 0 and below 1. Raises UsageError for others, UnsupportedError if no layer has
+    units that can be removed.
     """
 
     name: ClassVar[str] = "prune"
@@ -34,7 +34,7 @@ class Prune(Link):
     def __post_init__(self) -> None:
         if not 0 < self.sparsity < 1:
             raise UsageError(
-                f"sparsity is {self.sparsity}; it is the share of units to remove, "
+                f"sparsity, the share of units to remove, is {self.sparsity}; it must be "
                 "above 0 and below 1"
             )
 
@@ -60,9 +60,9 @@ class Prune(Link):
 
 
 def count(sparsity: float, units: Array) -> int:
-    """How many of a group go: never all.
+    """The number of units of a group to remove, never all.
 
-    1e-9: for shares that are whole numbers but for rounding.
+    1e-9: for shares that rounding has made a little less than a whole number.
     """
     return min(int(np.floor(sparsity * len(units) + 1e-9)), len(units) - 1)
 
@@ -70,8 +70,9 @@ def count(sparsity: float, units: Array) -> int:
 def chosen(
     program: ActorProgram, weights: dict[str, Array], channels: Channels, sparsity: float
 ) -> Array:
-    """Which units go, bool [channels.count]: of each group those of least importance to a program,
-    which may be a part of the one that the channels are of.
+    """The units to remove, bool [channels.count]: those of least importance in each group.
+
+    program: the program of `channels`, or a part of it.
     """
     scores = importance(program, weights, channels)
     removed = np.zeros(channels.count, bool)
@@ -82,9 +83,9 @@ def chosen(
 
 
 def importance(program: ActorProgram, weights: dict[str, Array], channels: Channels) -> Array:
-    """The L2 norm of what makes a unit times that of what takes it, [channels.count].
+    """The L2 norm of a unit's incoming weights times that of its outgoing ones, [channels.count].
 
-    A product, since ReLU lets any factor move from one to the other without a change.
+    The product does not change if a factor moves from one to the other, as ReLU allows.
     """
     made, taken = np.zeros(channels.count), np.zeros(channels.count)
     for step in program.steps:

@@ -1,4 +1,4 @@
-"""Quantization: fewer bits for the weights, put there by the packer."""
+"""Quantization: fewer bits of weights, applied by the packer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Quantize(Link):
         return replace(policy, bits=(self.bits, self.first, self.last))
 
     def with_bits(self, bits: int) -> Quantize:
-        """The same with other bits; first and last layers keep their own where these are more."""
+        """The link with other bits; first and last layers keep their own if these are more."""
         own = (self.first, self.last)
         first, last = (None if one is None else max(one, bits) for one in own)
         return Quantize(bits, first, last)

@@ -14,14 +14,14 @@ from qgraph.rl.compress.link import End
 
 @dataclass(frozen=True)
 class Static(End):
-    """An integer program with weights of so many bits, calibrated on the observations.
+    """Make an integer program, calibrated on the observations.
 
-    bits: 8 to 2; None for those of `quantize` in front of it, 8 without one. First and last layers
-    have 8 bits.
-    `policy.file.write("policy.qpol")` writes it, of which `qgraph export` makes ONNX, C and other
-    forms. It has the first output alone. Imports TensorFlow when it is called.
-    Raises UsageError for other bits, and for others than those of `quantize`; UnsupportedError for
-    what has no integer form, CalibrationError without observations.
+    bits: of weights, 8 to 2; None for those of a `quantize` in front of it, or else 8. First and
+    last layers have 8 bits.
+    `policy.file.write("policy.qpol")` writes it, and `qgraph export` makes ONNX, C and other forms
+    from the file. It has the first output only. Imports TensorFlow when it is called.
+    Raises UsageError for other bits, and for bits that differ from `quantize`; UnsupportedError for
+    a policy without an integer form, CalibrationError without observations.
     """
 
     name: ClassVar[str] = "static"
@@ -50,8 +50,8 @@ class Static(End):
             return self.bits or 8
         if self.bits not in (None, given) or {first, last} - {None, 8}:
             raise UsageError(
-                f"`quantize` says {given} bits, first {first}, last {last}: a static policy has "
-                f"{self.bits or given}, 8 in its first and last layers",
+                f"`quantize` sets {given} bits, first {first}, last {last}; a static policy has "
+                f"{self.bits or given}, and 8 in its first and last layers",
                 hint="leave `quantize` out, or its first and last",
             )
         check_bits(given)
@@ -59,8 +59,8 @@ class Static(End):
 
 
 def check_bits(bits: int) -> None:
-    """Raises UsageError for those that no static policy has."""
+    """Raise UsageError for bits that static policies do not support."""
     from qgraph.rl.policy.build import STATIC_BITS
 
     if bits not in STATIC_BITS:
-        raise UsageError(f"a static policy has weights of 2 to 8 bits, not {bits}")
+        raise UsageError(f"a static policy can have weights of 2 to 8 bits, not {bits}")

@@ -1,4 +1,4 @@
-"""Networks to distill into: by name, by layers, or any actor program."""
+"""Networks of students: by name, by layers, or any actor program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qgraph.rl.actor import ActorProgram, ActorStep
 from qgraph.rl.compress.chain_policy import ChainPolicy
 from qgraph.rl.learn.networks import NATURE, initial_weights
 
-FIXED = ("affine", "clip")  # how observations are normalised; nothing of it is learnt
+FIXED = ("affine", "clip")  # the normalisation of observations, which is not trained
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class StudentNetwork:
 _NUMBER = "[1-9][0-9]{0,5}"
 _LAYERS = re.compile(rf"({_NUMBER}x{_NUMBER}x{_NUMBER}-)*{_NUMBER}(-{_NUMBER})*")
 
-# AcceRL, table 6. It does not say the strides: these are those of the Nature network.
+# AcceRL, table 6, with the strides of the Nature network, since the table has none.
 NETWORKS: Mapping[str, StudentNetwork] = MappingProxyType(
     {
         "original": StudentNetwork(NATURE, (2048,)),
@@ -61,7 +61,7 @@ NETWORKS: Mapping[str, StudentNetwork] = MappingProxyType(
 def program_of(network: StudentNetwork, teacher: ActorProgram) -> ActorProgram:
     """The network on the observations of `teacher`, with its normalisation and its outputs.
 
-    Raises UnsupportedError where they do not fit each other.
+    Raises UnsupportedError if they do not fit together.
     """
     if (len(teacher.shape) == 3) != bool(network.convolutions):
         kind = "images" if network.convolutions else "rows of numbers"
@@ -82,7 +82,7 @@ def program_of(network: StudentNetwork, teacher: ActorProgram) -> ActorProgram:
 
 
 class _StudentBuilder:
-    """Adds steps behind `value`; their names are not those that the teacher's outputs have."""
+    """Adds steps behind `value`, with other names than those of the teacher's outputs."""
 
     def __init__(self, teacher: ActorProgram) -> None:
         self.teacher, self.steps = teacher, _normalisation(teacher)
@@ -135,19 +135,19 @@ class _StudentBuilder:
 
 
 def initial(student: ActorProgram, teacher: ChainPolicy, seed: int) -> dict[str, Array]:
-    """Weights to begin with; those of the normalisation, of the same names, are the teacher's."""
+    """Initial weights; those of the normalisation are the teacher's, by the same names."""
     weights = initial_weights(student, np.random.default_rng(seed))
     fixed = [name for name in weights if name not in learnt(student)]
     return {**weights, **{n: teacher.weights[n] for n in fixed if n in teacher.weights}}
 
 
 def learnt(program: ActorProgram) -> list[str]:
-    """The weights that are: all but those of the normalisation."""
+    """The names of trained weights: all except those of the normalisation."""
     return [name for step in program.steps if step.op not in FIXED for name in step.weights]
 
 
 def _normalisation(teacher: ActorProgram) -> list[ActorStep]:
-    """The steps that observations go through before any layer."""
+    """The steps on observations before any layer."""
     steps, value = list[ActorStep](), teacher.observation
     for step in teacher.steps:
         if step.op in FIXED and step.inputs == (value,):

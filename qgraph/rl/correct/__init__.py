@@ -1,4 +1,4 @@
-"""Off-policy correction: actors act by a compressed policy, the learner learns another."""
+"""Off-policy correction: actors use a compressed policy, not the one that is learnt."""
 
 from qgraph.rl.correct.correction import Corrected, Correction
 from qgraph.rl.correct.correctors import ImportanceSampling, Retrace, TreeBackup, VTrace

@@ -1,9 +1,10 @@
-"""Correctors together, as a value and as text: `vtrace,is`."""
+"""A list of correctors, as a value and as text: `vtrace,is`."""
 
 from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,10 +34,10 @@ class Corrected:
 
 @dataclass(frozen=True)
 class Correction:
-    """Correctors of different things, so that their order does not matter.
+    """At most one corrector of targets and one of weights, in any order.
 
-    Without one of targets these are returns of n steps; without one of weights all are 1. Raises
-    UsageError where two correct the same.
+    The default targets are returns of n steps, the default weights 1. Raises UsageError for two
+    correctors of the same kind.
     """
 
     links: tuple[Corrector, ...] = ()
@@ -51,35 +52,35 @@ class Correction:
 
     @staticmethod
     def parse(text: str) -> Correction:
-        """`vtrace(rho=1, c=0.9),is`; `none`. One of your own is `package.module.Class(0.5)`.
+        """`vtrace(rho=1, c=0.9),is`; `none`. A custom one is `package.module.Class(0.5)`.
 
         Raises UsageError.
         """
         if text.strip() == NONE:
             return Correction()
-        found, at = list[Corrector](), 0
-        while at < len(text) or not found:
+        links, at = list[Corrector](), 0
+        while at < len(text) or not links:
             link = LINK.match(text, at)
             if link is None:
                 raise UsageError(
                     f"`{text}` is not a list of correctors",
                     hint="like vtrace,is or vtrace(1, c=0.9)",
                 )
-            found.append(_made(link[1], link[2] or ""))
+            links.append(_corrector(link[1], link[2] or ""))
             at = link.end()
-        return Correction(tuple(found))
+        return Correction(tuple(links))
 
     @property
     def of_actions(self) -> bool:
-        """True if the critic has to know values of actions."""
+        """Whether the critic must know values of actions."""
         return any(link.of_actions for link in self.links if link.corrects == TARGETS)
 
     def __call__(self, steps: Trajectories, xp: Namespace = np) -> Corrected:
         """xp: `numpy`, or `tensorflow` for tensors.
 
-        Raises what correctors raise, such as UsageError for what steps lack, with the name of the
-        corrector in front; UnsupportedError for any exception that is not qgraph's, and for another
-        shape than [n, b].
+        Raises the errors of correctors with the corrector's name in front, such as UsageError for
+        missing log probabilities; UnsupportedError for other exceptions, and for a shape that is
+        not [n, b].
         """
         made = {link.corrects: _given(link, steps, xp) for link in self.links}
         targets = made[TARGETS] if TARGETS in made else n_step(steps, xp)
@@ -100,9 +101,9 @@ def _given(link: Corrector, steps: Trajectories, xp: Namespace) -> Tensor:
     except QGraphError as error:
         error.message = f"`{name}`: {error.message}"
         raise
-    except Exception as error:  # of a corrector of one's own
+    except Exception as error:  # of a custom corrector
         raise UnsupportedError(f"`{name}` failed: {reason_of(error)}") from error
-    # Of a tensor in a graph not every dimension need be known.
+    # A tensor in a graph may have unknown dimensions.
     same = found.shape == wanted.shape
     if not (same if xp is np else found.shape.is_compatible_with(wanted.shape)):
         raise UnsupportedError(
@@ -113,12 +114,12 @@ def _given(link: Corrector, steps: Trajectories, xp: Namespace) -> Tensor:
 
 
 def n_step(steps: Trajectories, xp: Namespace) -> Tensor:
-    """Returns as they were, to the end of each trajectory and V from there on."""
+    """Rewards to the end of each trajectory, and V from there on."""
     every = xp.ones_like(steps.rewards)
     return steps.values + steps.summed(steps.errors(steps.values), every, xp)
 
 
-def _made(name: str, arguments: str) -> Corrector:
+def _corrector(name: str, arguments: str) -> Corrector:
     kind = _imported(name) if "." in name else NAMES.get(name)
     if kind is None:
         raise UsageError(
@@ -138,12 +139,12 @@ def _made(name: str, arguments: str) -> Corrector:
         else:
             places.append(number)
     try:
-        corrector: Corrector = kind(*places, **named)
+        corrector = kind(*places, **named)
     except TypeError as error:
         raise UsageError(f"{name} does not take ({arguments}): {error}") from None
     except QGraphError:
         raise
-    except Exception as error:  # of a corrector of one's own
+    except Exception as error:  # of a custom corrector
         raise UsageError(f"`{name}` failed: {reason_of(error)}") from error
     corrects = getattr(corrector, "corrects", None)
     if not callable(corrector) or corrects not in (TARGETS, WEIGHTS):
@@ -156,12 +157,14 @@ def _made(name: str, arguments: str) -> Corrector:
             f"`{name}` does not say what its targets are of",
             hint="`of_actions` is True for values of actions, False for those of states",
         )
+    assert isinstance(corrector, Corrector)
     return corrector
 
 
-def _imported(name: str) -> Tensor:
+def _imported(name: str) -> Callable[..., object]:
     module, _, inside = name.rpartition(".")
     try:
-        return getattr(importlib.import_module(module), inside)
-    except Exception as error:  # of a module of one's own, too
+        kind: Callable[..., object] = getattr(importlib.import_module(module), inside)
+        return kind
+    except Exception as error:  # of a custom module, too
         raise UsageError(f"the corrector `{name}` cannot be imported: {error}") from error

@@ -1,5 +1,6 @@
-"""V-trace, importance sampling, Retrace and tree backup. What each computes, written as its
-paper's sum, is in `reference.py`.
+"""V-trace, importance sampling, Retrace and tree backup.
+
+`reference.py` has the same as the sums of the papers.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ TARGETS, WEIGHTS = "targets", "weights"
 class VTrace:
     """Targets of V (Espeholt et al., 2018; equation 2 of AcceRL).
 
-    rho: ratios in errors are at most this. It decides what is learnt: the value of the policy
-    min(rho mu, pi), normalised, which is pi for infinity and near mu for small ones. c: those in
-    traces are; it decides how fast, and is at most rho.
+    rho: the limit of ratios in errors. It sets the policy whose value is learnt: min(rho mu, pi),
+    normalised, which is pi for infinity and near mu for a small rho. c: the limit of ratios in
+    traces, at most rho; it sets the speed of learning.
     """
 
     corrects: ClassVar[str] = TARGETS
@@ -34,7 +35,7 @@ class VTrace:
         if self.c > self.rho:
             raise UsageError(
                 f"vtrace: c is {self.c:g}, above rho, {self.rho:g}",
-                hint="rho of at least c, without which it need not converge",
+                hint="use a rho of at least c; otherwise it may not converge",
             )
 
     def __call__(self, steps: Trajectories, xp: Namespace) -> Tensor:
@@ -45,7 +46,7 @@ class VTrace:
 
 @dataclass(frozen=True)
 class ImportanceSampling:
-    """Weights of the policy's gradient (equation 3 of AcceRL): ratios, at most rho."""
+    """Weights of the policy's gradient (equation 3 of AcceRL): ratios, limited by rho."""
 
     corrects: ClassVar[str] = WEIGHTS
     of_actions: ClassVar[bool] = False
@@ -61,9 +62,9 @@ class ImportanceSampling:
 
 @dataclass(frozen=True)
 class Retrace:
-    """Targets of Q (Munos et al., 2016): those of pi, whatever mu is.
+    """Targets of Q (Munos et al., 2016), of pi for any mu.
 
-    lambda_: 0, one step, to 1. c: ratios in traces are at most this; above 1 they vary more.
+    lambda_: from 0 (one step) to 1. c: the limit of ratios in traces; above 1 they vary more.
     """
 
     corrects: ClassVar[str] = TARGETS
@@ -83,7 +84,7 @@ class Retrace:
 
 @dataclass(frozen=True)
 class TreeBackup:
-    """Targets of Q (Precup et al., 2000): traces are lambda pi(a|x), and mu need not be known."""
+    """Targets of Q (Precup et al., 2000): traces are lambda pi(a|x), so mu is not needed."""
 
     corrects: ClassVar[str] = TARGETS
     of_actions: ClassVar[bool] = True
@@ -102,16 +103,16 @@ NAMES = {"vtrace": VTrace, "is": ImportanceSampling, "retrace": Retrace, "tree_b
 
 
 def name_of(corrector: object) -> str:
-    """As lists of correctors have it."""
+    """The name of a corrector in texts."""
     kind = type(corrector)
     own = f"{kind.__module__}.{kind.__qualname__}"
     return next((name for name, known in NAMES.items() if known is kind), own)
 
 
 def _later(traces: Tensor, xp: Namespace) -> Tensor:
-    """One row later: the first action is given, so that only those after it are weighed.
+    """Traces one row later: the first action is given, so only later ones are weighted.
 
-    The last row stays; it does not count.
+    The last row stays, and does not count.
     """
     last = traces.shape[0] - 1
     return xp.stack([traces[min(t + 1, last)] for t in range(last + 1)])

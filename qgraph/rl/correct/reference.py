@@ -1,4 +1,4 @@
-"""The results of correctors, as the sums that their papers write: slow and obviously right."""
+"""Correctors as the sums of their papers: slow and simple, as a reference."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qgraph.rl.correct.trajectories import Trajectories
 
 
 def n_step(steps: Trajectories) -> Array:
-    """Rewards to the end of the trajectory or the episode, and V of where that is."""
+    """Rewards to the end of the trajectory or the episode, and V of its last state."""
     found: Array = np.zeros_like(steps.rewards)
     for s, b in np.ndindex(found.shape):
         discount = 1.0
@@ -58,7 +58,7 @@ def retrace(steps: Trajectories, lambda_: float = 1.0, c: float = 1.0) -> Array:
 
 
 def tree_backup(steps: Trajectories, lambda_: float = 1.0) -> Array:
-    """The same with c_i = lambda pi(a_i | x_i)."""
+    """The sum of `retrace` with c_i = lambda pi(a_i | x_i)."""
     chances = np.exp(steps.log_pi)
     return _sums(
         steps,
@@ -68,7 +68,7 @@ def tree_backup(steps: Trajectories, lambda_: float = 1.0) -> Array:
 
 
 def advantages_of_states(steps: Trajectories, targets: Array) -> Array:
-    """r_t + gamma v_{t+1} - V(x_t) (equation 4 of AcceRL); at the end of a row V has v's place."""
+    """r_t + gamma v_{t+1} - V(x_t) (equation 4 of AcceRL); V replaces v at the end of a row."""
     found = np.zeros_like(targets)
     for t, b in np.ndindex(found.shape):
         after = steps.next_values[t, b] if _ends(steps, t, b) else targets[t + 1, b]
@@ -84,7 +84,7 @@ def _sums(
 ) -> Array:
     """base_s + sum_t gamma^(t-s) trace(s, t) weight_t (r_t + gamma V(x_{t+1}) - base_t).
 
-    The sum ends where the trajectory or the episode does.
+    The sum ends with the trajectory or the episode.
     """
     found = np.array(base)
     for s, b in np.ndindex(found.shape):

@@ -1,4 +1,4 @@
-"""A correction tried before a run begins, in a graph as its learner has it.
+"""A trial of a correction before a run begins, in a TensorFlow graph like the learner's.
 
 Imports TensorFlow: import it late.
 """
@@ -15,11 +15,11 @@ from qgraph.rl.correct.trajectories import Trajectories
 
 
 def try_once(correct: Correction, n: int, b: int) -> None:
-    """On made-up trajectories [n, b].
+    """Run a correction on random trajectories [n, b].
 
-    Raises what a `Correction` raises; UnsupportedError for what fails only as the graph runs.
+    Raises the errors of `Correction`, and UnsupportedError for errors while the graph runs.
     """
-    steps = _made_up(n, b, of_actions=correct.of_actions)
+    steps = _random_trajectories(n, b, of_actions=correct.of_actions)
     try:
         tf.function(lambda: vars(correct(steps, tf)), autograph=False)()
     except tf.errors.OpError as error:
@@ -27,7 +27,7 @@ def try_once(correct: Correction, n: int, b: int) -> None:
         raise UnsupportedError(f"`{names}` failed: {first_line(error.message)}") from error
 
 
-def _made_up(n: int, b: int, *, of_actions: bool) -> Trajectories:
+def _random_trajectories(n: int, b: int, *, of_actions: bool) -> Trajectories:
     rng = np.random.default_rng(0)
     log_pi, log_mu = np.log(rng.uniform(0.1, 1, (2, n, b)))
     rewards, values, next_values, q = rng.normal(size=(4, n, b))

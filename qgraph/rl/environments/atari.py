@@ -8,8 +8,8 @@ from qgraph.ir.types import Array
 from qgraph.rl.environments.environment import Action, Actions, Outcome, imported, unknown
 
 ATARI = "ALE/"
-FRAMES = 4  # that an observation has, the newest last
-# What ale-py says of a game, and its vector environment takes; anything else is another task.
+FRAMES = 4  # frames of an observation, the newest last
+# Settings of a game in ale-py's registry that its vector environment takes; others are refused.
 SETTINGS = (
     "game", "repeat_action_probability", "full_action_space", "frameskip",
     "max_num_frames_per_episode",
@@ -19,22 +19,20 @@ SETTINGS = (
 class Atari:
     """84 x 84 grey, four frames as channels, up to 30 no-ops at the start, as in the DQN papers.
 
-    What a game's name stands for is what ale-py registers with gymnasium: `-v5` repeats the last
-    action with a chance of 0.25 and skips 4 frames. Rewards are the game's own; a learner clips
-    them (`reward_clip` of its options).
+    Names are those that ale-py registers with gymnasium: `-v5` repeats the last action with a
+    probability of 0.25 and skips 4 frames. Rewards are not clipped; a learner may clip them by
+    `reward_clip`.
     """
 
     dtype = np.dtype(np.uint8)
 
     def __init__(self, name: str) -> None:
         emulator = imported("ale_py", "atari")
-        registry = imported("gymnasium").registry  # ale_py registers its games by itself
+        registry = imported("gymnasium").registry  # ale_py registers its games on import
         spec = registry.get(name)
         if spec is None or not set(spec.kwargs) <= set(SETTINGS):
             known = [game for game in registry if game.startswith(ATARI)]
-            raise unknown(
-                name, known, "games are called as ale-py registers them, like ALE/Pong-v5"
-            )
+            raise unknown(name, known, "use the names of ale-py, like ALE/Pong-v5")
         self.inner = emulator.vector_env.AtariVectorEnv(
             num_envs=1, num_threads=1, stack_num=FRAMES, reward_clipping=False, **spec.kwargs
         )

@@ -22,10 +22,9 @@ SCALE = 2.0**12  # float16 then holds weights up to 16, and changes of 1e-11
 class Average:
     """average <- (1 - share) average + share source, in the type of `source`.
 
-    With `kahan` what is kept is `scale` times the average, to which scale share (source - average)
-    is added by Kahan summation (section 3, method 4): without it an addition of less than half a
-    unit in the last place changes nothing. Raises TrainingError for a source that its type does not
-    hold so many times.
+    With `kahan`, `scale` times the average is stored, and updated by Kahan summation (section 3,
+    method 4): otherwise an addition of less than half a unit in the last place changes nothing.
+    Raises TrainingError if the scaled source overflows its type.
     """
 
     def __init__(
@@ -39,10 +38,10 @@ class Average:
     ) -> None:
         self.source, self.share, self.rounded = source, share, rounded
         self.kahan, self.scale = kahan, scale if kahan else 1.0
-        self.kept = {name: _beside(v * self.scale, name) for name, v in source.items()}
+        self.kept = {name: _variable(v * self.scale, name) for name, v in source.items()}
         self.check()
         lost = source if kahan else {}
-        self.lost = {name: _beside(tf.zeros_like(v), f"lost/{name}") for name, v in lost.items()}
+        self.lost = {name: _variable(tf.zeros_like(v), f"lost/{name}") for name, v in lost.items()}
 
     @property
     def state(self) -> dict[str, Variable]:
@@ -50,7 +49,7 @@ class Average:
         return {**self.kept, **{f"lost/{name}": v for name, v in self.lost.items()}}
 
     def check(self) -> None:
-        """Raises TrainingError where a number is not finite any more."""
+        """Raise TrainingError for a number that is no longer finite."""
         for name, kept in self.kept.items():
             if not np.isfinite(kept.numpy()).all():
                 times = f", kept {self.scale:g} times," if self.kahan else ""
@@ -83,5 +82,5 @@ class Average:
                 kept.assign(self.rounded(old + self.rounded(self.share * source)))
 
 
-def _beside(value: Tensor, name: str) -> Tensor:
+def _variable(value: Tensor, name: str) -> Tensor:
     return tf.Variable(value, trainable=False, name=f"average/{name}")

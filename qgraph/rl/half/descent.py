@@ -15,14 +15,14 @@ from qgraph.rl.half.scaling import LossScale
 
 
 class Descent:
-    """Moves `variables` by `optimizer`, one of this package.
+    """Updates `variables` by `optimizer`, one of this package.
 
-    scale       None: gradients are taken as they are, infinite ones too. Else those that are not
-                finite are left out, and the scale is halved. Where it is compound, those too
-                whose squares are not, if the optimizer squares them
-    compound    the optimizer remembers scaled gradients, and is told where the scale changes
-                (section 3, method 5); else they are divided again before it gets them. Raises
-                UsageError for an optimizer that clips them
+    scale       None: gradients are used as they are, infinite ones too. Otherwise a step with
+                gradients that are not finite is skipped, and the scale is halved; with `compound`
+                also if their squares are not finite and the optimizer squares them
+    compound    the optimizer's state has scaled gradients, and is rescaled with the scale (section
+                3, method 5); otherwise gradients are divided by the scale first. Raises UsageError
+                for an optimizer that clips gradients
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Descent:
         if compound:
             optimizer.check_without(CLIPS, "compound scaling: scaled gradients would be clipped")
         optimizer.build(list(variables.values()))
-        if scale is not None and compound:  # it may remember gradients already
+        if scale is not None and compound:  # its state may have gradients already
             optimizer.rescale(scale.value / optimizer.gradient_scale)
 
     @property
@@ -48,17 +48,17 @@ class Descent:
         return {**self.optimizer.state, **{f"scale/{name}": v for name, v in scale.items()}}
 
     def minimize(self, tape: tf.GradientTape, loss: Tensor) -> None:
-        """One step down `loss`, which `tape` recorded."""
+        """One step down `loss`, recorded by `tape`."""
         variables = list(self.variables.values())
         if self.scale is None:
             self._apply(tape.gradient(loss, variables))
         else:
-            # Scaled where gradients begin: the loss itself, times the scale, may be infinite.
+            # Gradients are scaled at their start, since the scaled loss may be infinite.
             scale = tf.cast(self.scale.value, loss.dtype)
             self._scaled(tape.gradient(loss, variables, output_gradients=scale), self.scale)
 
     def _scaled(self, gradients: list[Tensor | None], scale: LossScale) -> None:
-        """A variable that the loss does not depend on has no gradient."""
+        """Apply scaled gradients; None for a variable that the loss does not depend on."""
         rounded = [g if g is None else self._rounded(g) for g in gradients]
         there = [g for g in rounded if g is not None]
         fine = self.optimizer.takes(there) if self.compound else finite(there)
@@ -70,7 +70,7 @@ class Descent:
             tf.cond(factor == 1, lambda: None, lambda: self.optimizer.rescale(factor))
 
     def _holds_more(self, fine: Tensor, scale: LossScale) -> Tensor:
-        """True if the optimizer can remember gradients of twice the scale, where that is asked."""
+        """Whether the optimizer's state stays finite at twice the scale, if that is due."""
         if not self.compound:
             return True
         due = tf.logical_and(fine, scale.due())

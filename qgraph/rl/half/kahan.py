@@ -1,4 +1,4 @@
-"""Kahan summation: what an addition loses is added with the next number (Kahan, 1965).
+"""Kahan summation: the rounding error of an addition is corrected in the next one (Kahan, 1965).
 
 Imports TensorFlow: import it late.
 """
@@ -10,9 +10,9 @@ from qgraph.rl.half.precision import Rounding, exact
 
 
 def kahan_add(total: Tensor, lost: Tensor, value: Tensor, rounded: Rounding = exact) -> None:
-    """Add `value` to the variable `total`; `lost`, zeros at first, is what it has too much.
+    """Add `value` to the variable `total`; `lost`, zeros at first, is the error of `total`.
 
-    Algorithm 2. All three are of one type and shape.
+    Algorithm 2. All three have one type and shape.
     """
     wanted = rounded(value - lost)
     found = rounded(total + wanted)

@@ -10,7 +10,7 @@ from qgraph.errors import UsageError
 METHODS = (
     "hadam", "softplus-fix", "normal-fix", "kahan-momentum", "compound-scaling", "kahan-gradients",
 )  # fmt: skip
-LOSS_SCALING = "loss-scaling"  # the usual one, to compare with
+LOSS_SCALING = "loss-scaling"  # the common method, for comparison
 KNOWN = (*METHODS, LOSS_SCALING)
 
 

@@ -13,11 +13,11 @@ from qgraph.foreign import Tensor
 
 
 def log_density(x: Tensor, mean: Tensor, std: Tensor, *, fix: bool = True) -> Tensor:
-    """Of each number of x by itself; all are of one shape.
+    """The log-density of each number of x; all arguments have one shape.
 
-    With the fix ((x - mean) / std)^2 takes the place of (x - mean)^2 / std^2. In float16 std^2 is
-    0 from 0.00017 down, and log-densities are infinite or NaN; gradients are so sooner: that of
-    std^2, (x - mean)^2 / std^4, is infinite below 0.016 where x is 4 deviations away.
+    The fix replaces (x - mean)^2 / std^2 by ((x - mean) / std)^2. In float16, std^2 is 0 for std up
+    to 0.00017, which makes log-densities infinite or NaN. Gradients overflow earlier: the gradient
+    of std^2, (x - mean)^2 / std^4, is infinite below 0.016 if x is 4 deviations away.
     """
     away = x - mean
     distance = tf.square(away / std) if fix else tf.square(away) / tf.square(std)

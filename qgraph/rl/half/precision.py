@@ -1,4 +1,4 @@
-"""Number formats that a learner stores and computes in, narrow ones by rounding too.
+"""Number formats of a learner, also narrower ones that are simulated by rounding.
 
 Imports TensorFlow: import it late.
 """
@@ -19,39 +19,40 @@ from qgraph.rl.agents.precision import LearnerPrecision
 from qgraph.train.quantizer import chosen
 
 Rounding = Callable[[Tensor], Tensor]
-SAFE = 2.0**15  # every format holds what is less
+SAFE = 2.0**15  # every format can hold smaller numbers
 
 FUSED_TYPES = (tf.float32, tf.float16)
 
 
 def exact(x: Tensor) -> Tensor:
-    """No rounding beyond that of the type."""
+    """x itself: no rounding beyond that of the type."""
     return x
 
 
 @dataclass(frozen=True)
 class Precision:
-    """The type of what is kept, that of what is computed, and what rounds each result."""
+    """The type of stored numbers, the type of computed ones, and the rounding of results."""
 
     stored: TensorDType
     computed: TensorDType
     rounded: Rounding = exact
 
     def check(self, what: str, x: Array) -> None:
-        """Raises TrainingError for a number of `x` that is NaN, or infinite in what is computed."""
+        """Raise TrainingError for a number of `x` that is NaN, or infinite in the computed type."""
         largest = np.abs(x).max(initial=0.0)
         if np.isnan(largest):
-            raise TrainingError(f"{what} have NaN", hint="look at the environment")
+            raise TrainingError(f"{what} have NaN", hint="check the environment")
         if largest >= SAFE and not np.isfinite(self.rounded(tf.cast(largest, self.computed))):
             raise TrainingError(
                 f"{what} are up to {largest:g}, which is infinite in {self.computed.name}",
-                hint="smaller ones, or float32",
+                hint="use smaller ones, or float32",
             )
 
 
 def precision_of(name: str, significand: int | None = None) -> Precision:
-    """The types of float32, float16, mixed_float16 or float64; `significand` bits make it narrower
-    than float16.
+    """The types of float32, float16, mixed_float16 or float64.
+
+    significand: bits of a format narrower than float16.
     """
     chosen_format = LearnerPrecision(name)
     mixed = chosen_format is LearnerPrecision.MIXED_FLOAT16
@@ -63,9 +64,9 @@ def precision_of(name: str, significand: int | None = None) -> Precision:
 
 
 def round_significand(x: Tensor, bits: int) -> Tensor:
-    """Each number of x, float16 or float32, as `qgraph.kernels.round_significand` has it.
+    """Round each number of x, float16 or float32, like `qgraph.kernels.round_significand`.
 
-    Gradients that go back through it are rounded too, as qtorch has it (section 4.5).
+    Gradients through it are rounded too, as in qtorch (section 4.5).
     """
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
@@ -81,9 +82,9 @@ def _narrowed(x: Tensor, bits: int) -> Tensor:
 
 
 def fused_op() -> TFModule | None:
-    """Our op, many times as fast as TensorFlow's; None where it is not built, and under XLA.
+    """Our op, many times as fast as TensorFlow's; None if it is not built, and under XLA.
 
-    None beside a GPU too: it runs on the CPU, and tensors would go there and back.
+    None with a GPU too: the op runs on the CPU, and tensors would have to be copied.
     """
     if tf.config.get_visible_devices("GPU"):
         return None
@@ -91,12 +92,12 @@ def fused_op() -> TFModule | None:
 
 
 def plain_round(x: Tensor, bits: int) -> Tensor:
-    """The same numbers by TensorFlow's ops."""
+    """`round_significand` by TensorFlow's ops."""
     found = _round(tf.cast(x, tf.float32), 2.0**bits)
     return tf.cast(tf.ensure_shape(found, x.shape), x.dtype)
 
 
-# One function for all of a learner's many calls, which need not be traced one by one.
+# One function for all calls of a learner, so that they are not traced one by one.
 @tf.function(  # type: ignore[untyped-decorator]
     input_signature=[tf.TensorSpec(None, tf.float32), tf.TensorSpec((), tf.float32)]
 )

@@ -12,17 +12,17 @@ import tensorflow as tf
 from qgraph.errors import UsageError
 from qgraph.foreign import Tensor, Variable
 
-# As the code published with the paper has it, whose first scale is 1e4.
+# As in the code of the paper, whose first scale is 1e4.
 FIRST, INTERVAL = 2.0**13, 10_000
 MOST = 2.0**15  # float16 ends at 2^16
 LEAST = 2.0**-14  # the smallest normal number of float16
 
 
 class LossScale:
-    """Halved where gradients are not finite, doubled after `interval` steps in a row that had such.
+    """A scale that is halved if gradients are not finite, else doubled after `interval` steps.
 
-    Where `first` is a power of two, scaling rounds nothing but subnormal numbers. Raises UsageError
-    for a first that is not LEAST to `most`, for an infinite `most`, and for no interval.
+    With a power of two as `first`, scaling rounds subnormal numbers only. Raises UsageError for a
+    `first` that is not in LEAST..most, for an infinite `most`, and for an interval below 1.
     """
 
     def __init__(
@@ -45,15 +45,15 @@ class LossScale:
 
     @property
     def spent(self) -> bool:
-        """True if gradients were infinite at the smallest scale."""
+        """Whether gradients were infinite at the smallest scale."""
         return float(self.value) < LEAST
 
     def due(self) -> Tensor:
-        """True if one more step with finite gradients doubles the scale."""
+        """Whether one more step with finite gradients doubles the scale."""
         return tf.logical_and(self.fine + 1 >= self.interval, self.value * 2 <= self.most)
 
     def update(self, finite: Tensor, may_grow: Tensor) -> Tensor:
-        """After a step: what it was multiplied by, 1/2, 1 or 2. `may_grow`: where it is due."""
+        """Update the scale after a step; returns its factor: 1/2, 1, or 2 if it is due."""
         grown = tf.where(tf.logical_and(self.due(), may_grow), 2.0, 1.0)
         factor = tf.where(finite, grown, 0.5)
         again = tf.logical_and(finite, self.fine + 1 < self.interval)

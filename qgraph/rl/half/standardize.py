@@ -14,16 +14,16 @@ from qgraph.foreign import Tensor
 def standardized(kernel: Tensor) -> Tensor:
     """A kernel [k, m] whose columns have mean 0 and variance 1 / k.
 
-    A layer norm behind it is the same at any scale; this one keeps its variance from overflowing
-    in float16, where k is large (section 4.6). Two bytes a number are too few inside: the squares
-    of small weights are 0, and a sum over k gradients stands still or is infinite.
+    A layer norm behind it does not depend on the scale; this scale keeps the variance from
+    overflowing in float16 for a large k (section 4.6). Types of two bytes are computed in float32:
+    the squares of small weights would be 0, and sums over k gradients would stop or overflow.
     """
     wide = tf.cast(kernel, tf.float32) if kernel.dtype.size == 2 else kernel
     centered = wide - tf.reduce_mean(wide, 0, keepdims=True)
     return tf.cast(tf.math.l2_normalize(centered, 0), kernel.dtype)
 
 
-class StandardizedDense(keras.layers.Dense):  # type: ignore[misc]
+class StandardizedDense(keras.layers.Dense):  # type: ignore[misc]  # Keras has no types
     """A Keras layer whose kernel is standardised each time it is used."""
 
     def call(self, inputs: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The advanced strategy: settings are arms of a bandit, growth of the return is what they bring."""
+"""The advanced strategy: a bandit over chains, whose reward is the growth of the return."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from qgraph.rl.compress.chain import Compressor
 from qgraph.rl.monitor.indicators import RECENT
 from qgraph.rl.monitor.strategy import Decision, Look, stays
 
-USUAL = (4, 8, 16)  # bits of the usual arms
+USUAL = (4, 8, 16)  # bits of the default arms
 
 
 @dataclass(frozen=True)
 class Growth:
-    """The setting under which returns grow fastest per second (AcceRL, equation 6).
+    """Chooses the chain with which returns grow fastest per second (AcceRL, equation 6).
 
-    Discounted upper confidence bounds (Garivier and Moulines, 2011): what a setting brought counts
-    less the longer ago it was, since learning has stages. Each is tried once at first; one that
-    does not work is none any more. A trial lasts for twice so many episodes as `returned` is a mean
-    of: the first make that a mean of the setting's own episodes, and from there on it grows.
+    It uses discounted upper confidence bounds (Garivier and Moulines, 2011): older trials count
+    less, since learning has stages. Each chain is tried once at first; one that fails is dropped. A
+    trial lasts twice as many episodes as `returned` averages: the first half makes it a mean of the
+    chain's own episodes, the second half measures its growth.
 
-    arms        chains with `;` between them; else the user's chain with 4, 8 and 16 bits
-    exploration of the bound, in ranges of what was seen
-    discount    of each trial against the next
+    arms        chains separated by `;`; by default the user's chain with 4, 8 and 16 bits
+    exploration the weight of the bound, in ranges of the growth so far
+    discount    the factor of a trial with each later one
     """
 
     arms: str = ""
@@ -40,7 +40,9 @@ class Growth:
                 hint="growth:quantize(8);prune(0.5)|quantize(8), or a chain with `quantize`",
             )
         if not (0 < self.discount <= 1 and 0 <= self.exploration < math.inf):
-            raise UsageError("growth has a discount above 0 to 1, and an exploration of at least 0")
+            raise UsageError(
+                "growth needs a discount above 0 to 1, and an exploration of at least 0"
+            )
 
     def chains(self, begun: Compressor) -> list[Compressor]:
         if self.arms:
@@ -88,25 +90,25 @@ class Growth:
 
 
 def trials(looks: Sequence[Look]) -> tuple[list[tuple[Compressor, float]], bool]:
-    """The chain of each trial, the growth of the return per second; whether the last is over.
+    """The chain of each trial with the growth of the return per second; whether the last is over.
 
-    Before there is a look nothing is under way.
+    Without looks, no trial is in progress.
     """
-    found, over = [], True
-    chain, begun, ended = None, 0.0, 0.0  # episodes when it began to act, and by the look before
-    own = None  # what was seen when `returned` was of this chain alone
+    finished, over = list[tuple[Compressor, float]](), True
+    chain, begun, ended = None, 0.0, 0.0  # episodes when it began to act, and at the look before
+    own = None  # the look from which `returned` is of this chain only
     for look in looks:
         seen, over = look.seen, False
         if look.acted.compressor != chain:
             chain, begun, own = look.acted.compressor, ended, None
-        if not math.isfinite(seen.returned):  # a run that goes on has no episode yet
+        if not math.isfinite(seen.returned):  # a resumed run has no episode yet
             pass
         elif own is None:
             if seen.episodes - begun >= RECENT:
                 own = seen
         elif seen.episodes - own.episodes >= RECENT and seen.seconds > own.seconds:
             grown = seen.returned - own.returned
-            found.append((look.acted.compressor, grown / (seen.seconds - own.seconds)))
+            finished.append((look.acted.compressor, grown / (seen.seconds - own.seconds)))
             own, over = seen, True
         ended = seen.episodes
-    return found, over
+    return finished, over

@@ -1,4 +1,4 @@
-"""The linear mix: the further apart both policies are, the rarer the compressed one acts."""
+"""The linear mix: the more the policies differ, the fewer actors get the compressed one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from qgraph.rl.monitor.strategy import Decision, Look, check_reachable, stays
 
 @dataclass(frozen=True)
 class Mix:
-    """Actors get the compressed policy with a chance that falls linearly with KL mean, from 1 at 0
-    to 0 at `limit` (AcceRL, section 3.2, figure 9); the original else.
+    """The share of compressed policies falls linearly with KL mean, from 1 at 0 to 0 at `limit`.
+
+    (AcceRL, section 3.2, figure 9.)
     """
 
     limit: float

@@ -1,9 +1,9 @@
-"""Affine quantization as the papers simulate it: a tensor becomes D(Q(x)), in float32.
+"""Affine quantization as simulated in the papers: a tensor becomes D(Q(x)), in float32.
 
     delta = (|min(x, 0)| + |max(x, 0)|) / 2^n        Q(x) = round(x / delta)       D = delta * Q
 
-QuaRL (Lam et al., 2019) and ActorQ (Krishnan et al., 2022). Codes are held to 2^n of them, with 0
-among them; the published code wraps: the largest of a one-sided tensor comes back as the smallest.
+QuaRL (Lam et al., 2019) and ActorQ (Krishnan et al., 2022). Codes saturate to 2^n codes, which
+include 0; the published code wraps: the largest number of a one-sided tensor becomes the smallest.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEAST = 2
 
 
 def dequantized(x: Array, bits: int, axes: tuple[int, ...] | None = None) -> Array:
-    """D(Q(x)) with a range over `axes`, all of them where None; 16 bits are float16, 32 float32.
+    """D(Q(x)) with a range over `axes` (None: all); 16 bits are float16, 32 float32.
 
     Raises UsageError for fewer than 2 bits.
     """
@@ -38,7 +38,7 @@ def dequantized(x: Array, bits: int, axes: tuple[int, ...] | None = None) -> Arr
     delta = (high - low) / np.float32(2**bits)
     delta = np.where(delta > 0, delta, np.float32(1))
     least, most = np.rint(low / delta), np.rint(high / delta)
-    # There may be one code too many; the end farther from 0 goes without it.
+    # There may be one code too many, which is taken from the end farther from 0.
     extra = most - least >= 2**bits
     below = -least > most
     codes = np.clip(np.rint(x / delta), least + (extra & below), most - (extra & ~below))
@@ -47,10 +47,10 @@ def dequantized(x: Array, bits: int, axes: tuple[int, ...] | None = None) -> Arr
 
 @dataclass(frozen=True)
 class Simulated:
-    """A policy with kernels in so many bits, and what goes into its layers in so many others.
+    """A policy with quantized kernels and quantized inputs of layers.
 
-    Kernels of conv layers have a range for each output channel, others one for all; what goes into
-    a layer has one for each observation, the observation itself too. Biases and norms stay float32.
+    Kernels of conv layers have a range for each output channel, others a single one. Inputs of
+    layers have a range for each observation. Biases and norms stay float32.
     `qgraph.rl.sb3.QuantizationAware` trains with the same arithmetic.
     """
 
@@ -62,7 +62,7 @@ class Simulated:
     def of(
         program: ActorProgram, weights: Weights, bits: int, activation_bits: int | None = None
     ) -> Simulated:
-        """Weights are quantized here, once; activations in `bits` too, unless it is said."""
+        """Quantize weights once; activations have `bits` too, unless `activation_bits` is given."""
         changed = dict(weights)
         for step in program.steps:
             if step.definition.layer:
@@ -77,5 +77,5 @@ class Simulated:
         def feed(x: Array) -> Array:
             return dequantized(x, self.activation_bits, tuple(range(1, x.ndim)))
 
-        found = floats.run(self.program, self.weights, observations, feed)
-        return found[self.program.outputs[0]]
+        outputs = floats.run(self.program, self.weights, observations, feed)
+        return outputs[self.program.outputs[0]]

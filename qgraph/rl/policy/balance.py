@@ -1,4 +1,4 @@
-"""Features of an observation on one range, where a layer quantizes them together."""
+"""Features of an observation brought to one range, since a layer quantizes them together."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ ENOUGH = 1024  # observations to compare on
 
 
 def balance(network: PolicyNetwork, observations: Array) -> PolicyNetwork | None:
-    """The same function with features brought to about -1..1 by powers of two, before dense layers.
+    """The same function with features scaled to about -1..1 by powers of two, before dense layers.
 
-    The range that a layer has in each step is otherwise that of the largest feature, and small ones
-    lose their bits. In float32 every output stays the same. None where something else than dense
-    layers takes the observation: it was normalised already, or is an image.
+    Otherwise a layer's range at each step is that of the largest feature, and small features lose
+    their bits. In float32 every output stays the same. None if other steps than dense layers use
+    the observation: it is normalised already, or an image.
     """
     program, name = network.program, network.program.observation
     takers = [step for step in program.steps if name in step.inputs]
@@ -49,7 +49,7 @@ def nearer(
     observations: Array,
     packer: PackerOf,
 ) -> PolicyNetwork:
-    """That of two networks of one function whose packed form is nearer to it."""
+    """The one of two networks with the same function whose packed form is nearer to it."""
     chosen = np.linspace(0, len(observations) - 1, min(ENOUGH, len(observations))).astype(int)
     seen = np.asarray(observations[chosen], np.float32)
     wanted = floats.run(network.program, network.weights, seen)[network.program.outputs[0]]
@@ -62,7 +62,7 @@ def nearer(
 
 
 def power_above(observations: Array) -> Array:
-    """The power of two above the largest number of each feature; 1 where only 0 was seen."""
+    """The power of two above the largest number of each feature; 1 if it is always 0."""
     found = np.asarray(observations, np.float64)
     largest = np.abs(found).max(tuple(range(found.ndim - 1)))
     return np.asarray(np.exp2(np.ceil(np.log2(np.where(largest > 0, largest, 1)))))

@@ -1,7 +1,7 @@
-"""Biases of the last layers corrected, so that packed outputs are right on average.
+"""Correction of the biases of last layers, so that packed outputs are right on average.
 
-Rounding kernels shifts each output by a nearly constant amount. Between action values that lie
-close together this decides the action everywhere: the mean error goes into the bias instead.
+Rounded kernels shift each output by a nearly constant amount, which decides between action values
+that are close together. The mean error is added to the bias instead.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from qgraph.rl.actor.ops import Activation
 from qgraph.rl.policy import floats
 from qgraph.rl.policy.read import PolicyNetwork
 
-ENOUGH = 16  # observations; of fewer the mean says little
-MOST = 2048  # that are run
+ENOUGH = 16  # observations; the mean of fewer is not reliable
+MOST = 2048  # observations that are run
 AT_ONCE = 64
 
 PackerOf = Callable[[ActorProgram], Packer]
 
 
 def corrected(network: PolicyNetwork, observations: Array, packer: PackerOf) -> PolicyNetwork:
-    """The network with biases from which its packed form has the float form's mean outputs.
+    """The network with biases for which its packed form has the float form's mean outputs.
 
     observations: [n, *shape]; fewer than 16 change nothing. packer: makes the packer of a program.
-    Each layer behind which there is no other is corrected, in order, before its activation.
+    Each last layer is corrected, in order, before its activation.
     """
     if len(observations) < ENOUGH:
         return network
@@ -49,7 +49,7 @@ def corrected(network: PolicyNetwork, observations: Array, packer: PackerOf) -> 
 
 
 def _before_activation(program: ActorProgram, layer: ActorStep) -> tuple[ActorProgram, str]:
-    """The program whose one output is what a layer has before its activation, and its name."""
+    """The program whose only output is a layer's value before its activation, and its name."""
     name = f"{layer.output}/before activation"
     linear = replace(layer.with_attrs(activation=Activation.LINEAR), output=name)
     activation = {"activation": layer.activation, "alpha": layer.alpha}

@@ -1,4 +1,4 @@
-"""Policies at play: episodes side by side, so that one run of a network serves all of them."""
+"""Episodes of a policy, played side by side so that one run of the network serves all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIDE_BY_SIDE = 64
 
 @dataclass(frozen=True)
 class Returns:
-    """Undiscounted returns, one for each episode, and how many steps each took."""
+    """Undiscounted returns, one for each episode, and the steps of each."""
 
     each: Array
     steps: Array
@@ -57,7 +57,7 @@ def play(
 ) -> Returns:
     """One episode from each seed, with the likeliest actions, or drawn by `rng`.
 
-    Raises UsageError as `make` does.
+    Raises the errors of `make`.
     """
     returns = np.zeros(len(seeds))
     steps = np.zeros(len(seeds), np.int64)

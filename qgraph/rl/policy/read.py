@@ -1,4 +1,4 @@
-"""A policy's graph, as trained, to an actor program and its weights."""
+"""Reading the graph of a trained policy as an actor program and its weights."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SAME_FOR_ALL = ("cast", "identity", "add", "sub", "mul", "div")
 class PolicyNetwork:
     """The program of an actor, with its weights in float32.
 
-    `graph` is what it was read from, with the same input and outputs. `images_first` says that the
-    network was trained on images as [c, h, w]: both take [h, w, c].
+    graph: the graph that it was read from, with the same input and outputs. images_first: whether
+    the network was trained on images [c, h, w]; both take [h, w, c].
     """
 
     program: ActorProgram
@@ -48,8 +48,8 @@ def read_policy(
 ) -> PolicyNetwork:
     """The actor program of a trained policy, in any format that `qgraph.load` reads.
 
-    Options are those of `qgraph.load`. An argmax at the end is left out: the head takes it.
-    Raises UnsupportedError where the graph has what no actor has, naming the node.
+    Options are those of `qgraph.load`. An argmax at the end is left out, since the head does it.
+    Raises UnsupportedError, which names the node, for ops that actors do not support.
     """
     if isinstance(model, Graph):
         graph = model.copy()
@@ -71,9 +71,9 @@ def read_policy(
 
 
 def _with_open_batch(graph: Graph) -> Graph:
-    """The graph for any number of observations, where it was exported for a fixed number.
+    """The graph for any number of observations, if it was exported for a fixed number.
 
-    The graph itself where its batch is open, or where its observations cannot be told apart.
+    The graph itself if its batch is open, or if its batch axis cannot be followed.
     """
     inputs = [name for name in graph.inputs if graph.use_count(name)]
     shape = graph.types[inputs[0]].shape if len(inputs) == 1 else None
@@ -103,8 +103,10 @@ def _with_open_batch(graph: Graph) -> Graph:
 
 
 def _take_images_last(graph: Graph) -> bool:
-    """Where all that happens to images before they are turned to [h, w, c] is the same for each
-    number, the network takes them turned already. False where there is nothing to turn."""
+    """Let the network take images [h, w, c] if it transposes them first, or after pointwise ops.
+
+    Returns False if it does not transpose images.
+    """
     inputs = [name for name in graph.inputs if graph.use_count(name)]
     shape = graph.types[inputs[0]].shape if len(inputs) == 1 else None
     if shape is None or len(shape) != 4:
@@ -135,7 +137,7 @@ def _is_number(graph: Graph, value: str) -> bool:
 
 
 class _PolicyReader:
-    """Goes through a graph in order; a bias and an activation join the layer before them."""
+    """Reads a graph in order; a bias and an activation are merged into the layer before them."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph, self.writer = graph, ActorProgramWriter(graph)
@@ -177,8 +179,8 @@ class _PolicyReader:
         if len(found) != 1:
             listed = ", ".join(f"`{node.name}`" for node in found) or "none"
             raise UnsupportedError(
-                f"a policy has one input, this one: {listed}",
-                hint=SettingText("{outputs} picks what is needed"),
+                f"a policy must have one input; this graph has {listed}",
+                hint=SettingText("choose the outputs that are needed by {outputs}"),
             )
         (node,) = found
         shape = self.graph.types[node.name].shape
@@ -195,7 +197,7 @@ class _PolicyReader:
         return node.name, sample
 
     def _with_public_names(self, observation: str) -> tuple[list[ActorStep], tuple[str, ...]]:
-        """Outputs are called what the graph calls them outside."""
+        """Steps and outputs, with the public names of outputs in the graph."""
         names = {value: value for value in [observation, *self.writer.steps]}
         for public, value in self.outputs.items():
             made = self.writer.value(value)
@@ -210,7 +212,7 @@ class _PolicyReader:
 
 
 def _needed(steps: list[ActorStep], outputs: list[str]) -> list[ActorStep]:
-    """Without the steps that make what nothing takes, like columns that were sliced away."""
+    """The steps that outputs need, without others such as columns that were sliced away."""
     wanted, found = set(outputs), []
     for step in reversed(steps):
         if step.output in wanted:

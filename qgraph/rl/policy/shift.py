@@ -1,4 +1,4 @@
-"""How far a quantized policy is from its float twin, on the same observations."""
+"""The difference between a quantized policy and the float one on the same observations."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from qgraph.ir.types import Array
 from qgraph.rl.head import LOG_STD, Head
 
 BINS = 32  # of a continuous action's range
-NEAR = 0.01  # of its range: two actions are the same
-ALIKE = 0.9  # of actions, below which a policy is doubted
-APART = 0.05  # of the range, mean distance of numbers above which one is
+NEAR = 0.01  # share of its range within which two actions count as the same
+ALIKE = 0.9  # a warning is given below this share of equal actions
+APART = 0.05  # a warning is given above this mean distance, as a share of the range
 
 
 @dataclass(frozen=True)
 class Shift:
-    """Divergences are in nats, of the float policy from the quantized one.
+    """The difference of two policies; divergences are KL(float || quantized) in nats.
 
-    kl_actions: between the frequencies of actions taken; of each number of a continuous one, in
-    32 bins, then the mean over them. kl_policy: between what both policies draw from, the mean over
-    observations; None where a head draws nothing.
+    kl_actions: between the frequencies of actions; for continuous ones, of each number in 32 bins,
+    then the mean. kl_policy: between the distributions of actions, the mean over observations; None
+    for a head that does not draw.
     """
 
     same_action: float
@@ -30,7 +30,7 @@ class Shift:
 
 
 def shift(head: Head, wanted: Array, found: Array) -> Shift:
-    """From the outputs of both policies for the same observations, [n, m]."""
+    """The `Shift` of two policies, from their outputs for the same observations, [n, m]."""
     ours, theirs = head.actions(found), head.actions(wanted)
     if head.discrete:
         same = ours == theirs
@@ -49,9 +49,9 @@ def shift(head: Head, wanted: Array, found: Array) -> Shift:
 
 
 def doubt(head: Head, wanted: Array, found: Array) -> str | None:
-    """A warning where the actions of a quantized policy are often others than those of float.
+    """A warning if many actions of a quantized policy differ from those of the float policy.
 
-    From the outputs of both for the same observations, [n, m]; None where they agree well.
+    wanted, found: the outputs of both for the same observations, [n, m]. None if they agree well.
     """
     ours, theirs = head.actions(found), head.actions(wanted)
     if head.discrete:
@@ -67,7 +67,7 @@ def doubt(head: Head, wanted: Array, found: Array) -> str | None:
 
 
 def frequencies(head: Head, actions: Array, outputs: int) -> Array:
-    """How often each action is taken, [1, outputs]; each bin of each number, [a, 32]."""
+    """The frequency of each action, [1, outputs]; or of each bin of each number, [a, 32]."""
     if head.discrete:
         return np.bincount(actions, minlength=outputs)[None]
     return np.stack(
@@ -79,16 +79,16 @@ def frequencies(head: Head, actions: Array, outputs: int) -> Array:
 
 
 def divergence(p: Array, q: Array) -> float:
-    """KL(p || q) of two rows of counts, half a count added to each so that none is 0."""
+    """KL(p || q) of two rows of counts, with half a count added to each."""
     p, q = (np.asarray(counts, np.float64) + 0.5 for counts in (p, q))
     p, q = p / p.sum(), q / q.sum()
     return float((p * np.log(p / q)).sum())
 
 
 def divergences(head: Head, wanted: Array, found: Array) -> Array | None:
-    """KL(wanted || found) of what both draw from for each observation, float64 [n].
+    """KL(wanted || found) of the distributions of actions for each observation, float64 [n].
 
-    From their outputs, [n, m]; None where a head draws nothing.
+    wanted, found: outputs, [n, m]. None for a head that does not draw.
     """
     p, q = np.asarray(wanted, np.float64), np.asarray(found, np.float64)
     if head.kind == "categorical":

@@ -1,4 +1,4 @@
-"""The study: what a policy earns with fewer bits, and how far it is from its float twin.
+"""The study: returns of a policy with fewer bits, and its difference from the float policy.
 
 QuaRL (Lam et al., 2019), tables 1 and 2 of it and of ActorQ (Krishnan et al., 2022).
 """
@@ -33,29 +33,29 @@ def _as_actors_run_it(program: ActorProgram, weights: Weights, bits: int) -> Out
 
 WAYS: Mapping[str, Way] = MappingProxyType(
     {
-        # weights and activations in so many bits, simulated in float
+        # weights and activations, simulated in float
         "papers": Simulated.of,
         # weights alone
         "weights": lambda program, weights, bits: Simulated.of(program, weights, bits, FLOAT),
-        # packed weights, 8-bit activations where weights have 8 bits or fewer; ends as in training
+        # packed weights, 8-bit activations if weights have 8 bits or fewer; ends as in training
         "actor": _as_actors_run_it,
     }
 )
 
 
 DYNAMIC, STATIC = FORMS
-# The ways that are asked for by name: as `qgraph rl quantize` packs, on what the policy sees.
+# Ways that are used on request only: packed like `qgraph rl quantize`, on observations.
 PACKED_FORMS = (DYNAMIC, STATIC)
-# Bits of what is really packed; the papers' arithmetic has 9 to 15 as well.
+# Bits of packed forms; the papers' arithmetic allows 9 to 15 too.
 PACKED: Mapping[str, Sequence[int]] = MappingProxyType(
     {"actor": (*STATIC_BITS, HALF), DYNAMIC: (*STATIC_BITS, HALF), STATIC: STATIC_BITS}
 )
-CALIBRATION, CALIBRATION_SEED = 4096, 100_000  # steps to learn from, and their first seed
+CALIBRATION, CALIBRATION_SEED = 4096, 100_000  # steps for calibration, and their first seed
 
 
 @dataclass(frozen=True)
 class StudyRow:
-    """One way and number of bits. `change` of the mean return is relative to float's."""
+    """The result of one way with some bits. `change` of the mean return is relative to float."""
 
     way: str
     bits: int
@@ -79,7 +79,7 @@ class StudyRow:
 
 @dataclass(frozen=True)
 class Study:
-    """A float policy, and what it is with fewer bits, on the same episodes and observations."""
+    """A float policy and its forms with fewer bits, on the same episodes and observations."""
 
     environment: str
     head: Head
@@ -104,7 +104,7 @@ class Study:
 
 @dataclass(frozen=True)
 class PolicyForm:
-    """A quantized form of a policy, and what it is called."""
+    """A quantized form of a policy, with its name."""
 
     way: str
     bits: int
@@ -118,10 +118,10 @@ def forms(
     head: Head | None = None,
     environment: str | None = None,
 ) -> Iterator[PolicyForm]:
-    """Each of `ways` with each of `bits`; 32 bits are the float policy, which is none of them.
+    """Each of `ways` with each of `bits`, except 32, which is the float policy.
 
-    A way goes without bits that nothing is packed in. `dynamic` and `static` are packed on what the
-    float policy sees, and need a head and an environment.
+    A way skips bits that it does not support. `dynamic` and `static` are packed with observations
+    of the float policy, and need a head and an environment.
     Raises UnsupportedError for a policy without a static form.
     """
     program, weights = network.program, network.weights
@@ -148,10 +148,10 @@ def study(
     steps: int = 5000,
     progress: Progress = silent,
 ) -> Study:
-    """Play so many episodes with a float policy and each of its forms, from the same seeds.
+    """Play episodes with a float policy and each of its forms, from the same seeds.
 
-    Actions are compared on what the float policy sees in `steps`. Raises UsageError for an
-    environment that is not there.
+    Actions are compared on observations of the float policy, from `steps` steps. Raises UsageError
+    for an unknown environment.
     """
     seeds = range(first_seed, first_seed + episodes)
     baseline = play(environment, floating, head, seeds, progress, "float")

@@ -1,4 +1,4 @@
-"""Quantization-aware training, as QuaRL does it: D(Q(x)) forward, straight through backward."""
+"""Quantization-aware training as in QuaRL: D(Q(x)) forward, straight-through backward."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class FakeQuantizedForward:
 
 @contextmanager
 def in_float(policy: TorchModule) -> Iterator[None]:
-    """Let layers compute in float for a while, whatever training is aware of."""
+    """Let layers compute in float within a block."""
     changed = [
         m for m in layers(policy) if isinstance(vars(m).get("forward"), FakeQuantizedForward)
     ]
@@ -105,7 +105,7 @@ def _straight_through(found: TorchTensor, x: TorchTensor) -> TorchTensor:
 
 
 def rounded(x: TorchTensor, bits: int, axes: tuple[int, ...] | None) -> TorchTensor:
-    """D(Q(x)) of a tensor without gradients; by numpy on a CPU, which is quicker on small ones."""
+    """D(Q(x)) of a tensor without gradients; by numpy on a CPU, which is faster for small ones."""
     if bits >= FLOAT:
         return x
     if x.device.type == "cpu" and x.dtype == torch.float32:
@@ -114,7 +114,7 @@ def rounded(x: TorchTensor, bits: int, axes: tuple[int, ...] | None) -> TorchTen
 
 
 def rounded_on_device(x: TorchTensor, bits: int, axes: tuple[int, ...] | None) -> TorchTensor:
-    """The same by operations of PyTorch, on any device."""
+    """D(Q(x)) by operations of PyTorch, on any device."""
     if bits == HALF:
         largest = torch.finfo(torch.float16).max
         return x.clamp(-largest, largest).half().to(x.dtype)

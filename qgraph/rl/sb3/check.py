@@ -15,7 +15,7 @@ from qgraph.rl.head import Head
 from qgraph.rl.policy import floats
 from qgraph.rl.sb3.aware import in_float
 
-VECTORS, IMAGES = 64, 4  # observations that are tried
+VECTORS, IMAGES = 64, 4  # the number of random observations
 NEAR = 1e-3  # of the largest output: rounding of float32 in another order
 
 
@@ -28,7 +28,7 @@ def check_actions(
 ) -> None:
     """Compare actions with `model.predict(..., deterministic=True)` on random observations.
 
-    Whatever a class overrides or a hook changes shows here. Raises UnsupportedError.
+    This finds overridden methods and hooks. Raises UnsupportedError.
     """
     observations = _random(model.observation_space)
     training = model.policy.training

@@ -59,7 +59,7 @@ class QuantizedCollection(BaseCallback):  # type: ignore[misc]
             policy._predict = self._predict
 
     def release(self) -> None:
-        """The policy is as it was."""
+        """Restore the policy."""
         for name in ("forward", "_predict"):
             vars(self.model.policy).pop(name, None)
 
@@ -92,8 +92,8 @@ class QuantizedCollection(BaseCallback):  # type: ignore[misc]
         return actions.reshape(-1, *policy.action_space.shape), values, drawn.log_prob(actions)
 
     def _predict(self, observations: TorchTensor, deterministic: bool = False) -> TorchTensor:
-        """What `_predict` of DQN, TD3, DDPG and SAC gives: collecting, they do not ask for what is
-        deterministic.
+        """The result of `_predict` of DQN, TD3, DDPG and SAC, which collect with
+        `deterministic=False`.
         """
         policy = self.model.policy
         if deterministic:

@@ -32,7 +32,7 @@ ALGORITHMS = (
 
 @dataclass(frozen=True)
 class Family:
-    """Policies that compute their actions in one way.
+    """Policy classes that compute their actions in the same way.
 
     read: adds their modules to a reader; outputs: the same computed by torch, observations
     [n, ...] to what the head takes; head: the kind of head, which refuses action spaces.
@@ -44,7 +44,7 @@ class Family:
 
 
 def family_of(policy: TorchModule) -> Family:
-    """Raises UnsupportedError for a class that is not read."""
+    """The family of a policy. Raises UnsupportedError for a class that is not supported."""
     found = families().get(type(policy))
     if found is None:
         name = type(policy).__name__
@@ -178,7 +178,7 @@ def families() -> Mapping[type, Family]:
         from sb3_contrib.crossq import policies as crossq
         from sb3_contrib.qrdqn import policies as qrdqn
         from sb3_contrib.tqc import policies as tqc
-    except ImportError:  # without it, or one of before CrossQ: none of its models can be at hand
+    except ImportError:  # missing, or older than CrossQ: there can be no models of it
         return found
     return {
         **found,

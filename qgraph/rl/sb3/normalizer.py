@@ -51,7 +51,7 @@ class Normalizer:
         return float(self.wrapper.clip_obs)
 
     def tensor(self, observation: TorchTensor) -> TorchTensor:
-        """The same on a torch tensor [n, *shape]."""
+        """Normalize a torch tensor [n, *shape]."""
         statistics = self.wrapper.obs_rms
         mean = observation.new_tensor(statistics.mean)
         deviation = observation.new_tensor(np.sqrt(statistics.var + self.wrapper.epsilon))

@@ -36,14 +36,14 @@ class Sb3Policy:
 
     @property
     def weights(self) -> dict[str, Array]:
-        """The weights of now, float32."""
+        """The current weights, float32."""
         return {
             name: np.ascontiguousarray(read(), np.float32) for name, read in self.parameters.items()
         }
 
     @property
     def head(self) -> Head:
-        """The head of the model as it is now: deviations are learnt."""
+        """The current head of the model; its deviations are trained."""
         return self.make_head()
 
     def as_seen(self, observations: Array) -> Array:
@@ -66,7 +66,7 @@ def read(model: TorchModule, normalizer: VecNormalize | None = None) -> Sb3Polic
 
 
 def read_normalized(model: TorchModule) -> Sb3Policy:
-    """The same from observations that are normalized already, as a model gets them in training."""
+    """The actor on normalized observations, which a model gets in training."""
     return _read(model, None)
 
 

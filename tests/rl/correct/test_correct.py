@@ -325,5 +325,5 @@ def test_log_probabilities_that_are_not_finite_are_said(text, value):
 
 def test_values_of_actions_are_asked_for():
     steps = replace(trajectories(8), action_values=None)
-    with pytest.raises(UsageError, match="values of actions are wanted"):
+    with pytest.raises(UsageError, match="the corrector needs values of actions"):
         Correction.parse("retrace")(steps)

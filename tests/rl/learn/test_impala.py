@@ -374,15 +374,15 @@ def test_what_does_not_fit_is_said_and_nothing_written(
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("RaisesToCorrect", "KeyError: 'a mistake of its author'"),
+        ("RaisesToCorrect", ".*a mistake of its author"),
         ("OfOneStep", r"gives targets of shape \[4\], but steps have \[5, 4\]"),
-        ("BranchesByNumbers", "OperatorNotAllowedInGraphError"),
-        ("FailsAsItRuns", "InvalidArgumentError: .*a mistake of its author"),
+        ("BranchesByNumbers", "Using a symbolic"),
+        ("FailsAsItRuns", ".*a mistake of its author"),
     ],
 )
 def test_correctors_of_ones_own_are_tried_before_anything_is_written(tmp_path, name, said):
     corrector = f"tests.helpers.plain_links.{name}"
-    with pytest.raises(UnsupportedError, match=f"^`{corrector}`:? {said}"):
+    with pytest.raises(UnsupportedError, match=rf"^`{corrector}`:?( failed:)? {said}"):
         train(tmp_path / "run", "impala", "CartPole-v1", {**SMALL, "correction": corrector})
     assert not (tmp_path / "run").exists()
 

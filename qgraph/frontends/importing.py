@@ -60,7 +60,7 @@ def import_graph_def(
         _refuse_unnamed(order, cut)
     shapes = given_shapes(starts, input_shapes)
     builder = GraphBuilder(
-        name, nodes, graph_def.library.SerializeToString(), IMPORTERS, EVALUATORS
+        name, nodes, graph_def.library.SerializeToString(deterministic=True), IMPORTERS, EVALUATORS
     )
     for start in starts:
         known = graph_def.versions.producer >= SHAPES_SINCE

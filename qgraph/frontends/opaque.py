@@ -117,7 +117,7 @@ def source_of(node: TFNode, library: bytes, inputs: Sequence[TensorType]) -> TFS
     alone.device = ""
     for key in OF_ITS_PLACE:
         alone.attr.pop(key, None)
-    return TFSource(node.name, alone.SerializeToString(), library, tuple(inputs))
+    return TFSource(node.name, alone.SerializeToString(deterministic=True), library, tuple(inputs))
 
 
 def infer_types(source: TFSource, known: Sequence[Partial | None]) -> tuple[TensorType, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from qgraph.backends.tf.emit import emit_graph_def
+from qgraph.backends.tf.program import as_tensorflow
 from qgraph.errors import UsageError
 from qgraph.foreign import Tensor
 from qgraph.ir.graph import Graph, Node
@@ -50,7 +51,7 @@ def piece_of(graph: Graph, node: Node, dtype: str | None = None) -> Piece:
     alone.insert(Node("node", node.op, tuple(feeds), node.attrs, (), node.outputs))
     results = [f"result{i}" for i in range(node.outputs)]
     alone.outputs.update(zip(results, alone.nodes["node"].values, strict=True))
-    made = emit_graph_def(alone, {})
+    made = as_tensorflow(emit_graph_def(alone, {}))
     types = [alone.types[name] for name in feeds]
     signature = [tf.TensorSpec(kind.shape, kind.dtype) for kind in types]
 

@@ -290,7 +290,7 @@ def test_files_that_exist_are_not_replaced(model, tmp_path):
         (["--passes", "static"], 2, "quantizes, and what is optimized stays float"),
         (["--without", "fold"], 2, "unknown pass `fold`"),
         (["--without", "xyz"], 2, "unknown pass `xyz`"),
-        (["--passes", f"{OWN}:Broken"], 10, "pass `broken`: KeyError: 'lost'"),
+        (["--passes", f"{OWN}:Broken"], 10, "pass `broken` failed: key 'lost' is missing"),
     ],
     ids=str,
 )

@@ -128,9 +128,12 @@ def test_onnx_is_read_and_written_without_tensorflow(tmp_path) -> None:
         ("optimize", network, "-o", tmp_path / "float.onnx"),
         ("analyze", network, "-c", samples),
         ("export", tmp_path / "out", "-f", "onnx-integer", "-o", tmp_path / "integer"),
+        ("quantize", network, "-c", samples, "-o", tmp_path / "again"),
+        ("export", tmp_path / "again", "-f", "tensorflow", "-o", tmp_path / "pb"),
+        ("optimize", network, "-o", tmp_path / "float.pb"),
         ("quantize", network, "-c", tmp_path / "narrow.npy", "-o", tmp_path / "wrong"),
     )
-    assert [(code, imported) for code, _, imported, _ in found] == [(0, False)] * 4 + [(6, False)]
+    assert [(code, imported) for code, _, imported, _ in found] == [(0, False)] * 7 + [(6, False)]
 
 
 def test_tensorflow_is_imported_in_silence(model) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from qgraph.backends.network_forms import Network
 from qgraph.backends.tf.emit import emit_graph_def, tensor_names
+from qgraph.backends.tf.program import as_tensorflow
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.exact.bounds import bounds
 from qgraph.exact.reference import Reference
@@ -125,7 +126,7 @@ def assert_tf_equals_reference(graph: Graph, feeds, known=None) -> int:
     same = integer_values(graph)
     names = {v: t for v, t in tensor_names(graph, known).items() if v in same and v in expected}
     with tf.Graph().as_default() as emitted:
-        tf.graph_util.import_graph_def(emit_graph_def(graph, known), name="")
+        tf.graph_util.import_graph_def(as_tensorflow(emit_graph_def(graph, known)), name="")
         fed = {f"{name}:0": array for name, array in feeds.items()}
         with tf.compat.v1.Session(graph=emitted) as session:
             found = session.run([f"{t}:0" for t in names.values()], fed)

@@ -1,4 +1,4 @@
-"""Builds a GraphDef node by node. TensorFlow is imported when a builder is made."""
+"""Builds a GraphDef node by node, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from qgraph.backends.tf.messages import PRODUCER, new_message
+from qgraph.errors import UnsupportedError
 from qgraph.foreign import AttrValue, Proto
+from qgraph.frontends.tf_node import DTYPES
 from qgraph.ir.types import Array
 from qgraph.names import Namespace, tensorflow_name
 
@@ -18,13 +21,8 @@ class GraphDefBuilder:
     """
 
     def __init__(self, reserved: Iterable[str] = ()) -> None:
-        import tensorflow as tf
-
-        self.tf = tf
-        self.graph_def = tf.compat.v1.GraphDef()
-        self.graph_def.versions.producer = (
-            tf.compat.v1.get_default_graph().graph_def_versions.producer
-        )
+        self.graph_def = new_message("GraphDef")
+        self.graph_def.versions.producer = PRODUCER
         self._names = Namespace(tensorflow_name, reserved)
         self._scalars: dict[tuple[str, object], str] = {}
         self._shared: dict[tuple[str, tuple[int, ...], bytes], str] = {}
@@ -65,10 +63,10 @@ class GraphDefBuilder:
         array = np.asarray(value)
         node = self.graph_def.node.add()
         node.op, node.name = "Const", self.unique(name)
-        dtype = self.tf.as_dtype(array.dtype)
-        node.attr["dtype"].type = dtype.as_datatype_enum
+        dtype = type_number(array.dtype.name)
+        node.attr["dtype"].type = dtype
         tensor = node.attr["value"].tensor
-        tensor.dtype = dtype.as_datatype_enum
+        tensor.dtype = dtype
         for dim in array.shape:
             tensor.tensor_shape.dim.add().size = dim
         tensor.tensor_content = np.ascontiguousarray(array).tobytes()
@@ -92,7 +90,7 @@ class GraphDefBuilder:
 
     def _set(self, attr: Proto, value: AttrValue) -> None:
         if isinstance(value, DType):
-            attr.type = self.tf.as_dtype(value.name).as_datatype_enum
+            attr.type = type_number(value.name)
         elif isinstance(value, bool):
             attr.b = value
         elif isinstance(value, int):
@@ -102,9 +100,7 @@ class GraphDefBuilder:
         elif isinstance(value, str):
             attr.s = value.encode()
         elif isinstance(value, Dims):
-            attr.shape.unknown_rank = value.dims is None
-            for dim in value.dims or ():
-                attr.shape.dim.add().size = -1 if dim is None else dim
+            set_shape(attr.shape, value)
         else:
             attr.list.SetInParent()
             attr.list.i.extend(int(v) for v in value)
@@ -122,3 +118,20 @@ class Dims:
 
     def __init__(self, dims: tuple[int | None, ...] | None) -> None:
         self.dims = dims
+
+
+NUMBERS = {name: number for number, name in DTYPES.items()}
+
+
+def type_number(dtype: str) -> int:
+    """TensorFlow's number for a numpy type. Raises UnsupportedError for a type that it lacks."""
+    if dtype not in NUMBERS:
+        raise UnsupportedError(f"TensorFlow has no type `{dtype}`")
+    return NUMBERS[dtype]
+
+
+def set_shape(shape: Proto, dims: Dims) -> None:
+    """Fill a TensorShapeProto."""
+    shape.unknown_rank = dims.dims is None
+    for dim in dims.dims or ():
+        shape.dim.add().size = -1 if dim is None else dim

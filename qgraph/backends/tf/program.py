@@ -22,11 +22,10 @@ class TFProgram:
         import tensorflow as tf
 
         if isinstance(graph_def, str | Path):
-            data = Path(graph_def).read_bytes()
-            graph_def = tf.compat.v1.GraphDef.FromString(data)
+            graph_def = tf.compat.v1.GraphDef.FromString(Path(graph_def).read_bytes())
         graph = tf.Graph()
         with graph.as_default():
-            tf.import_graph_def(graph_def, name="")
+            tf.import_graph_def(as_tensorflow(graph_def), name="")
         self._session = tf.compat.v1.Session(graph=graph)
 
     def run(self, feeds: Mapping[str, Array], fetch: Sequence[str]) -> list[Array]:
@@ -43,6 +42,16 @@ class TFProgram:
             for i in range(0, len(images), batch)
         ]
         return np.concatenate(parts)
+
+
+def as_tensorflow(graph_def: Proto) -> Proto:
+    """A GraphDef of TensorFlow's own class, which its functions ask for."""
+    import tensorflow as tf
+
+    kind = tf.compat.v1.GraphDef
+    if isinstance(graph_def, kind):
+        return graph_def
+    return kind.FromString(graph_def.SerializeToString())
 
 
 def _tensor(name: str) -> str:

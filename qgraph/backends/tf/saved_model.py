@@ -2,57 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from qgraph.backends.tf.builder import Dims, set_shape, type_number
 from qgraph.backends.tf.emit import end_names
-from qgraph.foreign import Proto, Tensor, TFModule
+from qgraph.backends.tf.messages import new_message
+from qgraph.foreign import Proto
 from qgraph.ir.graph import Graph
+
+FILE = "saved_model.pb"
+SCHEMA, TAG, METHOD = 1, "serve", "tensorflow/serving/predict"
 
 
 def write_saved_model(graph_def: Proto, graph: Graph, path: Path) -> None:
-    """Write `graph_def` as `serving_default`; the signature has the user's names of both ends.
-
-    Raises OSError, as any other writer does: for TensorFlow a full disk is an error of its own.
-    """
-    import tensorflow as tf
-
-    with tf.Graph().as_default() as holder:
-        tf.import_graph_def(graph_def, name="")
-        ends = end_names(graph)
-        inputs = {n: holder.get_tensor_by_name(f"{t}:0") for n, t in ends.inputs.items()}
-        outputs = {n: holder.get_tensor_by_name(f"{t}:0") for n, t in ends.outputs.items()}
-        signature = _signature(tf, inputs, outputs)
-        builder = tf.compat.v1.saved_model.builder.SavedModelBuilder(str(path))
-        with tf.compat.v1.Session() as session:
-            builder.add_meta_graph_and_variables(
-                session, [tf.saved_model.SERVING], signature_def_map={"serving_default": signature}
-            )
-        try:
-            with _quiet(tf):
-                builder.save()
-        except tf.errors.OpError as error:
-            raise OSError(error.message.rpartition("; ")[2]) from error
+    """Write `graph_def` as `serving_default`; the signature has the user's names of both ends."""
+    model = new_message("SavedModel")
+    model.saved_model_schema_version = SCHEMA
+    meta = model.meta_graphs.add()
+    meta.meta_info_def.tags.append(TAG)
+    meta.graph_def.CopyFrom(graph_def)
+    signature, ends = meta.signature_def["serving_default"], end_names(graph)
+    signature.method_name = METHOD
+    _describe(signature.inputs, ends.inputs, graph, {name: name for name in graph.inputs})
+    _describe(signature.outputs, ends.outputs, graph, graph.outputs)
+    path.mkdir()
+    (path / FILE).write_bytes(model.SerializeToString(deterministic=True))
 
 
-def _signature(tf: TFModule, inputs: dict[str, Tensor], outputs: dict[str, Tensor]) -> Proto:
-    with _quiet(tf):
-        info = tf.compat.v1.saved_model.build_tensor_info
-        return tf.compat.v1.saved_model.build_signature_def(
-            inputs={name: info(tensor) for name, tensor in inputs.items()},
-            outputs={name: info(tensor) for name, tensor in outputs.items()},
-            method_name="tensorflow/serving/predict",
-        )
-
-
-class _quiet:
-    """Keeps TensorFlow's deprecation notices about its own v1 API off the terminal."""
-
-    def __init__(self, tf: TFModule) -> None:
-        self.logger = tf.get_logger()
-
-    def __enter__(self) -> None:
-        self.level = self.logger.level
-        self.logger.setLevel("ERROR")
-
-    def __exit__(self, *_: object) -> None:
-        self.logger.setLevel(self.level)
+def _describe(
+    described: Proto, tensors: Mapping[str, str], graph: Graph, values: Mapping[str, str]
+) -> None:
+    """Names, types and shapes of one side of a signature."""
+    for public, tensor in tensors.items():
+        kind, found = graph.types[values[public]], described[public]
+        found.name, found.dtype = f"{tensor}:0", type_number(kind.dtype)
+        set_shape(found.tensor_shape, Dims(kind.shape))

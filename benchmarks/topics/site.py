@@ -30,9 +30,18 @@ def _index() -> str:
     return index_table({topic: read(topic.name) for topic in TOPICS})
 
 
+# Data of pages outside of docs/results, by the name of the marker.
+OTHERS: Mapping[str, str] = MappingProxyType({"ONNX node tests": "onnx_nodes"})
+
+
+def _table(name: str) -> str:
+    return read(name).tables[0].markdown() + "\n"
+
+
 # By the name of the marker `<!-- table: NAME -->` in a page.
 TABLES: Mapping[str, Callable[[], str]] = MappingProxyType(
     {f"results of {topic.name}": partial(_of, topic) for topic in TOPICS}
+    | {marker: partial(_table, name) for marker, name in OTHERS.items()}
     | {"index of results": _index}
 )
 

@@ -13,7 +13,7 @@ from benchmarks import result as results
 from benchmarks.result import MEASURED, RESULTS, ROOT, Machine, Result, add_json_option
 from benchmarks.tables import Table, merged, written
 from benchmarks.topics.figures import Bars, Lines, figure
-from benchmarks.topics.site import TOPICS, figures
+from benchmarks.topics.site import OTHERS, TOPICS, figures
 from benchmarks.topics.topic import generated
 
 PAGES = sorted((ROOT / "docs/results").glob("*.md"))
@@ -116,7 +116,7 @@ def test_a_figure_is_drawn_anew_for_other_data_only(kind, tmp_path: Path) -> Non
 
 def test_each_file_of_results_is_shown_and_each_page_is_a_topic() -> None:
     names = sorted(topic.name for topic in TOPICS)
-    assert sorted(p.stem for p in RESULTS.glob("*.json")) == names
+    assert sorted(p.stem for p in RESULTS.glob("*.json")) == sorted([*names, *OTHERS.values()])
     assert sorted(p.stem for p in PAGES) == sorted([*names, "index"])
 
 

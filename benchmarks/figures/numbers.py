@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
+import typer
 
 from benchmarks.figures.adam import guideline
 from benchmarks.figures.cycle import Cycle, cycle_of
 from benchmarks.figures.gradients import critical
 from benchmarks.figures.toy import BITS, SIGMAS, adam, train
+from benchmarks.result import JsonFile, report
+from benchmarks.tables import Table
 
 ALPHA = 0.01
 STEPS, SETTLED = 20_000, 10_000
@@ -27,27 +28,31 @@ def steady(bits: int, fresh: bool, alpha: float = ALPHA, beta2: float = 0.999) -
     ]
 
 
-def of_cycles() -> Iterator[str]:
-    """Rows: period and excursion, without noise and with it."""
-    yield "| b | sigma | noise | r_g | T | steps below | excursion | alpha sqrt(r_g) | ratio |"
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+def of_cycles() -> Table:
+    """Period and excursion, without noise and with it."""
+    made = Table(
+        "Cycles",
+        {"b": "d", "sigma": "g", "noise": "", "r_g": ".4g", "T": ".4g", "steps below": ".2f",
+         "excursion": ".3f", "alpha sqrt(r_g)": ".3f", "ratio": ".2f"},
+    )  # fmt: skip
     for bits in BITS:
         kinds = {"no": steady(bits, False, beta2=0.9999), "yes": steady(bits, True)}
         for i, sigma in enumerate(SIGMAS):
             for noise, cycles in kinds.items():
                 c = cycles[i]
                 bound = c.bound(ALPHA)
-                yield (
-                    f"| {bits} | {sigma:g} | {noise} | {c.ratio:.4g} | {c.period:.4g} | "
-                    f"{c.low_steps:.2f} | {c.excursion:.3f} | {bound:.3f} | "
-                    f"{c.excursion / bound:.2f} |"
-                )
+                numbers = (c.ratio, c.period, c.low_steps, c.excursion, bound, c.excursion / bound)
+                made.add(bits, float(sigma), noise, *map(float, numbers))
+    return made
 
 
-def of_guidelines() -> Iterator[str]:
-    """Rows: what the settings of table 4 lead to, over all sigmas of an octave."""
-    yield "| b | alpha | beta2 | steps | arrived by then | slowest arrival | widest excursion |"
-    yield "| --- | --- | --- | --- | --- | --- | --- |"
+def of_guidelines() -> Table:
+    """The result of the settings of table 4, over all sigmas of an octave."""
+    made = Table(
+        "Settings of table 4",
+        {"b": "d", "alpha": ".4f", "beta2": ".5f", "steps": ".0f", "arrived by then": ".0%",
+         "slowest arrival": "d", "widest excursion": ".2f"},
+    )  # fmt: skip
     for bits in BITS:
         guide = guideline(bits)
         boundaries = np.array([critical(sigma, bits)[0] for sigma in OCTAVE] * 2)
@@ -55,26 +60,33 @@ def of_guidelines() -> Iterator[str]:
         rule = adam(guide.alpha, beta2=guide.beta2)
         off = train(rule, bits, OCTAVE * 2, int(4 * guide.steps), start).log2_t - boundaries
         arrival = np.argmax((off > 0) & (off <= 1), axis=0)
-        widest = np.ptp(off[int(2 * guide.steps) :], axis=0).max()
-        yield (
-            f"| {bits} | {guide.alpha:.4f} | {guide.beta2:.5f} | {guide.steps:.0f} | "
-            f"{(arrival <= guide.steps).mean():.0%} | {arrival.max()} | {widest:.2f} |"
-        )
+        widest = float(np.ptp(off[int(2 * guide.steps) :], axis=0).max())
+        there = float((arrival <= guide.steps).mean())
+        steps = float(guide.steps)
+        made.add(bits, guide.alpha, guide.beta2, steps, there, int(arrival.max()), widest)
+    return made
 
 
-def of_ratios() -> Iterator[str]:
-    """Rows: r_g over an octave of sigma, against p."""
-    yield "| b | p | least r_g | median | greatest | at most p | at most 10 p |"
-    yield "| --- | --- | --- | --- | --- | --- | --- |"
+def of_ratios() -> Table:
+    """r_g over an octave of sigma, against p."""
+    made = Table(
+        "Ratios of gradients",
+        {"b": "d", "p": "d", "least r_g": ".2g", "median": ".3g", "greatest": ".3g",
+         "at most p": ".0%", "at most 10 p": ".0%"},
+    )  # fmt: skip
     for bits in BITS:
         p = 2 ** (bits - 1) - 1
         r = np.array([critical(sigma, bits)[1] for sigma in OCTAVE])
-        yield (
-            f"| {bits} | {p} | {r.min():.2g} | {np.median(r):.3g} | {r.max():.3g} | "
-            f"{(r <= p).mean():.0%} | {(r <= 10 * p).mean():.0%} |"
-        )
+        shares = (float((r <= limit).mean()) for limit in (p, 10 * p))
+        made.add(bits, p, float(r.min()), float(np.median(r)), float(r.max()), *shares)
+    return made
+
+
+def main(json_file: JsonFile = None) -> None:
+    """Print the tables of docs/training.md."""
+    tables = (table() for table in (of_cycles, of_ratios, of_guidelines))
+    report("benchmarks.figures.numbers", tables, json_file)
 
 
 if __name__ == "__main__":
-    for table in (of_cycles, of_guidelines, of_ratios):
-        print("\n".join(table()), end="\n\n")
+    typer.run(main)

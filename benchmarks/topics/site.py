@@ -7,12 +7,22 @@ from functools import partial
 from types import MappingProxyType
 
 from benchmarks.result import ROOT, read
-from benchmarks.topics import actors, engine, kernels, learning, mutation, networks, training
+from benchmarks.topics import (
+    actors,
+    engine,
+    kernels,
+    learning,
+    mutation,
+    networks,
+    policies,
+    training,
+)
 from benchmarks.topics.figures import figure
 from benchmarks.topics.topic import Topic, generated, index_table
 
 TOPICS: tuple[Topic, ...] = (
     *networks.TOPICS,
+    *policies.TOPICS,
     *training.TOPICS,
     *engine.TOPICS,
     *mutation.TOPICS,
@@ -30,18 +40,25 @@ def _index() -> str:
     return index_table({topic: read(topic.name) for topic in TOPICS})
 
 
-# Data of pages outside of docs/results, by the name of the marker.
-OTHERS: Mapping[str, str] = MappingProxyType({"ONNX node tests": "onnx_nodes"})
+# The file and the table of data that pages outside of docs/results show, by the marker's name.
+OTHERS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "ONNX node tests": ("onnx_nodes", "ONNX's node tests"),
+        "threshold cycles": ("threshold_cycles", "Cycles"),
+        "ratios of gradients": ("threshold_cycles", "Ratios of gradients"),
+        "settings of thresholds": ("threshold_cycles", "Settings of table 4"),
+    }
+)
 
 
-def _table(name: str) -> str:
-    return read(name).tables[0].markdown() + "\n"
+def _table(name: str, title: str) -> str:
+    return read(name).table(title).markdown() + "\n"
 
 
 # By the name of the marker `<!-- table: NAME -->` in a page.
 TABLES: Mapping[str, Callable[[], str]] = MappingProxyType(
     {f"results of {topic.name}": partial(_of, topic) for topic in TOPICS}
-    | {marker: partial(_table, name) for marker, name in OTHERS.items()}
+    | {marker: partial(_table, *place) for marker, place in OTHERS.items()}
     | {"index of results": _index}
 )
 

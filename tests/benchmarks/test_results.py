@@ -18,6 +18,7 @@ from benchmarks.topics.topic import generated
 
 PAGES = sorted((ROOT / "docs/results").glob("*.md"))
 MOST_LINES = 150
+OPTION = re.compile(r"JsonFile|add_json_option")
 PARTS = ("## Question", "## Setup", "## Result", "## What it does not show")
 
 
@@ -116,7 +117,9 @@ def test_a_figure_is_drawn_anew_for_other_data_only(kind, tmp_path: Path) -> Non
 
 def test_each_file_of_results_is_shown_and_each_page_is_a_topic() -> None:
     names = sorted(topic.name for topic in TOPICS)
-    assert sorted(p.stem for p in RESULTS.glob("*.json")) == sorted([*names, *OTHERS.values()])
+    assert sorted(p.stem for p in RESULTS.glob("*.json")) == sorted(
+        {*names, *(name for name, _ in OTHERS.values())}
+    )
     assert sorted(p.stem for p in PAGES) == sorted([*names, "index"])
 
 
@@ -148,3 +151,19 @@ def test_a_page_has_its_parts_one_figure_and_the_script(topic) -> None:
 @pytest.mark.parametrize("file", sorted(RESULTS.glob("*.json")), ids=lambda file: file.stem)
 def test_a_file_names_no_folder_of_a_machine(file: Path) -> None:
     assert not re.search(r'[" =](/\w+)+/', file.read_text("utf-8"))
+
+
+def scripts() -> list[Path]:
+    """Files that can be run, without the processes of a package whose `__main__` has the option."""
+    files = sorted((ROOT / "benchmarks").rglob("*.py"))
+    found = [file for file in files if 'if __name__ == "__main__"' in file.read_text("utf-8")]
+    mains = [file for file in found if file.stem == "__main__" and OPTION.search(file.read_text())]
+    parts = {file.parent for file in mains}
+    return [file for file in found if file in mains or file.parent not in parts]
+
+
+@pytest.mark.parametrize("script", scripts(), ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_a_script_that_prints_tables_writes_them(script: Path) -> None:
+    text = script.read_text("utf-8")
+    tables = "import Table" in text or re.search(r'^\s*print\(f?"\|', text, re.MULTILINE)
+    assert not tables or OPTION.search(text)

@@ -27,7 +27,7 @@ MOST = {
     "qgraph/exact": 5,
     "qgraph/foreign.py": 17,
     "qgraph/frontends": 13,
-    "qgraph/ir": 14,
+    "qgraph/ir": 7,
     "qgraph/kernels": 1,
     "qgraph/numerics.py": 1,
     "qgraph/ops": 17,

@@ -190,10 +190,11 @@ class _Line:
         expected = _parse_type(kind)
         if not body.startswith("sha256:"):
             dtype = np.dtype(expected.dtype)
-            words: Any = _split(body[1:-1])
+            words = _split(body[1:-1])
             if dtype.kind == "b":
-                words = [word == "True" for word in words]
-            flat = np.array([*map(float if dtype.kind == "f" else int, words)], dtype)
+                flat = np.array([word == "True" for word in words], dtype)
+            else:
+                flat = np.array([*map(float if dtype.kind == "f" else int, words)], dtype)
             return flat.reshape([d or 0 for d in expected.shape or ()])
         if self.name not in self.constants:
             raise TextError(

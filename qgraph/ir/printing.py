@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Any
 
 import numpy as np
 
@@ -60,7 +59,7 @@ def _value(value: str) -> str:
     return f"%{value}" if _PLAIN.fullmatch(value) else f"%{_quote(value)}"
 
 
-def _attr(value: Any) -> str:
+def _attr(value: object) -> str:
     if isinstance(value, np.ndarray):
         return _array(value)
     if isinstance(value, QuantSpec):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -71,11 +70,11 @@ def max_pool(attrs: PoolAttrs, inputs: Sequence[Array]) -> Array:
 
 
 def window_sum(x: Array, attrs: PoolAttrs) -> Array:
-    total: Any = None
-    for _, _, view in taps(padded(x, _pads(attrs, x)), attrs.ksize, attrs.strides, ONE):
-        total = view.copy() if total is None else np.add(total, view, out=total)
-    result: Array = total
-    return result
+    views = (v for *_, v in taps(padded(x, _pads(attrs, x)), attrs.ksize, attrs.strides, ONE))
+    total = next(views).copy()
+    for view in views:
+        np.add(total, view, out=total)
+    return total
 
 
 def window_count(height: int, width: int, attrs: PoolAttrs) -> Array:

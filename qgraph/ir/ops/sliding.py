@@ -5,8 +5,6 @@ Images are [batch, height, width, channels] of any dtype, pads are ((top, bottom
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from qgraph.ir.ops.windows import Pads, Pair, padded, taps
@@ -41,23 +39,25 @@ def _group(x: Array, w: Array, strides: Pair, dilations: Pair) -> Array:
 def convolved_by_channel(x: Array, w: Array, strides: Pair, dilations: Pair, pads: Pads) -> Array:
     """A depthwise convolution with filters [height, width, channels, outputs of a channel]."""
     kh, kw, c, multiplier = w.shape
-    result: Any = None
-    for i, j, view in taps(padded(x, pads), (kh, kw), strides, dilations):
-        term = view[..., None] * w[i, j]
-        result = term if result is None else np.add(result, term, out=result)
+    windows = taps(padded(x, pads), (kh, kw), strides, dilations)
+    terms = (view[..., None] * w[i, j] for i, j, view in windows)
+    result = next(terms)
+    for term in terms:
+        np.add(result, term, out=result)
     return np.reshape(result, (*result.shape[:3], c * multiplier))
 
 
 def largest(x: Array, kernel: Pair, strides: Pair, pads: Pads) -> Array:
     """The largest element under each window; padding never wins."""
-    result: Any = None
-    for _, _, view in taps(padded(x, pads, lowest(x.dtype)), kernel, strides, (1, 1)):
-        result = view.copy() if result is None else np.maximum(result, view, out=result)
-    return np.asarray(result)
+    views = (v for *_, v in taps(padded(x, pads, lowest(x.dtype)), kernel, strides, (1, 1)))
+    result = next(views).copy()
+    for view in views:
+        np.maximum(result, view, out=result)
+    return result
 
 
-def lowest(dtype: Any) -> float:
+def lowest(dtype: np.dtype[np.generic]) -> float:
     """The maximum over no elements."""
     if dtype.kind == "f":
         return -np.inf
-    return False if dtype.kind == "b" else np.iinfo(dtype).min
+    return False if dtype.kind == "b" else np.iinfo(dtype.name).min

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from qgraph.errors import ExactnessError, GraphError
 from qgraph.ir.ops.base import AnyOp, OpDef, Scale
 from qgraph.ir.ops.structure import QuantizerAttrs, check_spec, reach_of_spec
 from qgraph.ir.types import (
+    AnyExponent,
     Array,
     Codes,
     Fixed,
@@ -71,23 +71,29 @@ def largest_square(attrs: StandardizationAttrs, channels: int) -> int:
 
 
 def standardization(
-    attrs: StandardizationAttrs, channels: int, exponent: Any, name: str | None = None
+    attrs: StandardizationAttrs,
+    channels: int,
+    exponent: AnyExponent | None,
+    name: str | None = None,
 ) -> Standardization:
     """The numbers for an input of this exponent.
 
     Raises ExactnessError where scales are too far apart for them.
     """
+    if exponent is None:
+        raise GraphError("its input is not in fixed point", node=name)
     if np.ndim(exponent):
         raise ExactnessError("its input has a scale for each channel", node=name)
+    unit = int(np.asarray(exponent))
     largest = float(largest_square(attrs, channels))
-    epsilon = float(np.ldexp(attrs.epsilon * channels**2, 2 * int(exponent)))
+    epsilon = float(np.ldexp(attrs.epsilon * channels**2, 2 * unit))
     made = attrs.exponent
     for guard in range(SQUARE_BITS // 2, max(-made, 0) - 1, -1):
         if np.ldexp(largest + epsilon, 2 * guard) < 1 << SQUARE_BITS:
             return Standardization(guard, int(np.rint(np.ldexp(epsilon, 2 * guard))), made + guard)
     raise ExactnessError(
         f"its root passes {SQUARE_BITS} bits: it has {channels} channels, and epsilon "
-        f"{attrs.epsilon:g} is large beside its input's unit, 2^-{exponent}",
+        f"{attrs.epsilon:g} is large beside its input's unit, 2^-{unit}",
         node=name,
         hint="fewer bits, or a profile override for the layer in front of it",
     )

@@ -1,11 +1,11 @@
 // What a step may be: the attributes of each op, and the shape that it makes.
 
+#include "engine/rules.h"
+
 #include <algorithm>
 #include <functional>
 #include <string>
 #include <utility>
-
-#include "engine/network.h"
 
 namespace qgraph::engine {
 namespace {
@@ -31,7 +31,7 @@ class Rule {
         const Shape made = shape();
         check(at_ == numbers_.size(), "has more numbers than it needs");
         check(made == output(), "makes another shape than its output has");
-        if (network_.batch_free) check_batch();
+        if (network_.batch_free) check_samples_apart(step_, network_);
     }
 
   private:
@@ -40,9 +40,7 @@ class Rule {
     const Shape& output() const { return network_.tensors[step_.output].shape; }
 
     void check(bool condition, const char* what) const {
-        if (condition) return;
-        const std::string name(network_.tensors[step_.output].name);
-        throw LoadFailure(std::string("step `") + name + "`, " + name_of(step_.op) + ", " + what);
+        if (!condition) refuse(step_, network_, what);
     }
 
     int64_t number(int64_t low, int64_t high) {
@@ -330,60 +328,6 @@ class Rule {
         return shape_of(0);
     }
 
-    // Samples lie along the first dimension of all but constants, and no step mixes them.
-    void check_batch() const {
-        const char* mixes = "mixes samples";
-        check(!output().empty() && output()[0] == 1, mixes);
-        const bool binary = family_of(step_.op) == Family::binary;
-        bool any = !binary && input(0).kind != Kind::constant;
-        check(any || binary, mixes);
-        for (size_t i = 0; i < step_.inputs.size(); ++i) {
-            const Shape& shape = shape_of(i);
-            if (input(i).kind == Kind::constant) {
-                const bool one = shape.size() < output().size() || shape[0] == 1;
-                check(step_.op != Op::concat && (one || !binary), mixes);
-                continue;
-            }
-            any = true;
-            check(!shape.empty() && shape[0] == 1, mixes);
-            check(!binary || shape.size() == output().size(), mixes);
-        }
-        check(any, mixes);
-        switch (family_of(step_.op)) {
-            case Family::row:
-                check(step_.op != Op::standardize || output().size() > 1, mixes);
-                return;
-            case Family::reduction:
-                check(std::find(step_.list.begin(), step_.list.end(), 0) == step_.list.end(),
-                      mixes);
-                return;
-            case Family::move:
-                check(moves_within_samples(), mixes);
-                return;
-            case Family::product:
-            case Family::binary:
-            case Family::unary:
-            case Family::reshape:
-                return;
-        }
-        no_case(step_.op, "engine/rules.cpp, check_batch");
-    }
-
-    bool moves_within_samples() const {
-        switch (as_move(step_.op)) {
-            case MoveOp::transpose:
-                return step_.list[0] == 0;
-            case MoveOp::slice:
-                return step_.list[0] == 0 && step_.steps[0] == 1;
-            case MoveOp::pad:
-                return step_.list[0] == 0 && step_.list[1] == 0;
-            case MoveOp::concat:
-            case MoveOp::take:
-                return step_.axis != 0;
-        }
-        no_case(step_.op, "engine/rules.cpp, moves_within_samples");
-    }
-
     Step& step_;
     const std::vector<int64_t>& numbers_;
     const Network& network_;
@@ -394,6 +338,11 @@ class Rule {
 
 void no_case(Op op, const char* place) {
     throw LoadFailure(std::string("op `") + name_of(op) + "` has no case in " + place);
+}
+
+void refuse(const Step& step, const Network& network, const char* what) {
+    const std::string name(network.tensors[step.output].name);
+    throw LoadFailure(std::string("step `") + name + "`, " + name_of(step.op) + ", " + what);
 }
 
 void read_attributes(Step& step, const std::vector<int64_t>& numbers, const Network& network) {

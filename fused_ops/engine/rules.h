@@ -1,0 +1,14 @@
+// What the checks of steps share: refusals, and whether samples of a batch stay apart.
+#pragma once
+
+#include "engine/network.h"
+
+namespace qgraph::engine {
+
+// Refuses a step of a file, by name.
+[[noreturn]] void refuse(const Step& step, const Network& network, const char* what);
+
+// Refuses a step that mixes samples, in a network whose batch is free.
+void check_samples_apart(const Step& step, const Network& network);
+
+}  // namespace qgraph::engine

@@ -1,0 +1,84 @@
+// Whether a step keeps the samples of a batch apart: they lie along the first dimension of all
+// tensors but constants.
+
+#include <algorithm>
+
+#include "engine/rules.h"
+
+namespace qgraph::engine {
+namespace {
+
+class SamplesApart {
+  public:
+    SamplesApart(const Step& step, const Network& network) : step_(step), network_(network) {}
+
+    void check() const {
+        require(!output().empty() && output()[0] == 1);
+        const bool binary = family_of(step_.op) == Family::binary;
+        bool any = !binary && input(0).kind != Kind::constant;
+        require(any || binary);
+        for (size_t i = 0; i < step_.inputs.size(); ++i) {
+            const Shape& shape = input(i).shape;
+            if (input(i).kind == Kind::constant) {
+                const bool one = shape.size() < output().size() || shape[0] == 1;
+                require(step_.op != Op::concat && (one || !binary));
+                continue;
+            }
+            any = true;
+            require(!shape.empty() && shape[0] == 1);
+            require(!binary || shape.size() == output().size());
+        }
+        require(any);
+        switch (family_of(step_.op)) {
+            case Family::row:
+                require(step_.op != Op::standardize || output().size() > 1);
+                return;
+            case Family::reduction:
+                require(std::find(step_.list.begin(), step_.list.end(), 0) == step_.list.end());
+                return;
+            case Family::move:
+                require(moves_within_samples());
+                return;
+            case Family::product:
+            case Family::binary:
+            case Family::unary:
+            case Family::reshape:
+                return;
+        }
+        no_case(step_.op, "engine/samples_apart.cpp, check");
+    }
+
+  private:
+    bool moves_within_samples() const {
+        switch (as_move(step_.op)) {
+            case MoveOp::transpose:
+                return step_.list[0] == 0;
+            case MoveOp::slice:
+                return step_.list[0] == 0 && step_.steps[0] == 1;
+            case MoveOp::pad:
+                return step_.list[0] == 0 && step_.list[1] == 0;
+            case MoveOp::concat:
+            case MoveOp::take:
+                return step_.axis != 0;
+        }
+        no_case(step_.op, "engine/samples_apart.cpp, moves_within_samples");
+    }
+
+    const Tensor& input(size_t i) const { return network_.tensors[step_.inputs[i]]; }
+    const Shape& output() const { return network_.tensors[step_.output].shape; }
+
+    void require(bool apart) const {
+        if (!apart) refuse(step_, network_, "mixes samples");
+    }
+
+    const Step& step_;
+    const Network& network_;
+};
+
+}  // namespace
+
+void check_samples_apart(const Step& step, const Network& network) {
+    SamplesApart(step, network).check();
+}
+
+}  // namespace qgraph::engine

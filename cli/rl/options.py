@@ -55,7 +55,7 @@ def policy_network(
     signature: str | None,
     trust: bool,
 ) -> PolicyNetwork:
-    """The policy in a model file, read as these options describe it."""
+    """Read the policy in a model file with these options."""
     from qgraph.rl.policy import read_policy
 
     return read_policy(
@@ -82,7 +82,7 @@ def told(path: Path, environment: str | None, head: str | None, high: float | No
 
 
 def head_in(environment: str, program: ActorProgram, known: About) -> Head:
-    """The head that fits the environment, whose observations have to fit too. Raises UsageError."""
+    """The head for the environment. Raises UsageError if actions or observations do not fit."""
     from qgraph.rl.actor.observations import wrong_shape
     from qgraph.rl.environments import make
     from qgraph.rl.policy.about import head_for
@@ -98,7 +98,7 @@ def head_in(environment: str, program: ActorProgram, known: About) -> Head:
 
 
 def head_alone(outputs: int, known: About) -> Head | None:
-    """The head without an environment; None where it is unknown."""
+    """The head without an environment; None if it is unknown."""
     from qgraph.rl.head import DISCRETE, Head
 
     if known.whole is not None and known.high is None and known.head in (None, known.whole.kind):

@@ -1,4 +1,4 @@
-"""`qgraph rl quantize`: a policy to a packed one, which acts without a framework."""
+"""`qgraph rl quantize`: pack a policy, which then runs without a framework."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from qgraph.rl.policy import PolicyNetwork
     from qgraph.rl.policy.about import About
 
-APART = 4  # every fourth observation is kept to compare actions on
+APART = 4  # every fourth observation is for the comparison of actions
 NOT_COMPARED = (
     "actions were not compared with those of the float policy, and biases were not corrected: "
     "give --env or --observations"
@@ -164,7 +164,7 @@ def _read(file: Path | None, name: str, shape: tuple[int, ...]) -> Array | None:
 
 
 def _layout(file: Path, shape: tuple[int, ...]) -> str | None:
-    """How to turn the images of a .npy file, where that is what is wrong."""
+    """A hint for images of a .npy file with another layout; None for other errors."""
     import numpy as np
 
     from qgraph.rl.actor.observations import layout_hint
@@ -176,14 +176,14 @@ def _layout(file: Path, shape: tuple[int, ...]) -> str | None:
 
 
 def _place(network: PolicyNetwork, known: About) -> str | None:
-    """The environment that the file beside the policy names, where it can be made and fits."""
+    """The environment in the file beside the policy, if it can be created and fits."""
     from qgraph.rl.environments import make
 
     if known.environment is None:
         return None
     try:
         made = make(known.environment)
-    except UsageError:  # it is of another package, or registered elsewhere
+    except UsageError:  # it needs another package, or is registered elsewhere
         return None
     made.close()
     return known.environment if tuple(made.shape) == network.program.shape else None
@@ -201,7 +201,7 @@ def _watched(network: PolicyNetwork, known: About, steps: int) -> Array:
 
 
 def _parts(seen: Array | None) -> tuple[Array | None, Array | None]:
-    """Observations to learn from, and others to compare on."""
+    """Observations for calibration, and others for the comparison of actions."""
     import numpy as np
 
     if seen is None or len(seen) < APART:
@@ -244,7 +244,7 @@ def _facts(
 def _print(facts: dict[str, Any], model: Path, known: About) -> None:
     from qgraph.cli.console import console, print_table
 
-    head = facts["head"]["kind"] if facts["head"] else "none: outputs are all it gives"
+    head = facts["head"]["kind"] if facts["head"] else "none, outputs only"
     rows = [
         ("form", facts["form"]),
         ("weights", f"{facts['bits']} bits"),

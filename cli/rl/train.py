@@ -75,7 +75,7 @@ options.add_settings(train)
 
 @contextmanager
 def _bar(as_json: bool) -> Iterator[tuple[Watch, Steps]]:
-    """Steps as a bar and the newest evaluation beside it; without a terminal a line for each."""
+    """A bar of steps with the newest evaluation; without a terminal, a line for each."""
     if not sys.stderr.isatty():
         yield (_silent if as_json else _line), silent_steps
         return
@@ -114,7 +114,7 @@ def _line(status: Status) -> None:
 
 
 def line_of(status: Status) -> str:
-    """One line of where a run is."""
+    """The progress of a run in one line."""
     return (
         f"{status.actor_steps:,} steps, {status.learner_steps:,} learnt: "
         f"return {status.return_mean:.1f} +- {status.return_error:.1f}, "

@@ -130,7 +130,7 @@ class GeneratedOption:
 
     @property
     def default(self) -> str:
-        """The default of most algorithms, and those with another one."""
+        """The default of most algorithms, and the algorithms with another one."""
         if self.first.setting.default_text:
             return self.first.setting.default_text
         shown = {kind.algorithm: _shown(each) for kind, each in self.fields.items()}
@@ -152,7 +152,7 @@ def generated_options(kinds: list[type[RunConfig]]) -> list[GeneratedOption]:
 
 
 def flags_of(each: DeclaredField, name: str = "") -> str:
-    """How the option of a field is written; `name` is another than the field's."""
+    """The text of a field's option; `name` replaces the name of the field."""
     if not name and each.setting.flags:
         return each.setting.flags
     flag = (name or each.name).replace("_", "-")

@@ -1,4 +1,4 @@
-"""The result of `qgraph rl train`: a table, and the command to type next."""
+"""The result of `qgraph rl train`: a table, and the next command."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def facts_of(path: Path, training: Training) -> dict[str, object]:
 
 
 def rows_of(path: Path, training: Training, status: Status) -> list[tuple[str, str]]:
-    """Names and values: how well it acts, what it took, who waited, what became of compression."""
+    """Names and values of the summary: returns, steps, waiting and compression."""
     return [
         ("return", f"{status.return_mean:.1f} +- {status.return_error:.1f}"),
         ("its best (policy.pb)", f"{training.counts.best:.1f}"),

@@ -151,12 +151,6 @@ def sources() -> Iterator[Path]:
     yield from (ROOT / page for page in PAGES)
 
 
-def room_of(path: Path) -> str:
-    """The folder that a file is counted with."""
-    first, *rest = path.relative_to(ROOT).parts
-    return f"{first}/{rest[0]}" if first in ("qgraph", "tests") and len(rest) > 1 else first
-
-
 def main(arguments: list[str]) -> int:
     paths = [Path(argument).resolve() for argument in arguments] or list(sources())
     found = [finding for path in paths for finding in findings(path)]

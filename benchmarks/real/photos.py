@@ -102,11 +102,11 @@ class _Scene:
         labels, wanted = self.photos.classes + BACKGROUND, self.wanted
         table = Table(
             f"MobileNetV1 on {len(labels)} views of {self.photos.photos} photos, %",
-            {"what": "", "photos right": "d", "views right": "", "as float": "",
-             "of those that float has right": "",
-             **{f"as float, above {peer}": "" for peer in PEERS},
-             "SQNR dB": ".1f", "other photos, as float": "",
-             f"other photos, above {PEERS[0]}": "", "CIFAR-10, as float": ".1%"},
+            {"what": "", "photos right": "d", "views right": ".1f", "as float": ".1f",
+             "of those that float has right": ".1f",
+             **{f"as float, above {peer}": ".1f" for peer in PEERS},
+             "SQNR dB": ".1f", "other photos, as float": ".1f",
+             f"other photos, above {PEERS[0]}": ".1f", "CIFAR-10, as float": ".1%"},
             notes=[f"calibrated on {CALIBRATION} CIFAR-10 training images at 224; CIFAR-10: "
                    f"{PICTURES} test images",
                    "photos right: the whole square of each, as it is; ±: one standard error, over "
@@ -126,9 +126,9 @@ class _Scene:
             table.add(
                 name,
                 int(right[::VIEWS].sum()),
-                str(shares.of(right)),
+                shares.of(right).percent,
                 same.share(name),
-                str(shares.of(same.hits[name], said["float32"] == labels)),
+                shares.of(same.hits[name], said["float32"] == labels).percent,
                 *(same.above(name, peer) for peer in PEERS),
                 None if found is wanted else sqnr(wanted.photos, found.photos),
                 others.share(name),
@@ -145,11 +145,13 @@ class _Beside:
     shares: Shares
     hits: Mapping[str, Array]
 
-    def share(self, name: str) -> str:
-        return str(self.shares.of(self.hits[name]))
+    def share(self, name: str) -> list[float]:
+        return self.shares.of(self.hits[name]).percent
 
-    def above(self, name: str, peer: str) -> str | None:
-        return None if name == peer else str(self.shares.between(self.hits[name], self.hits[peer]))
+    def above(self, name: str, peer: str) -> list[float] | None:
+        if name == peer:
+            return None
+        return self.shares.between(self.hits[name], self.hits[peer]).percent
 
 
 def _tensorflow(program: TFProgram, images: Array) -> Array:

@@ -80,8 +80,10 @@ class Share:
     value: float
     error: float
 
-    def __str__(self) -> str:
-        return f"{100 * self.value:.1f} ± {100 * self.error:.1f}"
+    @property
+    def percent(self) -> list[float]:
+        """The share and its error in percent."""
+        return [100 * self.value, 100 * self.error]
 
 
 @dataclass(frozen=True)

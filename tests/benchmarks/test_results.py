@@ -79,7 +79,7 @@ def test_a_report_writes_what_it_has_so_far(tmp_path: Path, monkeypatch) -> None
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        results.report("benchmarks.some", fails(), tmp_path / "a.json", seeds=(1,))
+        results.report("benchmarks.some", fails(), tmp_path / "a.json", (1,), ("numpy",))
     found = results.read("a", tmp_path)
     assert (found.command, found.seeds) == ("python -m benchmarks.some --seed 1", (1,))
     assert found.tables[0].rows[0]["ms"] == 1.25

@@ -1,8 +1,8 @@
-"""High-bias absorption: what a ReLU nearly always lets through goes into the next bias.
+"""High-bias absorption: move an offset that a ReLU nearly always passes into the next bias.
 
-A channel far above 0 takes its whole offset through ReLU, and the range of the activation must
-reach that far. The offset can go around it: `relu(x) = relu(x - c) + c` wherever x >= c (Nagel et
-al., 2019, "Data-Free Quantization", section 4.1.3).
+A channel far above 0 carries its whole offset through ReLU, so that the activation needs a range
+that includes it. The offset can bypass the ReLU: `relu(x) = relu(x - c) + c` wherever x >= c
+(Nagel et al., 2019, "Data-Free Quantization", section 4.1.3).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _SAME = frozenset({"max_pool", "identity", "squeeze", "mean"})
 class AbsorbBiases(Pass):
     """Move `c = max(0, mean - deviations * deviation)` from a bias through ReLU to the next bias.
 
-    Through ReLU, ReLU6, a clip per channel, pools and flatten. Mean and deviation come from batch
-    norms. Not exact where a value falls below c: the log states how far off the mean output is.
-    Refusals: a user that is not a layer; zero padding, whose zeros would have to become -c.
+    It passes ReLU, ReLU6, clips per channel, pools and flatten. Mean and deviation come from batch
+    norms. The result is not exact where a value is below c: the log states the error of the mean
+    output. Refusals: a user that is not a layer; zero padding, whose zeros would have to become -c.
     """
 
     deviations: float = option(
-        "How many standard deviations below its mean a channel is taken to reach.",
+        "Standard deviations below its mean that a channel is assumed to reach.",
         low=0,
         default=3.0,
     )
@@ -120,7 +120,7 @@ class _Way:
     values: list[tuple[str, Float64]] = field(default_factory=list)
 
     def follow(self, value: str, c: Float64) -> str | None:
-        """Follow `value`, which carries the offset `c`, to layers; or say what is in the way."""
+        """Follow `value`, which carries the offset `c`, to layers; return the obstacle if any."""
         graph = self.graph
         self.values.append((value, c))
         if graph.is_output(value) or not graph.users(value):
@@ -134,7 +134,7 @@ class _Way:
     def _into(self, user: Node, value: str, c: Float64) -> str | None:
         graph = self.graph
         weights = graph.constant(user.inputs[1]) if len(user.inputs) > 1 else None
-        pads = f"`{user.name}` pads with zeros, which the offset would have to reach too"
+        pads = f"`{user.name}` pads with zeros, which cannot take the offset"
         if is_layer(user) and user.inputs[0] == value and weights is not None:
             if not is_unpadded(graph, user):
                 return pads
@@ -149,7 +149,7 @@ class _Way:
             return self.follow(user.name, c)
         if user.op == "reshape" and (tiled := flattened(graph, user, c)) is not None:
             return self.follow(user.name, tiled)
-        return f"it reaches `{user.name}` ({user.op}), not a layer"
+        return f"it is used by `{user.name}` ({user.op}), which is not a layer"
 
 
 def _keeps_channels(graph: Graph, node: Node) -> bool:

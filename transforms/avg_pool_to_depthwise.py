@@ -1,4 +1,4 @@
-"""Average pools as depthwise convolutions, the form that fixed point computes."""
+"""Average pools as depthwise convolutions, which fixed point can compute."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _convert(rewriter: Rewriter, node: Node) -> bool:
         )
     pads, count = counted
     if not count.all():
-        return rewriter.refuse(node, "some of its windows see nothing but padding")
+        return rewriter.refuse(node, "some of its windows contain only padding")
     pool, dtype = node.typed(PoolAttrs), np.dtype(known.dtype)
     attrs = {
         "strides": pool.strides,
@@ -71,7 +71,7 @@ def _convert(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _pads_and_count(graph: Graph, node: Node) -> tuple[Pads, Array] | None:
-    """Padding in numbers and the number of real positions in each window, if they are known."""
+    """Explicit padding and the number of real positions in each window, if they are known."""
     pool, shape = node.typed(PoolAttrs), graph.types[node.inputs[0]].shape
     height, width = shape[1:3] if shape else (None, None)
     alone = pool.ksize == ONE and pool.padding == "same"

@@ -1,4 +1,4 @@
-"""One way to write a sum, a product and a bias."""
+"""Write sums, products and biases in one form."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from qgraph.rewrite.rewriter import Rewriter, Rule
 
 @dataclass(frozen=True)
 class CanonicalizeArithmetic(RewritePass):
-    """x - c, x / c and -x become sums and products; a vector added to a layer its bias.
+    """x - c, x / c and -x become sums and products; a vector added to a layer becomes its bias.
 
     New constants are computed in float64 and rounded once, so that a division becomes a product
-    up to rounding. Refusals: a division by zero; two biases with a reader in between.
+    up to rounding. Refusals: a division by zero; two biases of which the first has other users.
     """
 
     name: ClassVar[str] = "canonicalize-arithmetic"
@@ -29,7 +29,7 @@ class CanonicalizeArithmetic(RewritePass):
             Rule("sub-to-add", ("sub",), _sub),
             Rule("div-to-mul", ("div",), _div),
             Rule("neg-to-mul", ("neg",), _neg),
-            NEUTRAL,  # where constants that were folded turn out so
+            NEUTRAL,  # folded constants may turn out to be these
             *BIAS_RULES,
         )
 

@@ -1,4 +1,4 @@
-"""One concat in place of concats of concats."""
+"""Replace a concat of concats by one concat."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qgraph.rewrite.rewriter import Rewriter, Rule
 class CollapseConcat(RewritePass):
     """A concat takes the members of a concat on the same axis directly.
 
-    Refusal: the inner concat is needed elsewhere too.
+    Refusal: the inner concat has other users.
     """
 
     name: ClassVar[str] = "collapse-concat"

@@ -1,4 +1,4 @@
-"""One op in place of several that together are a function of each element alone."""
+"""Replace several ops by one where together they are a function of each element."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from qgraph.quant.topology import is_nonnegative
 from qgraph.rewrite.functions import NEAR, PointwiseFunction, functions_at
 from qgraph.rewrite.rewriter import Rewriter
 
-# Without an integer form now, but with one in the end where they stand before layers.
+# Ops without an integer form now that get one later where they precede layers.
 ON_THE_WAY = frozenset({"avg_pool", "batch_norm", "layer_norm", "leaky_relu", "identity"})
-# A table of 8-bit codes has steps of about so much of its range: what moves by a quarter of its
-# own range in one of them needs floats.
+# STEP is about the step of a table of 8-bit codes. A function that changes by STEEPEST of its range
+# within one step needs floats.
 STEP, STEEPEST = 1 / 16, 0.25
 
 
 @dataclass(frozen=True)
 class ComposeFunctions(Pass):
-    """Arithmetic between a tensor and a result at every place of it becomes one `composed` op.
+    """Elementwise arithmetic from one tensor to one result becomes one `composed` op.
 
-    It will be one table, rounded once, where its ops would be several tables, products and sums,
-    or float. Only between layers: before the first and behind the last, arithmetic stays float.
-    Sums, products with constants and clips alone stay as they are: integers have them, and layers
-    take them in. So do those that the function begins with. Refusals: no finite value for an input
-    near 0 that its tensor may have; a logarithm, or what else is too steep for codes.
+    It becomes one table, rounded once, in place of several tables, products and sums, or floats.
+    This applies only between layers: before the first and after the last, arithmetic stays float.
+    Sums, products with constants and clips stay as they are, also at the beginning of a function:
+    integers support them, and layers absorb them. Refusals: a function without a finite value for
+    an input near 0; a function that is too steep for codes, such as a logarithm.
     """
 
     name: ClassVar[str] = "compose-functions"
@@ -43,7 +43,7 @@ class ComposeFunctions(Pass):
         nodes = list(graph.topological())
         order = {node.name: index for index, node in enumerate(nodes)}
         nonnegative, behind = is_nonnegative(graph), _behind_layers(nodes)
-        into: set[str] = set()  # values that only integer arithmetic takes
+        into: set[str] = set()  # values that only integer arithmetic uses
         left: set[str] = set()  # parts of functions that stay float
         for name in (node.name for node in reversed(nodes)):  # the longest functions first
             if name not in graph.nodes or not _all_take_codes(graph, name, into):
@@ -67,10 +67,10 @@ def _compose(rewriter: Rewriter, function: PointwiseFunction) -> None:
 def _unfit(function: PointwiseFunction, nonnegative: bool) -> str | None:
     """Reason why a function cannot be a table, if it cannot."""
     if not np.isfinite(function.of(NEAR[NEAR >= 0] if nonnegative else NEAR)).all():
-        return "stays float: as a function of each element it is not finite everywhere"
+        return "stays float: this function of each element is not finite everywhere"
     values = function.of(np.arange(0 if nonnegative else -8, 8 + STEP, STEP))
     if np.abs(np.diff(values)).max() > STEEPEST * np.ptp(values):
-        return "stays float: as a function of each element it is too steep for a table"
+        return "stays float: this function of each element is too steep for a table"
     return None
 
 
@@ -84,7 +84,7 @@ def _all_take_codes(graph: Graph, value: str, into: set[str]) -> bool:
 
 
 def _takes_codes(graph: Graph, user: Node, into: set[str]) -> bool:
-    """True where a node works on codes, and whatever takes its result does."""
+    """True where a node and all users of its result work on codes."""
     if user.op in COMPUTE or op_definition(user.op).pointwise:
         return True
     if user.op == "mean":  # over channels it is part of a norm
@@ -114,7 +114,7 @@ def _best(graph: Graph, root: str, order: dict[str, int]) -> PointwiseFunction |
 
 
 def _gains(graph: Graph, function: PointwiseFunction) -> bool:
-    """True unless it is one op that integers have."""
+    """True unless it is a single op that integers support."""
     if len(function.nodes) > 1:
         return True
     (node,) = function.nodes
@@ -122,7 +122,7 @@ def _gains(graph: Graph, function: PointwiseFunction) -> bool:
 
 
 def _is_integer(graph: Graph, node: Node) -> bool:
-    """True for an op on codes, and for what becomes one: x / c and -x are products with constants.
+    """True for ops on codes and for ops that become such: x / c and -x are products with constants.
 
     A product of two functions of x is not one.
     """
@@ -136,7 +136,7 @@ def _is_integer(graph: Graph, node: Node) -> bool:
 
 
 def _behind_layers(nodes: list[Node]) -> set[str]:
-    """Values that a layer comes before, without float arithmetic in between."""
+    """Values that depend on a layer without float arithmetic in between."""
     found: set[str] = set()
     for node in nodes:
         reached = any(value in found for value in node.inputs)

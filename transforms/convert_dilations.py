@@ -1,4 +1,4 @@
-"""Dilated convolutions in place of space_to_batch -> convolution -> batch_to_space."""
+"""Replace space_to_batch -> convolution -> batch_to_space by a dilated convolution."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ConvertDilations(RewritePass):
 
     The paddings of one end and the crops of the other give its explicit padding; a crop that cuts
     more than was padded becomes a slice of the input. Refusals: strides, padding inside, unequal
-    blocks, something else in between, or in-between values that are used elsewhere.
+    blocks, another op in between, or a value in between that has other users.
     """
 
     name: ClassVar[str] = "convert-dilations"

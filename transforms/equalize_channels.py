@@ -1,8 +1,8 @@
-"""Cross-layer equalisation: channels of comparable range in every layer's weights.
+"""Cross-layer equalisation: give the channels of every layer's weights comparable ranges.
 
-Between two layers a channel may be scaled freely if the second layer undoes it: ReLU, pools,
-sums and concats let a positive factor through. Per-tensor scales lose what channels of small range
-hold, so factors are chosen that make the ranges of a channel's producers and consumers equal
+A channel between two layers may be scaled freely if the second layer undoes it: ReLU, pools,
+sums and concats commute with a positive factor. Per-tensor scales lose precision in channels of
+small range, so factors are chosen that make the ranges of a channel's producers and consumers equal
 (Nagel et al., 2019, "Data-Free Quantization", section 4.1, here over whole groups of layers).
 """
 
@@ -21,7 +21,7 @@ from qgraph.rewrite.constants import Float64, times, weights_of
 from qgraph.rewrite.rewriter import Rewriter
 
 SWEEPS = 40
-# Beyond 2^12 a channel's numbers are noise beside the others' and a factor buys nothing.
+# Beyond 2^12 a channel's numbers are negligible next to the others, and a factor gains nothing.
 LARGEST_LOG2 = 12.0
 
 
@@ -29,13 +29,13 @@ LARGEST_LOG2 = 12.0
 class EqualizeChannels(Pass):
     """Scale channels between layers so that their weights' ranges meet. Keeps the function.
 
-    ReLU6 becomes ReLU and a clip of 6 / factor per channel. With `biases` a channel's range takes
-    in its bias: a channel of tiny weights may stand for a large constant, which, scaled up, would
-    take the range of the whole activation. With `powers_of_two` factors are rounded to these,
-    which makes the rewrite exact in floating point.
+    ReLU6 becomes ReLU and a clip of 6 / factor per channel. With `biases` a channel's range
+    includes its bias: a channel of tiny weights may have a large constant value, which, scaled up,
+    would dominate the range of the whole activation. With `powers_of_two` factors are rounded to
+    powers of two, which makes the rewrite exact in floating point.
     """
 
-    biases: bool = option("Count biases into the range of a channel.", default=True)
+    biases: bool = option("Include biases in the range of a channel.", default=True)
     powers_of_two: bool = option("Round factors to powers of two.", default=False)
     name: ClassVar[str] = "equalize-channels"
     requires: ClassVar[frozenset[str]] = frozenset({"batch-norm-folded"})
@@ -62,10 +62,10 @@ def _ranges(graph: Graph, node: Node) -> Array:
 
 
 def _factors(graph: Graph, channels: ChannelMap, biases: bool) -> Float64:
-    """log2 of the factor of each channel: what divides it at its producers.
+    """log2 of the factor by which each channel is divided at its producers.
 
-    Every channel moves halfway to where the ranges on both its sides are equal, again and again; a
-    full step would overshoot, because its neighbours move as well.
+    In each sweep every channel moves halfway to the point where the ranges on both sides are equal;
+    a full step would overshoot, because its neighbours move as well.
     """
     log2 = np.zeros(channels.count)
     layers = [(node, _log2(_ranges(graph, node))) for node in channels.layers]

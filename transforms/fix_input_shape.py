@@ -1,4 +1,4 @@
-"""Fix the shapes of inputs that a model leaves open."""
+"""Fix the shapes of inputs where a model leaves them unknown."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from qgraph.rewrite.rewriter import Rewriter
 class FixInputShape(Pass):
     """Give inputs the shapes `(input, shape)` and infer every type again.
 
-    Dimensions may only become known, not other than they were. Refusal: a dimension beside the
-    batch that is still unknown. Raises UsageError for a shape that does not fit.
+    An unknown dimension may become known; a known one may not change. Refusal: a dimension other
+    than the batch that is still unknown. Raises UsageError for a shape that does not fit.
     """
 
     shapes: tuple[tuple[str, Shape], ...] = option(

@@ -1,4 +1,4 @@
-"""Fold batch norms, and plain per-channel scales, into the weights beside them.
+"""Fold batch norms, and plain per-channel scales, into the weights of an adjacent layer.
 
 `w' = w * gamma / sqrt(variance + epsilon)`, `b' = beta + (b - mean) * gamma / sqrt(...)`
 (docs/numerics.md, 6). A scale of 0 gives weights of 0; one that is not finite is refused.
@@ -40,8 +40,8 @@ class FoldBatchNorm(RewritePass):
     """A batch norm goes into the layer before it, or else into the layer after it.
 
     Layers are conv2d (grouped too), depthwise_conv2d and matmul, each with or without bias_add.
-    A product of a layer and a constant is folded alike. Every layer gets constants of its own,
-    so that shared weights stay as they are. What the statistics say of values that remain is
+    The product of a layer and a constant is folded in the same way. Every layer gets its own
+    constants, so that shared weights stay as they are. The statistics of values that remain are
     kept in `Graph.moments`. Refusals: a value in between that has other users;
     weights or statistics that are not constant; a scale that is not finite; zero padding in the
     layer after, which a shift would change.
@@ -68,7 +68,7 @@ def _fold_batch_norm(rewriter: Rewriter, node: Node) -> bool:
     assert moments is not None
     before = _into_layer_before(rewriter, node, node.inputs[0], affine)
     if before is None:
-        rewriter.graph.moments[node.name] = moments[1]  # of the bias that has its name now
+        rewriter.graph.moments[node.name] = moments[1]  # of the bias that now has its name
         return True
     after = _into_layer_after(rewriter, node, affine)
     if after is None:
@@ -110,7 +110,7 @@ def _layer_and_bias(graph: Graph, value: str) -> tuple[Node, Node | None]:
 
 
 def _into_layer_before(rewriter: Rewriter, node: Node, value: str, affine: Affine) -> str | None:
-    """Fold, or say why not."""
+    """Fold, or refuse with a reason."""
     graph = rewriter.graph
     layer, bias = _layer_and_bias(graph, value)
     if not is_layer(layer):
@@ -153,7 +153,7 @@ def _put_weights(rewriter: Rewriter, layer: Node, weights: Array) -> None:
 
 
 def _into_layer_after(rewriter: Rewriter, node: Node, affine: Affine) -> str | None:
-    """Fold, or say why not."""
+    """Fold, or refuse with a reason."""
     graph = rewriter.graph
     layer = only_user(graph, node.name)
     if layer is None:
@@ -164,7 +164,7 @@ def _into_layer_after(rewriter: Rewriter, node: Node, affine: Affine) -> str | N
     if weights is None:
         return f"the weights of `{layer.name}` are not constant"
     if affine.shift.any() and not is_unpadded(graph, layer):
-        return f"`{layer.name}` pads with zeros, which the shift would have to reach too"
+        return f"`{layer.name}` pads with zeros, which cannot take the shift"
     scaled, offset = scaled_inputs(layer.op, weights, affine)
     offset = offset.astype(weights.dtype)
     if not (np.isfinite(scaled).all() and np.isfinite(offset).all()):

@@ -1,4 +1,4 @@
-"""Fold `x - mean(x)` over channels into the layer that makes x."""
+"""Fold `x - mean(x)` over channels into the layer that computes x."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from qgraph.rewrite.rewriter import Rewriter, Rule
 
 @dataclass(frozen=True)
 class FoldCentering(RewritePass):
-    """A layer whose output loses its mean over channels gets weights and a bias without one.
+    """A layer whose output is centred over channels gets centred weights and a centred bias.
 
-    The advantage head of a dueling network is the common case. `W - mean(W)`, `b - mean(b)`, means
-    over output channels; the network then needs no mean. Refused where x has other users. In a sum
-    like `V + A - mean(A)` the two terms are brought together first, in whatever order they stand.
+    The advantage head of a dueling network is the common case. The weights become `W - mean(W)`,
+    the bias `b - mean(b)`, with means over output channels; the network then needs no mean. Refused
+    where x has other users. In a sum like `V + A - mean(A)` the two terms are brought together
+    first, whatever their order.
     """
 
     name: ClassVar[str] = "fold-centering"

@@ -1,8 +1,8 @@
-"""Channels that batch-norm statistics show to be constant, as constants.
+"""Replace channels by constants where batch-norm statistics show that they are constant.
 
-A dead ReLU leaves a batch norm a channel of variance 0, whose scale `gamma / sqrt(0 + epsilon)` is
-then huge beside the others. Folded into the next layer's weights it takes the range of the
-whole tensor. The channel is worth a constant and nothing more: here it becomes one.
+A dead ReLU gives a batch norm a channel of variance 0, whose scale `gamma / sqrt(0 + epsilon)` is
+then huge next to the others. Folded into the next layer's weights it dominates the range of the
+whole tensor. Such a channel carries no information but its constant.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from qgraph.passes import RewritePass, option
 from qgraph.rewrite.constants import Float64, Mask
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
-# Below 1e-9 for a normal distribution. On a MobileNetV1, of 36 channels that are dead by 5 standard
-# deviations one fires on 44 images (up to 0.12), of the 35 by 6 none does.
+# Probability below 1e-9 for a normal distribution. In a MobileNetV1, 36 channels are dead by 5
+# standard deviations, and one of them fires on 44 images (up to 0.12); of the 35 by 6, none fires.
 CERTAIN = 6.0
 
 
 @dataclass(frozen=True)
 class FoldConstantChannels(RewritePass):
-    """Give gamma 0 to channels whose normalised output hardly varies: beta is all they say.
+    """Set gamma to 0 for channels whose normalised output hardly varies, so that only beta is left.
 
     A channel's output has standard deviation `|gamma| * sqrt(variance / (variance + epsilon))`;
-    it is taken for constant below `ratio` of the layer's median (where most are constant none
-    is), and where ReLU or ReLU6, which alone read it, hold all within `deviations` of beta at 0
-    or at 6. Changes the function by as much, on data like the training data; the log states by
-    how much.
+    it counts as constant below `ratio` of the layer's median (no channel does where most are
+    constant), and where its only user is ReLU or ReLU6, which clips everything within `deviations`
+    of beta to 0 or to 6. This changes the function slightly on data like the training data; the log
+    states by how much.
     """
 
     ratio: float = option(
@@ -41,7 +41,7 @@ class FoldConstantChannels(RewritePass):
         default=0.03,
     )
     deviations: float = option(
-        "Standard deviations around beta that an activation must hold at 0 or at 6.",
+        "Standard deviations around beta that an activation must clip to 0 or to 6.",
         low=0,
         default=CERTAIN,
     )

@@ -1,4 +1,4 @@
-"""Compute at compile time what depends on constants only."""
+"""Compute values that depend only on constants."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qgraph.passes import RewritePass
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
 MAX_BYTES = 16 * 2**20
-# A quantizer of a constant belongs to the layer it feeds; an identity may carry control edges.
+# A quantizer of a constant belongs to its layer; an identity may carry control edges.
 LEFT_ALONE = ("input", "const", "identity", "quantize", "lookup")
 
 
@@ -24,8 +24,8 @@ LEFT_ALONE = ("input", "const", "identity", "quantize", "lookup")
 class FoldConstants(RewritePass):
     """Replace a node whose inputs are all constants by a constant of the same name.
 
-    Float arithmetic is done in float64 and rounded once. What is not understood is computed by its
-    source. Refusals: a result that is both larger than its inputs and than 16 MiB; control edges;
+    Float arithmetic is done in float64 and rounded once. Unknown ops are computed by TensorFlow or
+    ONNX. Refusals: a result that is larger than its inputs and than 16 MiB; control edges;
     an op that has state.
     """
 
@@ -52,7 +52,7 @@ def _fold(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _fold_opaque(rewriter: Rewriter, node: Node, inputs: list[Array]) -> bool:
-    """By who understands the op: TensorFlow or ONNX."""
+    """Compute an unknown op by TensorFlow or ONNX."""
     graph, attrs = rewriter.graph, node.typed(OpaqueAttrs)
     kind, source = attrs.kind, attrs.source
     if source is None or not source.pure:

@@ -24,9 +24,9 @@ SUFFIX = "untransposed"
 
 @dataclass(frozen=True)
 class FoldFlattens(RewritePass):
-    """A dense layer reads an image in the order that it has, its rows of weights moved to match.
+    """Let a dense layer read an image in its own order; the rows of weights are reordered.
 
-    The image was transposed and flattened for it, perhaps passed by activations, perhaps joined
+    The image was transposed and flattened, and may have passed through activations or been joined
     with other features. Refusal: weights that are not constant.
     """
 
@@ -52,7 +52,7 @@ def _reorder(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _orders(rewriter: Rewriter, x: str) -> Mapping[str, Order] | None:
-    """The order of `x` and of what it is made of, down to flattened images; None without any."""
+    """The order of `x` and of its parts, down to flattened images; None if there are none."""
     graph = rewriter.graph
     orders: dict[str, Order] = {}
     found = False
@@ -81,7 +81,7 @@ def _orders(rewriter: Rewriter, x: str) -> Mapping[str, Order] | None:
 
 
 def _parts(node: Node) -> tuple[str, ...]:
-    """Values that the features of `node` are made of, one for one."""
+    """Values whose features are those of `node`, one for one."""
     if node.op in UNARY:
         return node.inputs
     if node.op == "concat" and node.typed(AxisAttrs).axis in (1, -1):
@@ -109,7 +109,7 @@ def _flattened(rewriter: Rewriter, node: Node, width: int) -> Order | None:
 
 
 def _without(rewriter: Rewriter, x: str, orders: Mapping[str, Order]) -> str:
-    """`x` with its features in the order of the image, reused or made."""
+    """`x` with its features in the order of the image, reused or new."""
     graph = rewriter.graph
     node = graph.producer(x)
     parts = _parts(node)

@@ -14,11 +14,11 @@ from qgraph.rewrite.rewriter import Rewriter, Rule
 
 @dataclass(frozen=True)
 class HoistQuantizers(RewritePass):
-    """A quantizer behind a pad, reshape, max pool ... of float values goes before it.
+    """Move a quantizer after a pad, reshape, max pool ... of float values in front of it.
 
-    What is moved are codes then, and the integer part begins at the input of the network; one
-    quantizer serves all branches that want the same. Refused where others use the moved floats,
-    and for padding with a value that may be on no grid.
+    The ops then move codes, and the integer part begins at the input of the network; one quantizer
+    serves all branches that need the same codes. Refused where the moved floats have other users,
+    and for padding with a value that may not be a code.
     """
 
     name: ClassVar[str] = "hoist-quantizers"
@@ -34,7 +34,7 @@ def _hoist(rewriter: Rewriter, node: Node) -> bool:
     if spec.role != "input" or not op_definition(move.op).moves or len(move.inputs) != 1:
         return False
     if graph.use_count(move.name) > 1:
-        return rewriter.refuse(node, f"the floats of `{move.name}` are used elsewhere too")
+        return rewriter.refuse(node, f"the floats of `{move.name}` have other users")
     if padding_value(move):
         return rewriter.refuse(node, f"`{move.name}` pads with {padding_value(move)}")
     source = move.inputs[0]

@@ -1,11 +1,11 @@
 """Insert quantizers by topology (TQT section 4.3, docs/numerics.md).
 
-Each op asks its inputs for the form that it needs (`qgraph.quant.value_forms`); a quantizer is made
-where a form has to change, once a value. That is how the last 8-bit stage of a layer moves behind
-bias, eltwise add and activation.
+Each op requests its inputs in the form that it needs (`qgraph.quant.value_forms`). Where a form has
+to change, a quantizer is inserted, once for each value. So the last 8-bit stage of a layer comes
+after bias, eltwise add and activation.
 
 Arithmetic on float results stays float until a layer with weights needs codes: an epsilon that
-protects a logarithm would be rounded to nothing.
+protects a logarithm would be rounded to 0.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from qgraph.rewrite.rewriter import Rewriter
 
 @dataclass(frozen=True)
 class InsertQuantizers(Pass):
-    """Put the graph into fixed point by `profile`; exponents are left to calibration.
+    """Convert the graph to fixed point by `profile`; calibration sets the exponents.
 
-    Changes the function of the graph: this is the point of it. Ops without an integer form stay
+    This pass changes the function of the graph. Ops without an integer form stay
     float and are named in refusals.
     """
 
@@ -67,7 +67,7 @@ class InsertQuantizers(Pass):
 
 
 class _Inserter(ValueForms):
-    """Brings the ops of a graph into fixed point, one after the other."""
+    """Converts the ops of a graph to fixed point, one after the other."""
 
     def run(self) -> None:
         for node in list(self.graph.topological()):
@@ -160,18 +160,18 @@ class _Inserter(ValueForms):
             return "wide", node.name
         if self.bits.output and self._leaves(node):
             self.graph.set_attrs(node.name, outside=True)
-            return self._float(node, "it only sums what leaves the network")
+            return self._float(node, "it only sums outputs of the network")
         self.connect(node, *(self.codes(v) for v in node.inputs))
         return "wide", node.name
 
     def _leaves(self, node: Node) -> bool:
-        """True for what is an output of the network, and nothing else."""
+        """True for an output of the network without other users."""
         return node.name in self.graph.outputs.values() and not self.graph.users(node.name)
 
     def _clip(self, node: Node) -> bool:
-        """Clip a wide value to a constant on its own scale, before it is made narrow.
+        """Clip a wide value to a constant on its own scale, before it is narrowed.
 
-        The result of a product has no scale of its own yet: it takes the internal stage.
+        The result of a product has no scale of its own yet, so it gets the internal stage first.
         """
         kinds = [self.forms[v].kind for v in node.inputs]
         if sorted(kinds) != ["const", "wide"]:
@@ -228,7 +228,7 @@ class _Inserter(ValueForms):
 
     def _move(self, node: Node) -> tuple[str, str]:
         if padding_value(node):
-            return self._float(node, f"its padding value {padding_value(node)} is on no grid")
+            return self._float(node, f"its padding value {padding_value(node)} is not a code")
         form = self.forms[node.inputs[0]]
         if form.kind in (*OUTSIDE, "const"):
             self.connect(node, form.value)
@@ -302,7 +302,7 @@ class _Inserter(ValueForms):
     # -- afterwards ------------------------------------------------------------------------
 
     def _unify_concat_signs(self) -> None:
-        """A joined tensor has one 8-bit type: where one member is signed, all are."""
+        """Make all members of a concat signed where one is: a joined tensor has one 8-bit type."""
         concats = [
             n
             for n in self.graph.topological()

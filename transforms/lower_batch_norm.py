@@ -1,4 +1,4 @@
-"""Batch norms that could not be folded, as layers of their own."""
+"""Write batch norms that could not be folded as separate layers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from qgraph.rewrite.rewriter import Rewriter, Rule
 class LowerBatchNorm(RewritePass):
     """A batch norm becomes a 1x1 depthwise convolution (a product, if not of rank 4) and a bias.
 
-    The node that scales carries `batch_norm=True`; what the statistics say of its input and its
-    output is kept in `Graph.moments`. Refusals: statistics that are not constant; a
+    The scaling node carries `batch_norm=True`; the moments of its input and output are kept in
+    `Graph.moments`. Refusals: statistics that are not constant; a
     scale that is not finite.
     """
 

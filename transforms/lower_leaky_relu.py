@@ -1,4 +1,4 @@
-"""Write leaky ReLU as the maximum that fixed point computes."""
+"""Write leaky ReLU as a maximum, which fixed point can compute."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qgraph.rewrite.rewriter import Rewriter, Rule
 class LowerLeakyRelu(RewritePass):
     """`leaky_relu(x)` becomes `maximum(x, alpha * x)` (docs/numerics.md, 3).
 
-    Refusal: a slope outside 0..1, where the maximum takes the other branch.
+    Refusal: a slope outside [0, 1], where the maximum would select the other branch.
     """
 
     name: ClassVar[str] = "lower-leaky-relu"

@@ -1,8 +1,8 @@
 """Put quantizers that must share a scale into groups (docs/numerics.md, section 2).
 
-An op like concat or eltwise add needs its inputs on one scale. Groups are closed over the whole
-graph (union-find), through everything that only moves values. Every merge is logged with the op
-that forced it, so that a user can be told who forced whom.
+An op like concat or eltwise add needs its inputs on one scale. Groups are united over the whole
+graph (union-find), also through ops that only move values. Every union is logged with the op that
+requires it, so that reports can name the cause.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from qgraph.rewrite.trace import SharedScale
 
 @dataclass(frozen=True)
 class MarkScaleGroups(Pass):
-    """Write the name of its scale group into the spec of every quantizer."""
+    """Write the scale group of every quantizer into its spec."""
 
     name: ClassVar[str] = "mark-scale-groups"
     requires: ClassVar[frozenset[str]] = frozenset({"quantized"})

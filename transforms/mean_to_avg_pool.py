@@ -1,4 +1,4 @@
-"""Spatial means as average pools over the whole map."""
+"""Write spatial means as average pools over the whole image."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPATIAL = {4: (1, 2), 3: (1,)}
 class MeanToAvgPool(RewritePass):
     """A mean over height, width or both of an NHWC tensor becomes an average pool (and a squeeze).
 
-    A signal [n, length, c] is pooled as an image of height 1, which it is to the layers around it.
+    A signal [n, length, c] is pooled as an image of height 1, as in the layers around it.
     Refusals: means over other axes or in other ranks; an unknown pooled size.
     """
 
@@ -43,7 +43,7 @@ def _pool(rewriter: Rewriter, node: Node) -> bool:
         return rewriter.refuse(node, f"it is over axes {axes}, not over {where}")
     if None in (known.shape[axis] for axis in axes):
         unknown = "the height and width of {} are" if rank == 4 else "the length of {} is"
-        return rewriter.refuse(node, f"{unknown.format(known)} not known: give --input-shape")
+        return rewriter.refuse(node, f"{unknown.format(known)} unknown: give --input-shape")
     window = tuple(known.shape[axis] if axis in axes else 1 for axis in SPATIAL[rank])
     added = 4 - rank  # the height of a signal
     image = x

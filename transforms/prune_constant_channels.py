@@ -1,9 +1,9 @@
-"""Channels that are constant, out of the layers that make them and those that read them.
+"""Remove constant channels from the layers that produce them and from those that read them.
 
-A channel whose weights are all zero is `activation(bias)` everywhere. What the next layer makes of
-it is a constant too, which goes into that layer's bias; then nothing needs the channel. At the
-border of a convolution that pads with zeros this does not hold. But all constant channels see the
-same border: there they become one, of weights `sum_k (c_k / c) W_k` where c is its constant.
+A channel whose weights are all zero is `activation(bias)` everywhere. Its contribution to the next
+layer is a constant too, which moves into that layer's bias; then the channel is unused. This does
+not hold at the border of a convolution that pads with zeros. But all constant channels have the
+same border: they are merged into one with weights `sum_k (c_k / c) W_k`, where c is its constant.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from qgraph.rewrite.rewriter import Rewriter
 
 @dataclass(frozen=True)
 class PruneConstantChannels(Pass):
-    """Remove channels that are constant, and those that nothing reads. Keeps the function.
+    """Remove channels that are constant or unused. Keeps the function.
 
-    Layers become smaller. Through biases, ReLU, ReLU6, leaky ReLU, pools, sums, concats and
-    flattening, into conv2d and matmul; a depthwise layer loses a channel on both sides at once.
-    Every layer keeps a channel. Refusals: a channel that something else reads or makes; groups;
-    a constant other than 0 into a depthwise layer that pads.
+    Layers become smaller. Constants are followed through biases, ReLU, ReLU6, leaky ReLU, pools,
+    sums, concats and flattening into conv2d and matmul; a depthwise layer loses a channel on both
+    sides. Every layer keeps at least one channel. Refusals: a channel that another op reads or
+    produces; groups; a constant other than 0 as the input of a depthwise layer that pads.
     """
 
     name: ClassVar[str] = "prune-constant-channels"
@@ -46,7 +46,7 @@ class PruneConstantChannels(Pass):
         _refuse(rewriter, state)
 
 
-# -- taking channels out ----------------------------------------------------------------------
+# -- removing channels -------------------------------------------------------------------------
 
 
 def _apply(rewriter: Rewriter, state: Removable) -> None:
@@ -79,7 +79,7 @@ def _apply(rewriter: Rewriter, state: Removable) -> None:
 
 
 def _smaller(state: Removable, layer: Node, kept_in: Mask, kept_out: Mask) -> tuple[Array, Float64]:
-    """Weights without the channels that go, and what these gave to each output."""
+    """Weights without the removed channels, and their contribution to each output."""
     graph = state.graph
     weights = weights_of(graph, layer)
     if layer.op == "depthwise_conv2d":
@@ -106,7 +106,7 @@ def _told(kept_in: Mask, kept_out: Mask) -> str:
 
 
 def _sliced(rewriter: Rewriter, node: Node, kept: Mask) -> Node:
-    """A node that has no weights of its own, for fewer channels."""
+    """A node without weights, for fewer channels."""
     graph, inputs = rewriter.graph, list(node.inputs)
     for i, value in enumerate(inputs):
         array = graph.constant(value)
@@ -130,15 +130,15 @@ def _refuse(rewriter: Rewriter, state: Removable) -> None:
         padded = layer.op == "depthwise_conv2d" and not is_unpadded(graph, layer)
         steps = int((state.constants(layer.inputs[0]) != 0).sum()) if padded else 0
         if held:
-            reason = next(_holders(state, held), "they meet what no layer makes")
+            reason = next(_holders(state, held), "they are joined with values of other ops")
             rewriter.refuse(layer, f"{len(held)} constant channels stay: {reason}")
         elif steps:
-            reason = "not 0, and its padding is: they vary at the border"
+            reason = "they are not 0, so the zero padding makes them vary at the border"
             rewriter.refuse(layer, f"{steps} constant inputs stay: {reason}")
 
 
 def _holders(state: Removable, roots: set[int]) -> Iterator[str]:
-    """Nodes that have groups, or that read one of `roots`, are not layers and do not hand it on."""
+    """Reasons: nodes with groups, and other users of `roots` that do not pass them on."""
     graph, channels = state.graph, state.channels
     yield from (f"`{state.grouped[root]}` has groups" for root in roots & state.grouped.keys())
     for node in graph.topological():

@@ -13,12 +13,12 @@ from qgraph.rewrite.rewriter import Rewriter
 
 @dataclass(frozen=True)
 class RecognizeActivations(Pass):
-    """An activation in place of arithmetic that computes it, in whatever spelling.
+    """Replace arithmetic that computes an activation by the activation, whatever its form.
 
-    Functions are known by their values, not by their form: the arithmetic between a tensor and a
-    result at every place of it is worked out in float64 and compared with every activation that
-    has a name (`qgraph.rewrite.functions`). They are equal up to rounding in the graph's dtype, as
-    constants are: 1/6 is the float32 next to 1/6.
+    Functions are recognised by their values: elementwise arithmetic from a tensor to a result is
+    evaluated in float64 and compared with every named activation (`qgraph.rewrite.functions`). They
+    have to be equal up to rounding in the graph's dtype, since constants are rounded too: 1/6 is
+    the float32 next to 1/6.
     """
 
     name: ClassVar[str] = "recognize-activations"
@@ -35,7 +35,7 @@ class RecognizeActivations(Pass):
             for function in functions_at(graph, node.name, order):
                 made = self._named(known, function, graph.types[node.name].dtype)
                 found = (function.source, *made) if made is not None else found
-            if found is not None:  # of several, the one that takes most arithmetic in
+            if found is not None:  # of several, the one that replaces most arithmetic
                 source, op, attrs = found
                 rewriter.put(Node(node.name, op, (source,), attrs, node.control))
 

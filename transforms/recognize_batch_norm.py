@@ -49,9 +49,9 @@ EPSILON = Op("add", VARIANCE, Const("epsilon"))
 class RecognizeBatchNorm(RewritePass):
     """Written-out batch norm becomes `batch_norm`; a scale or shift right after one joins it.
 
-    Runs before constants are folded, while mean and variance are still to be seen. Where they
-    were folded by whoever froze the graph, what is left is `x * const + const`, which
-    `fold-batch-norm` treats alike. Refusals: statistics that are computed from the data
+    Runs before constants are folded, while mean and variance are still separate. Where they were
+    folded when the graph was frozen, `x * const + const` is left, which `fold-batch-norm` treats
+    in the same way. Refusals: statistics that are computed from the data
     (training mode, layer or instance norm).
     """
 
@@ -101,7 +101,8 @@ def _make(rewriter: Rewriter, node: Node, found: dict[str, str], epsilon: float)
             return rewriter.refuse(
                 node,
                 f"this looks like a batch norm, but its {role} `{what.name}` ({what.op}) is not a"
-                " constant of one number a channel: a model in training mode, or another norm",
+                " constant of one number a channel: the model is in training mode, or it is another"
+                " norm",
             )
         vectors[role] = vector
     if graph.types[found["x"]] != graph.types[node.name]:

@@ -15,7 +15,7 @@ from qgraph.rewrite.rewriter import Rewriter
 
 @dataclass(frozen=True)
 class RecognizeLayerNorm(Pass):
-    """A norm over the last axis, then scale and shift, in whatever spelling: one `layer_norm`.
+    """A norm over the last axis, then scale and shift, becomes `layer_norm`, whatever its form.
 
     A norm without a mean (RMS norm) is that of `[x, -x]`, whose mean is 0 and whose variance is the
     mean square of x; the first half of the result is taken.

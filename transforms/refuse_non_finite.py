@@ -1,4 +1,4 @@
-"""Refuse parameters that are NaN or infinite: no fixed-point code stands for them."""
+"""Refuse parameters that are NaN or infinite: no fixed-point code represents them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from qgraph.rewrite.constants import batch_norm_affine
 from qgraph.rewrite.rewriter import Rewriter
 
 PARAMETERS = (*COMPUTE, "bias_add", "mul", "batch_norm", "layer_norm")
-# Infinity has a meaning here: an open end of a clip, a mask in front of a softmax. NaN has none.
+# Infinity is valid here: an open end of a clip, a mask in front of a softmax. NaN is not.
 OPERANDS = ("add", "sub", "div", "maximum", "minimum", "concat")
-HINT = "look at how the float network was trained or exported"
+HINT = "check how the float network was trained or exported"
 
 
 @dataclass(frozen=True)
 class RefuseNonFinite(Pass):
     """Raise ExactnessError at a layer whose constants are not finite.
 
-    Also at a batch norm whose variance plus epsilon is not positive. Changes nothing. Calibration
-    checks the other constants that it quantizes.
+    Also at a batch norm whose variance plus epsilon is not positive. The graph is not changed.
+    Calibration checks the other constants that it quantizes.
     """
 
     name: ClassVar[str] = "refuse-non-finite"

@@ -1,4 +1,4 @@
-"""Remove what only training needs: dropout, and ops that pass their input through."""
+"""Remove nodes that only training needs: dropout, and ops that pass their input through."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PASS_THROUGH = (
     "PlaceholderWithDefault",
 )
 MASK_OPS = ("add", "sub", "mul", "div", "floor", "cast", "greater_equal", "identity")
-MASK_LIMIT = 64  # steps; no dropout of any TensorFlow needs as many for its mask
+MASK_LIMIT = 64  # steps; more than the mask of any TensorFlow dropout has
 
 # A scaled input times a mask of zeros and ones; `mask` may also be the condition of a select.
 SCALED = Op(("mul", "div"), Var("x"), Var("scale"), bind="scaled")
@@ -41,8 +41,8 @@ class RemoveTrainingNodes(RewritePass):
 
     Dropout in a frozen graph is a scaled input times a random mask: `floor(keep + random)`
     (TensorFlow 1.0 to 1.12), `cast(random >= rate)` (to 2.12), or a select on `random >= rate`.
-    Whatever the chain looks like, the mean of the mask is computed and has to undo the scale.
-    Refusals: it does not; a random op that is not part of a dropout; control edges.
+    Whatever the form of the chain, the mean of the mask is computed, and has to undo the scale.
+    Refusals: another mean; a random op that is not part of a dropout; control edges.
     """
 
     name: ClassVar[str] = "remove-training-nodes"
@@ -79,7 +79,7 @@ def _dropout(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _chain(graph: Graph, value: str) -> list[Node]:
-    """The nodes that compute a mask or its scale, inputs first; empty where that is too much."""
+    """The nodes that compute a mask or its scale, inputs first; empty if there are too many."""
     found: dict[str, Node] = {}
     waiting = [value]
     for _ in range(MASK_LIMIT):

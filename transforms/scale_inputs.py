@@ -1,8 +1,8 @@
-"""One scale for each feature of an input, as powers of two in front of its quantizer.
+"""Scale each feature of an input by its own power of two in front of the quantizer.
 
-A position in metres and an angle in radians share one input tensor, and one scale for all leaves
-the small ones a handful of codes. Whoever feeds the network turns floats into codes anyway: it
-may do so feature by feature, with a shift each.
+A position in metres and an angle in radians may share one input tensor, where one scale for all
+leaves few codes for small features. The host converts floats to codes anyway, and can do so with a
+different shift for each feature.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ NORMALISES = frozenset({"add", "sub", "mul", "div", "bias_add", "minimum", "maxi
 class ScaleInputs(Pass):
     """Multiply features by 2^exponent in front of the input quantizer; layers divide by it.
 
-    `exponents` by value, one for each feature (`qgraph.static.feature_exponents` finds them).
-    Arithmetic with constants between the input and that value, which normalises it, is marked
-    `outside`: it stays float, and the network begins behind it. Exact: factors are powers of two.
+    `exponents` has for each value one exponent per feature (`qgraph.static.feature_exponents` finds
+    them). Normalising arithmetic between the input and that value is marked `outside`: it stays
+    float, and the network begins after it. The result is exact: factors are powers of two.
     """
 
     exponents: Mapping[str, tuple[int, ...]] = option(
@@ -45,12 +45,12 @@ class ScaleInputs(Pass):
 
 
 def scalable_inputs(graph: Graph) -> list[str]:
-    """The values, one for an input at most, whose features may have a scale each."""
+    """The values, at most one for each input, whose features may have separate scales."""
     return [end for name in graph.inputs if (end := _normalised(graph, name)) is not None]
 
 
 def scaled_features(graph: Graph) -> dict[str, tuple[int, ...]]:
-    """The exponents that this pass has given to the features of values."""
+    """The exponents that this pass has assigned to the features of values."""
     found: dict[str, tuple[int, ...]] = {}
     for node in graph.nodes.values():
         if node.op == "mul" and marks_of(node).outside:
@@ -74,7 +74,7 @@ def _chain(graph: Graph, name: str) -> list[Node]:
 
 
 def _normalised(graph: Graph, name: str) -> str | None:
-    """The value whose features may be scaled, if only layers take it and features are known."""
+    """The value whose features may be scaled, if only layers use it and features are known."""
     end = _chain(graph, name)[-1].name
     users = graph.users(end)
     rank, taken = graph.types[end].rank, end in graph.outputs.values()
@@ -85,7 +85,7 @@ def _normalised(graph: Graph, name: str) -> str | None:
 
 
 def _is_own_constant(graph: Graph, value: str) -> bool:
-    """True for a constant of one layer: factors would take apart weights that layers share."""
+    """True for a constant with one user: factors would separate weights that layers share."""
     return graph.constant(value) is not None and graph.use_count(value) == 1
 
 

@@ -1,4 +1,4 @@
-"""Keep one constant where several hold the same numbers."""
+"""Keep one of several constants that hold the same numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qgraph.rewrite.rewriter import Rewriter
 
 @dataclass(frozen=True)
 class ShareConstants(Pass):
-    """Let all users of equal constants take the first of them.
+    """Redirect all users of equal constants to the first of them.
 
     Exporters copy weights that layers share, and rewrites give each layer its own copy: batch
     norms folded into a convolution that is called twice make the same weights twice. Constants of

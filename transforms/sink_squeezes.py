@@ -16,10 +16,10 @@ from qgraph.rewrite.rewriter import Rewriter, Rule
 
 @dataclass(frozen=True)
 class SinkSqueezes(RewritePass):
-    """Move each squeeze below the elementwise ops behind it; one that meets its inverse goes.
+    """Move each squeeze below the elementwise ops after it; remove it where it meets its inverse.
 
-    A layer on signals is a layer on images between `expand_dims` and `squeeze`: in between, the
-    activation would be cut off from its layer. One direction only, so it ends.
+    A layer on signals is a layer on images between `expand_dims` and `squeeze`: otherwise
+    they would separate the activation from its layer. Squeezes move in one direction, so it ends.
     """
 
     name: ClassVar[str] = "sink-squeezes"

@@ -28,11 +28,11 @@ REDUCTIONS = ("mean", "sum", "reduce_max", "squeeze")
 class SinkTransposes(RewritePass):
     """Move each transpose below the ops that allow it; pairs that meet cancel.
 
-    Imported NCHW layers stand between two transposes; those of neighbours cancel once the ops
-    between are passed. One direction only, so it ends. A name keeps its value: where `relu` is
-    passed, `relu` becomes the transpose and `relu/untransposed` the op. A reshape is passed where
-    it joins axes that lie side by side before the transpose, too. Refusal: an elementwise op of
-    which only some inputs are transposed.
+    Imported NCHW layers are between two transposes; those of neighbours cancel after moving through
+    the ops between. They move in one direction, so it ends. A name keeps its value: when a
+    transpose passes `relu`, `relu` becomes the transpose and `relu/untransposed` the op. It passes
+    a reshape that joins axes that are adjacent before the transpose, too. Refusal: an elementwise
+    op of which only some inputs are transposed.
     """
 
     name: ClassVar[str] = "sink-transposes"
@@ -72,7 +72,7 @@ def _source(rewriter: Rewriter, value: str) -> str:
 
 
 def _merge(rewriter: Rewriter, node: Node) -> bool:
-    """Two transposes in a row become one, or none."""
+    """Replace two transposes in a row by one, or remove both."""
     perm, x = node.typed(TransposeAttrs).perm, node.inputs[0]
     first = _perm(rewriter, x)
     merged = tuple(first[p] for p in perm) if first else perm
@@ -85,7 +85,7 @@ def _merge(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _as_reshape(rewriter: Rewriter, node: Node) -> bool:
-    """A transpose that only moves dimensions of size 1 is a reshape."""
+    """Write a transpose that only moves dimensions of size 1 as a reshape."""
     perm, shape = node.typed(TransposeAttrs).perm, rewriter.graph.types[node.inputs[0]].shape
     if shape is None or not _is_reshape(shape, perm):
         return False
@@ -146,7 +146,7 @@ def _together(rewriter: Rewriter, node: Node, attrs: Callable[[Perm], Attrs]) ->
 
 
 def _fits(rewriter: Rewriter, node: Node, value: str, perm: Perm) -> bool:
-    """Whether a value that is not transposed can be turned back at no cost."""
+    """Whether a value that is not transposed can be transposed back at no cost."""
     rank, constant = len(perm), rewriter.graph.constant(value)
     if constant is None:
         shape = rewriter.graph.types[value].shape
@@ -157,7 +157,7 @@ def _fits(rewriter: Rewriter, node: Node, value: str, perm: Perm) -> bool:
 
 
 def _at_the_rim(rewriter: Rewriter, node: Node, value: str) -> bool:
-    """An input of the graph, beside what is computed: the transpose is better above it."""
+    """True for an input of the graph next to computed values: its transpose stays above."""
     graph = rewriter.graph
     others = (graph.producer(v) for v in node.inputs if v != value)
     sources = [graph.producer(n.inputs[0]).op for n in others if n.op == "transpose"]
@@ -165,7 +165,7 @@ def _at_the_rim(rewriter: Rewriter, node: Node, value: str) -> bool:
 
 
 def _unpermuted(rewriter: Rewriter, value: str, perm: Perm) -> str:
-    """A constant as it has to be for its transpose by `perm` to be what it was."""
+    """The constant whose transpose by `perm` equals `value`."""
     constant, back = rewriter.graph.constant(value), tuple(int(p) for p in np.argsort(perm))
     if constant is None:
         name, shape = f"{value}/untransposed", rewriter.graph.types[value].shape or ()
@@ -189,7 +189,7 @@ def _last_axis(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _axes(rewriter: Rewriter, node: Node) -> bool:
-    """Pads and slices: one entry for each axis."""
+    """Pass pads and slices, which have one entry for each axis."""
     perm = _perm(rewriter, node.inputs[0])
     if perm is None:
         return False
@@ -228,7 +228,7 @@ def _expand(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _regroup(rewriter: Rewriter, node: Node) -> bool:
-    """Pass a reshape, group by group of its axes; what is turned within a group stays above it."""
+    """Pass a reshape, group by group of its axes; a permutation within a group stays above it."""
     graph, x = rewriter.graph, node.inputs[0]
     perm, before, after = _perm(rewriter, x), graph.types[x].shape, graph.types[node.name].shape
     if perm is None or before is None or after is None:

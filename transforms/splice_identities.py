@@ -1,4 +1,4 @@
-"""Remove nodes that return what they are given."""
+"""Remove nodes that return their input."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPS = ("identity", "transpose", "reshape", "pad", "cast", "squeeze", "slice", "c
 class SpliceIdentities(RewritePass):
     """Remove identities, and reshapes, transposes, pads, casts, x * 1 ... that change nothing.
 
-    Refusal: a node with control edges, whose place in the order of execution may matter.
+    Refusal: a node with control edges, whose position in the order of execution may matter.
     """
 
     name: ClassVar[str] = "splice-identities"

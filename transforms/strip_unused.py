@@ -1,4 +1,4 @@
-"""Remove what no output needs."""
+"""Remove nodes that no output needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qgraph.rewrite.rewriter import Rewriter
 class StripUnused(Pass):
     """Remove every node that no output needs, as data or as a control input.
 
-    Inputs are part of the graph's interface and stay; one that is not used is a refusal.
+    Inputs are part of the graph's interface and stay; an unused one is reported as a refusal.
     """
 
     name: ClassVar[str] = "strip-unused"

@@ -1,4 +1,4 @@
-"""Model accumulators that wrap around, for targets that say so (docs/numerics.md, section 4)."""
+"""Model accumulators that wrap around, where the profile declares them (docs/numerics.md, 4)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qgraph.rewrite.rewriter import Rewriter
 
 @dataclass(frozen=True)
 class WrapAccumulators(Pass):
-    """Put a wrapping quantizer behind every sum that can leave `bits`, as hardware would."""
+    """Put a wrapping quantizer after every sum that can exceed `bits`, as in hardware."""
 
     bits: int = option("Bits of an accumulator.", low=2, high=64)
     name: ClassVar[str] = "wrap-accumulators"
@@ -30,7 +30,7 @@ class WrapAccumulators(Pass):
             bound = found.get(node.name)
             if bound is None or not in_accumulator(node, bound):
                 continue
-            # What is added to a sum that has wrapped brings it back as often as it does not.
+            # A later term of a wrapped sum may bring it back into the range.
             if bound.width <= self.bits and not wrapping.intersection(node.inputs):
                 continue
             wrapping.add(node.name)

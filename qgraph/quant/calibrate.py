@@ -330,7 +330,7 @@ class _Sweep:
             raise ExactnessError(
                 "holds NaN or infinity, which have no fixed-point code",
                 node=node.inputs[0],
-                hint="look at how the float network was trained or exported",
+                hint="check how the float network was trained or exported",
             )
         depthwise = any(u.op == "depthwise_conv2d" for u in self.graph.users(node.name))
         return constant_exponent(constant, spec, depthwise, self.options.weights)

@@ -1,1 +1,1 @@
-"""Pattern, matcher, rewriter and the log of what was rewritten or refused."""
+"""Patterns, the matcher, the rewriter and the log of rewrites and refusals."""

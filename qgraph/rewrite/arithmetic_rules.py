@@ -1,4 +1,4 @@
-"""Rules on sums and products that several passes run."""
+"""Rules for sums and products that several passes use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qgraph.rewrite.rewriter import Rewriter, Rule
 
 
 def _neutral(rewriter: Rewriter, node: Node) -> bool:
-    """x + 0, x - 0, x * 1 and x / 1, where they do not widen x."""
+    """Remove x + 0, x - 0, x * 1 and x / 1, unless they widen x."""
     graph, number = rewriter.graph, 0 if node.op in ("add", "sub") else 1
     sides = (0, 1) if node.op in ("add", "mul") else (0,)
     for x, other in ((node.inputs[side], node.inputs[1 - side]) for side in sides):
@@ -70,7 +70,7 @@ BIAS_RULES = (
 
 
 def _absorb(rewriter: Rewriter, node: Node) -> bool:
-    """mul, add or sub of a batch norm and a constant: into gamma and beta."""
+    """Merge a mul, add or sub of a batch norm and a constant into gamma and beta."""
     graph = rewriter.graph
     sides = (0, 1) if node.op != "sub" else (0,)
     for side in sides:
@@ -99,7 +99,7 @@ def _absorb(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _absorb_vector(rewriter: Rewriter, node: Node) -> bool:
-    """As `_absorb`, but x + 3 is left to be the beginning of a hard sigmoid."""
+    """Like `_absorb`, but keep x + 3, which may be the beginning of a hard sigmoid."""
     constants = (rewriter.graph.constant(value) for value in node.inputs)
     return any(c is not None and c.size > 1 for c in constants) and _absorb(rewriter, node)
 

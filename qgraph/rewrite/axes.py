@@ -16,9 +16,9 @@ class Group:
 
 
 def groups_of(before: Shape, after: Shape) -> tuple[Group, ...] | None:
-    """The smallest groups, in order; None where they cannot be told.
+    """The smallest groups, in order; None where they cannot be determined.
 
-    At most one dimension may be unknown on either side, each the other's counterpart.
+    At most one dimension may be unknown on either side, and the two must correspond.
     """
     if before.count(None) != after.count(None) or before.count(None) > 1 or 0 in before:
         return None

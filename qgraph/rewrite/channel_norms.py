@@ -1,7 +1,7 @@
-"""Norms over channels, found in whatever arithmetic a graph writes them.
+"""Norms over channels, recognised in any arithmetic that computes them.
 
-A norm is known by what it computes: the arithmetic between a tensor and a result is worked out on
-a few rows of numbers, the norm's own numbers follow from two of them, and the others have to agree.
+A norm is recognised by its results: the arithmetic between a tensor and a result is evaluated on a
+few rows of numbers, the parameters of the norm follow from two of them, and the others must agree.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ChannelNorm:
 
 
 def norm_at(graph: Graph, root: str, order: Mapping[str, int]) -> ChannelNorm | None:
-    """The norm that `root` is the result of, if it is one: with a mean rather than without.
+    """The norm whose result is `root`, if there is one; one with a mean is preferred.
 
     order: a number for each node, above those of the nodes that it needs.
     """
@@ -105,7 +105,7 @@ def _constant(graph: Graph, value: str, channels: int | None) -> Any:
 
 
 def _evaluated(graph: Graph, source: str, nodes: tuple[Node, ...], x: Float64) -> Float64:
-    """The last of `nodes` on rows x [rows, channels]; what is reduced is [rows, 1]."""
+    """The last of `nodes` on rows x [rows, channels]; reduced values are [rows, 1]."""
     values: dict[str, Array] = {source: x}
     with np.errstate(all="ignore"):
         for node in nodes:
@@ -168,7 +168,7 @@ def _solved(
         return None
     epsilon = variance * (ratio * WIDE**2 - NARROW**2) / (1 - ratio)
     epsilon = next((n for n in numbers if abs(n - epsilon) <= 1e-5 * abs(epsilon)), epsilon)
-    if not 0 < epsilon < LARGEST_EPSILON:  # past all sense it makes a norm of a mere difference
+    if not 0 < epsilon < LARGEST_EPSILON:  # a larger one would make a norm of a mere difference
         return None
     gamma = wide * np.sqrt(WIDE**2 * variance + epsilon) / (WIDE * deviation)
     return ChannelNorm(source, centred, gamma, beta, float(epsilon))

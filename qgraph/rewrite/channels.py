@@ -1,8 +1,8 @@
-"""Which channels of which values are one and the same, as far as a positive factor goes.
+"""Identify channels of different values that must share a positive factor.
 
-Each output channel of a layer is a new channel. Ops that let a positive factor through (ReLU,
-pools, padding with zeros) keep it; sums make channels one; a concat puts them side by side.
-Where anything else reads or makes a value, its channels are frozen: their factor stays 1.
+Each output channel of a layer is a new channel. Ops that commute with a positive factor (ReLU,
+pools, padding with zeros) keep it; sums unite channels; a concat puts them side by side.
+Where any other op reads or produces a value, its channels are frozen: their factor stays 1.
 """
 
 from __future__ import annotations
@@ -68,8 +68,7 @@ class ChannelUnion:
 def channel_map(graph: Graph, also: frozenset[str] = frozenset()) -> ChannelMap:
     """The channels of every float value of a folded graph.
 
-    `also`: ops beside the usual ones that hand on each channel separately, for those who ask for
-    more than factors.
+    `also`: further ops that keep channels apart, for callers that need more than factors.
     """
     union = ChannelUnion()
     ids: dict[str, Ids] = {}
@@ -115,7 +114,7 @@ def _through(
     x = ids[node.inputs[0]] if node.inputs else None
     if is_layer(node) and graph.constant(node.inputs[1]) is not None:
         if graph.use_count(node.inputs[1]) > 1:
-            return None  # a factor would take the weights apart that layers share
+            return None  # a factor would separate weights that layers share
         return union.new(_channels(graph, node.name))
     if marks_of(node).pool or node.op in _SAME or is_spatial(graph, node):
         return x
@@ -132,7 +131,7 @@ def _through(
 
 
 def is_spatial(graph: Graph, node: Node) -> bool:
-    """True for what moves or averages positions, and leaves the last axis as it is."""
+    """True for ops that move or average positions and leave the last axis as it is."""
     if node.op not in _SPATIAL or padding_value(node):
         return False
     before, after = graph.types[node.inputs[0]], graph.types[node.name]
@@ -145,9 +144,9 @@ def is_spatial(graph: Graph, node: Node) -> bool:
 
 
 def flattened(graph: Graph, node: Node, channels: Any) -> Any:
-    """[n, h, w, c] -> [n, h * w * c]: what is known of each channel, once for each position.
+    """[n, h, w, c] -> [n, h * w * c]: repeat an array over channels once for each position.
 
-    None where the reshape does something else.
+    None where the reshape is of another kind.
     """
     before, after = graph.types[node.inputs[0]].shape, graph.types[node.name].shape
     if before is None or after is None or len(after) != 2 or before[0] != after[0]:
@@ -161,7 +160,7 @@ def _joined(graph: Graph, node: Node, ids: dict[str, Ids], union: ChannelUnion) 
         return None
     constants = [graph.constant(v) is not None for v in (a, b)]
     if any(constants):
-        # A vector added is scaled with the layer; anything else stays as it is.
+        # An added vector is scaled with the layer; any other constant stays as it is.
         is_vector = node.op == "add" and constants == [False, True]
         is_vector = is_vector and graph.types[b].shape == (_channels(graph, a),)
         return ids[a] if is_vector else None

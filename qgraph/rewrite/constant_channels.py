@@ -1,4 +1,4 @@
-"""Which channels of which values are constant, whatever the input is, and the constant."""
+"""Find channels that are constant for every input, and their constants."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _ELEMENTWISE = frozenset(
 def constant_channels(graph: Graph) -> dict[str, Float64]:
     """Find for each value the number that a channel holds at every position, NaN where it varies.
 
-    A channel is a slice along the last axis. Known are layers (whose weights are zero, or whose
-    inputs are constant and meet no zero padding), what is done element by element, pools, what
-    moves positions, concats and flattening.
+    A channel is a slice along the last axis. Constants are followed through layers (whose weights
+    are zero, or whose inputs are constant and meet no zero padding), elementwise ops, pools, ops
+    that move positions, concats and flattening.
     """
     known: dict[str, Float64] = {}
     for node in graph.topological():
@@ -38,7 +38,7 @@ def constant_channels(graph: Graph) -> dict[str, Float64]:
 
 
 def _constants(graph: Graph, node: Node, known: dict[str, Float64]) -> Float64 | None:
-    if marks_of(node).pool:  # averages, also in two steps: a padded sum, and its reciprocals
+    if marks_of(node).pool:  # averages, also as a padded sum and its reciprocals
         return known[node.inputs[0]]
     if node.op in COMPUTE:
         return _of_layer(graph, node, known[node.inputs[0]])

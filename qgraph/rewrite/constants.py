@@ -28,7 +28,7 @@ def is_layer(node: Node) -> bool:
 
 
 def is_unpadded(graph: Graph, layer: Node) -> bool:
-    """True where every window of the layer lies inside its input, as far as is known."""
+    """True if every window of the layer is known to lie inside its input."""
     attrs = layer.attributes
     if not isinstance(attrs, ConvAttrs) or attrs.padding == "valid":
         return True
@@ -53,7 +53,7 @@ def only_user(graph: Graph, value: str) -> Node | None:
 
 
 def other_users(graph: Graph, value: str, *known: str) -> str:
-    """Users of `value` beside the nodes `known`, in words; empty without any."""
+    """Users of `value` other than the nodes `known`, in words; empty if there are none."""
     names = [f"`{user.name}`" for user in graph.users(value) if user.name not in known]
     names += [f"output `{public}`" for public, v in graph.outputs.items() if v == value]
     return f"`{value}` is also used by {', '.join(names)}" if names else ""
@@ -68,7 +68,7 @@ def is_channel_mean(graph: Graph, node: Node) -> bool:
 
 
 def weights_of(graph: Graph, layer: Node) -> Array:
-    """The weights of a layer of which it is known that they are constant."""
+    """The weights of a layer whose weights are known to be constant."""
     weights = graph.constant(layer.inputs[1])
     assert weights is not None
     return weights

@@ -1,4 +1,4 @@
-"""Pointwise functions of one tensor, found in whatever arithmetic a graph writes them."""
+"""Pointwise functions of one tensor, recognised in any arithmetic that computes them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from qgraph.ir.ops.composed import (
 from qgraph.ir.types import Array
 from qgraph.rewrite.constants import Float64
 
-LONGEST = 64  # steps; no activation of any exporter is near
-# An affine function of x: what layers and batch norms take in.
+LONGEST = 64  # steps; far more than any known activation has
+# Ops of affine functions, which layers and batch norms absorb.
 AFFINE = frozenset({"add", "sub", "mul", "div", "neg", "bias_add"})
 
 
 @dataclass(frozen=True)
 class PointwiseFunction:
-    """`root` as a function of the value `source`: steps as `composed` has them."""
+    """`root` as a function of the value `source`, in steps as in `composed`."""
 
     source: str
     root: str
@@ -133,14 +133,14 @@ def _steps(graph: Graph, source: str, nodes: tuple[Node, ...]) -> tuple[Step, ..
 
 
 def _moved(steps: tuple[Step, ...], x: int, before: int) -> Iterator[Step]:
-    """Steps of a function of value `x`, behind so many others."""
+    """Steps of a function of value `x`, placed after `before` other steps."""
     for op, arguments, extra in steps:
         moved = (a if isinstance(a, float) else (x if a == 0 else a + before) for a in arguments)
         yield op, tuple(moved), extra
 
 
 def written_out(graph: Graph) -> Graph:
-    """The graph itself, or a copy with steps in place of what only `composed` has as one op."""
+    """The graph itself, or a copy in which `composed` ops are written as their steps."""
     nodes = [n for n in graph.nodes.values() if steps_of(n.attributes) is not None]
     if not nodes:
         return graph
@@ -173,8 +173,8 @@ def _inputs(
 
 # -- functions by name ------------------------------------------------------------------------
 
-# Where functions are compared: densely around 0, where they bend, then far out. Rounded to no
-# power of two, so that no step of a staircase hides; thresholds like 0, 3 and 6 are among them.
+# Points at which functions are compared: densely around 0, where they bend, then far out. They are
+# not multiples of powers of two, so that no step of a staircase is missed; 0, 3 and 6 are included.
 NEAR = np.concatenate([np.arange(-12.0, 13.0), np.linspace(-14.3, 14.7, 211)])
 TINY, FAR = np.geomspace(1e-6, 0.1, 9), np.geomspace(15.1, 80.0, 9)
 BEYOND = np.geomspace(81.0, 3e38, 23)  # where exponentials may overflow
@@ -193,7 +193,7 @@ NAMED: tuple[tuple[str, dict[str, object]], ...] = (
 
 @dataclass(frozen=True)
 class KnownFunctions:
-    """The functions that have a name, worked out at `POINTS`."""
+    """The functions that have a name, evaluated at `POINTS`."""
 
     values: tuple[Float64, ...]
 

@@ -15,7 +15,7 @@ from qgraph.rewrite.rewriter import Rewriter
 def add_to_bias(rewriter: Rewriter, layer: Node, shift: Float64) -> None:
     """Add `shift`, [output channels], to the bias of `layer`, which gets one if it has none.
 
-    A bias that others share stays as it is. Not logged: it is part of what the caller logs.
+    A shared bias stays as it is. The change is not logged: the caller logs it.
     """
     graph, user = rewriter.graph, only_user(rewriter.graph, layer.name)
     bias = graph.constant(user.inputs[1]) if user is not None and user.op == "bias_add" else None
@@ -43,6 +43,6 @@ def scaled_inputs(op: str, weights: Array, affine: Affine) -> tuple[Array, Float
 
 
 def _per_group(vector: Float64, inputs: int, outputs: int) -> Float64:
-    """[groups * inputs] -> [inputs, outputs]: what each output channel sees of its group."""
+    """[groups * inputs] -> [inputs, outputs]: the inputs of each output channel's group."""
     groups = vector.size // inputs
     return np.repeat(vector.reshape(groups, inputs).T, outputs // groups, axis=1)

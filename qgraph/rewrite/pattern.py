@@ -4,7 +4,7 @@
     SWISH = Op("mul", X, Op("sigmoid", X))
     bindings = match(graph, value, SWISH)        # {"x": "conv_1"} or None
 
-A variable that stands twice must match the same value twice. Commutative ops are tried in
+A variable that occurs twice must match the same value twice. Commutative ops are tried in
 both orders.
 """
 

@@ -1,4 +1,4 @@
-"""Which channels a graph can lose and still compute the same, if their constants are kept."""
+"""Find channels that can be removed without changing results, if their constants are kept."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from qgraph.rewrite.constants import Float64, Mask, is_unpadded, weights_of
 
 
 class Removable:
-    """Channels that are constant, or that nothing reads, and who holds them back.
+    """Channels that are constant or unused, and the layers that prevent their removal.
 
-    `gone` has for each root of `channels` whether it can go, all of them together. Every layer
-    keeps a channel. Where several constants other than 0 meet a zero-padded border, the
-    largest stays. `grouped` names the layer with groups that holds a root back.
+    `gone` marks the roots of `channels` that can be removed together. Every layer keeps at least
+    one channel. Where several constants other than 0 meet a zero-padded border, the largest one
+    stays. `grouped` names the layer with groups that prevents the removal of a root.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -50,7 +50,7 @@ class Removable:
         return np.nan_to_num(self.known[value])
 
     def dropped(self, layer: Node) -> Float64:
-        """The constants that the layer reads and that go, 0 for all other input channels."""
+        """The constants of removed input channels of the layer, 0 for all other input channels."""
         read = live_pairs(weights_of(self.graph, layer)).any(axis=1)
         value = layer.inputs[0]
         return np.where(read & ~self.kept(value), self.constants(value), 0)
@@ -66,7 +66,7 @@ class Removable:
                 self._carry(layer)
 
     def _couple(self, layer: Node) -> None:
-        """A channel leaves a depthwise layer on both sides or not at all."""
+        """Remove a channel of a depthwise layer on both sides or not at all."""
         if layer.op == "depthwise_conv2d":
             inputs = self.channels.of(layer.inputs[0])
             outputs = self.channels.of(layer.name).reshape(len(inputs), -1)
@@ -84,7 +84,7 @@ class Removable:
 
 
 def _constant(channels: ChannelMap, known: dict[str, Float64]) -> Mask:
-    """Roots that are constant in every value that has them."""
+    """Roots that are constant in every value in which they occur."""
     constant = np.ones(channels.count, bool)
     for value in channels.ids:
         constant[channels.of(value)[np.isnan(known[value])]] = False
@@ -109,7 +109,7 @@ def _made_by_layers(channels: ChannelMap) -> Mask:
 
 
 def groups(graph: Graph, layer: Node) -> int:
-    """How many groups of input channels a conv2d keeps apart; 1 for other layers."""
+    """The number of groups of input channels of a conv2d; 1 for other layers."""
     inputs, weights = (graph.types[v].shape or (1,) for v in layer.inputs)
     alone = layer.op != "conv2d" or inputs[-1] is None
     return 1 if alone else int(inputs[-1] or 1) // int(weights[2] or 1)

@@ -1,4 +1,4 @@
-"""Local rewriting: what a rule may do to a graph, and the worklist that drives rules."""
+"""Local rewriting: the changes that a rule may make, and the worklist that runs rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qgraph.rewrite.trace import Refusal, Rewrite, SharedScale, Trace
 
 
 class Rewriter:
-    """The hand of one pass on one graph: changes through it are logged."""
+    """Changes of one graph by one pass; all of them are logged."""
 
     def __init__(self, graph: Graph, trace: Trace, pass_name: str) -> None:
         self.graph = graph
@@ -37,7 +37,7 @@ class Rewriter:
         return made
 
     def replace_value(self, old: str, new: str) -> bool:
-        """Let all users of `old` take `new`; drop what nothing needs any more; log it. True."""
+        """Redirect all users of `old` to `new`, remove unused nodes, log it. Always True."""
         node = self.graph.producer(old)
         shown = [
             n for n in self.added if n in self.graph.nodes and self.graph.nodes[n].op != "const"
@@ -50,7 +50,7 @@ class Rewriter:
         return True
 
     def put(self, node: Node) -> bool:
-        """Put `node` in place of the node of its name; drop what only the old one needed. True."""
+        """Replace the node of the same name, remove unused nodes, log it. Always True."""
         old = self.graph.nodes[node.name]
         self.log(old, print_node(node))
         self.graph.replace(node)
@@ -60,8 +60,8 @@ class Rewriter:
         return True
 
     def log(self, node: Node, after: str, shared_scale: SharedScale | None = None) -> bool:
-        """Record a change at `node` that was made by hand. Always True."""
-        # Printing a constant means hashing it: its name and type say enough here.
+        """Record a change at `node` that the caller made. Always True."""
+        # Printing a constant requires its hash; its name is enough here.
         before = f"%{node.name} = const" if node.op == "const" else print_node(node)
         at = (self.pass_name, self.rule, node.name)
         self.trace.record(Rewrite(*at, before, after, shared_scale))
@@ -69,12 +69,12 @@ class Rewriter:
         return True
 
     def refuse(self, node: Node, reason: str) -> bool:
-        """Record why a rule that matched `node` declines. Always False."""
+        """Record why a rule that matched `node` was not applied. Always False."""
         self.trace.refuse(Refusal(self.pass_name, self.rule, node.name, reason))
         return False
 
     def prune(self, name: str) -> None:
-        """Remove the node, and then what only it needed, as far as nothing else uses them."""
+        """Remove the node if it is unused, and then each of its inputs that became unused."""
         waiting = [name]
         while waiting:
             node = self.graph.nodes.get(waiting.pop())
@@ -90,8 +90,8 @@ class Rewriter:
 class Rule:
     """A local rewrite: tried at each node whose op is in `ops`; True if it changed something.
 
-    `apply` must leave a node alone or decline through `Rewriter.refuse`, and end: each change
-    has to bring the graph nearer to a form that the rule no longer matches.
+    Where `apply` changes nothing, it may give a reason through `Rewriter.refuse`. Rules must
+    terminate: each change has to bring the graph nearer to a form that the rule no longer matches.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Rule:
 
 
 def apply_rules(rewriter: Rewriter, rules: Sequence[Rule]) -> None:
-    """Apply rules until none matches. Raises PassError where that does not end."""
+    """Apply rules until none matches. Raises PassError if that does not terminate."""
     graph = rewriter.graph
     by_op: dict[str, list[Rule]] = {}
     for rule in rules:
@@ -121,14 +121,14 @@ def apply_rules(rewriter: Rewriter, rules: Sequence[Rule]) -> None:
         applied += bool(around)
         if applied > limit:
             raise PassError(
-                f"pass `{rewriter.pass_name}` does not end: {applied} changes so far",
+                f"pass `{rewriter.pass_name}` does not terminate: {applied} changes so far",
                 node=name,
                 hint=f"the last rule was `{rewriter.rule}`",
             )
 
 
 def _apply_at(rewriter: Rewriter, name: str, by_op: dict[str, list[Rule]]) -> list[str]:
-    """Apply the first rule that changes something; return the nodes worth another look."""
+    """Apply the first rule that changes something; return the nodes to try again."""
     node = rewriter.graph.nodes.get(name)
     if node is None:
         return []

@@ -11,7 +11,7 @@ from qgraph.records import OMITTED
 
 @dataclass(frozen=True)
 class SharedScale:
-    """An op whose inputs, the quantizers `members`, have to be on one scale."""
+    """An op whose inputs, the quantizers `members`, must share one scale."""
 
     op: str
     members: tuple[str, ...]
@@ -31,7 +31,7 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A rule that matched and declined, and why."""
+    """A rule that matched but was not applied, and the reason."""
 
     pass_name: str
     rule: str
@@ -41,7 +41,7 @@ class Refusal:
 
 @dataclass
 class Trace:
-    """Rewrites and refusals in the order they happened; the newest word on a node counts."""
+    """Rewrites and refusals in order; for each node the latest entry counts."""
 
     rewrites: list[Rewrite] = field(default_factory=list)
     _refusals: dict[tuple[str, str, str], Refusal] = field(default_factory=dict)

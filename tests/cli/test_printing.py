@@ -200,7 +200,7 @@ def test_every_option_of_a_pass_is_shown_with_default_and_meaning():
     (equalize,) = (step for step in found if step["name"] == "equalize-channels")
     assert equalize["requires"] == ["batch-norm-folded"] and equalize["options"][0] == {
         "name": "biases", "default": "true", "legal": "true or false",
-        "meaning": "Count biases into the range of a channel.",
+        "meaning": "Include biases in the range of a channel.",
     }  # fmt: skip
 
 

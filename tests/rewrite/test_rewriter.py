@@ -77,7 +77,7 @@ def test_rules_that_chase_each_other_are_stopped(logged):
         rewriter.graph.replace(Node(node.name, other, node.inputs))
         return True
 
-    with pytest.raises(PassError, match=r"n0: pass `test` does not end: .*\n.*`ping-pong`"):
+    with pytest.raises(PassError, match=r"n0: pass `test` does not terminate: .*\n.*`ping-pong`"):
         run(chain("relu"), Rule("ping-pong", ("relu", "tanh"), flip))
 
 

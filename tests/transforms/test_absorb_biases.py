@@ -205,9 +205,9 @@ def to_padded_pool(g: Graph, y: str) -> str:
     [
         (padded, "`second` pads with zeros"),
         (shown, "output `seen`"),
-        (to_sigmoid, "`sigmoid` (sigmoid), not a layer"),
+        (to_sigmoid, "`sigmoid` (sigmoid), which is not a layer"),
         (to_padded_pool, "`pool` pads with zeros"),
-        (clip_by_row, "`by_row` (minimum), not a layer"),
+        (clip_by_row, "`by_row` (minimum), which is not a layer"),
     ],
 )
 def test_refusals(way, reason) -> None:

@@ -82,7 +82,7 @@ def test_one_window_that_sees_everything():
     [
         ({"size": (None, 6)}, "--input-shape"),
         ({"channels": None}, "the channels of float64[?,7,6,?] are unknown"),
-        ({"padding": ((3, 0), (0, 0))}, "nothing but padding"),
+        ({"padding": ((3, 0), (0, 0))}, "contain only padding"),
     ],
     ids=str,
 )

@@ -72,7 +72,7 @@ def test_left_alone(moves, spec):
 def test_refused_where_others_see_the_floats():
     graph = graph_of(PAD)
     graph.outputs["floats"] = "pad"
-    assert reasons(hoist(graph)) == [("q", "the floats of `pad` are used elsewhere too")]
+    assert reasons(hoist(graph)) == [("q", "the floats of `pad` have other users")]
     assert graph.outputs["y"] == "q"
 
 

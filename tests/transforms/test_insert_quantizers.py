@@ -380,4 +380,4 @@ def test_padding_with_a_value_is_on_no_grid():
         %d/q8 = quantize(%d/q16) {spec=<s8 activation>}
         return "y" = %d/q8
     """
-    check(net, y, golden, reasons=[("p", "stays float: its padding value 0.5 is on no grid")])
+    check(net, y, golden, reasons=[("p", "stays float: its padding value 0.5 is not a code")])

@@ -161,8 +161,8 @@ def test_a_constant_into_a_depthwise_layer(padding: str, left: int) -> None:
     g.outputs["y"] = layer(g, y, 2, kernel=1)
     trace = run_pass(PruneConstantChannels(), g)
     assert widths(g) == [(3, left), (left, 2), (2 * left, 2)]
-    said = [("depthwise_conv2d", "1 constant inputs stay: not 0, and its padding is: they vary "
-             "at the border")]  # fmt: skip
+    reason = "they are not 0, so the zero padding makes them vary at the border"
+    said = [("depthwise_conv2d", f"1 constant inputs stay: {reason}")]
     assert reasons(trace) == (said if padding == "same" else [])
 
 

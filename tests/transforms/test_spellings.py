@@ -340,7 +340,7 @@ def test_what_is_too_steep_for_a_table_is_refused() -> None:
     trace = Trace()
     ComposeFunctions().run(g, trace)
     assert [reason for _, reason in reasons(trace)] == [
-        "stays float: as a function of each element it is too steep for a table"
+        "stays float: this function of each element is too steep for a table"
     ]
 
 
@@ -376,6 +376,6 @@ def test_what_has_no_value_somewhere_is_refused() -> None:
     trace = Trace()
     ComposeFunctions().run(g, trace)
     assert [reason for _, reason in reasons(trace)] == [
-        "stays float: as a function of each element it is not finite everywhere"
+        "stays float: this function of each element is not finite everywhere"
     ]
     assert recognized(network(lambda w, x: w.sqrt(w.relu(x)))) == ["relu", "composed"]

@@ -20,7 +20,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from benchmarks.real.tables import Table
+from benchmarks.result import JsonFile, report
+from benchmarks.tables import Table
 from qgraph.compiler import quantize
 from qgraph.frontends import load, load_keras
 from qgraph.ir.graph import Graph
@@ -126,6 +127,7 @@ def milliseconds(steps: Mapping[Rounding, Step], rounds: int) -> dict[Rounding, 
 def main(
     rounds: Annotated[int, typer.Option(help="Turns of each rounding.")] = 60,
     only: Annotated[str, typer.Option(help="Only networks whose name contains this.")] = "",
+    json_file: JsonFile = None,
 ) -> None:
     """Print a row for each network, profile and task."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -143,10 +145,8 @@ def main(
                 found = milliseconds(steps, rounds)
                 ratios = [found[r] / found[ROUNDINGS[0]] for r in ROUNDINGS[1:]]
                 table.add(name, profile, task, *found.values(), *ratios)
-                print(name, profile, task, found, flush=True)
-    table.notes.append(f"medians of {rounds} turns")
-    table.show()
-    print(table.markdown())
+    table.notes.append(f"medians of processor time, {rounds} runs in turns")
+    report("benchmarks.roundings", [table], json_file)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A graph in another float type: float32 at the door, float64 where a transform is checked."""
+"""Convert a graph to another float type: float32 on import, float64 to check transforms."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ FLOATS = ("float16", "float32", "float64")
 def cast_floats(graph: Graph, dtype: str) -> Graph:
     """A copy of `graph` whose float inputs, constants and results are all of `dtype`.
 
-    Casts between float types become identities. Ops that are not understood know only the types of
-    their source: they keep them, between casts.
+    Casts between float types become identities. Unknown ops keep the types
+    of their source, between casts.
     """
     return _Casting(graph, dtype).result()
 
@@ -26,7 +26,7 @@ class _Casting:
         self.made = Graph(graph.name)
         self.made.facts, self.made.notes = set(graph.facts), list(graph.notes)
         self.made.unread = dict(graph.unread)
-        self.now: dict[str, str] = {}  # values that have another name in the copy
+        self.now: dict[str, str] = {}  # values with another name in the copy
 
     def result(self) -> Graph:
         for node in self.graph.topological():
@@ -54,7 +54,7 @@ class _Casting:
         return replace(node, attrs=attrs)
 
     def _opaque(self, node: Node) -> None:
-        """The op between casts; the first output keeps its name, others find theirs in `now`."""
+        """Put the op between casts. The first output keeps its name; `now` has those of others."""
         made, types = self.made, self.graph.types
         inputs = tuple(self._as_it_was(v, types[v].dtype) for v in node.inputs)
         changed = self._to_cast(node)

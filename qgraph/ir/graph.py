@@ -1,4 +1,4 @@
-"""The graph: nodes, the values they produce, and who uses them.
+"""The graph: nodes, the values they produce, and the users of values.
 
 A value is named by a string: a node's first output has the node's own name, output `i > 0`
 is `name:i`. Nodes are frozen; a change replaces a node. The index of users is kept as the graph
@@ -26,7 +26,7 @@ from qgraph.notebook import folded_html
 
 __all__ = ["Attrs", "Graph", "Node", "node_of"]
 
-LARGEST = 1 << 30  # elements of a tensor, one sample where the batch is open
+LARGEST = 1 << 30  # elements of a tensor, for one sample where the batch size is unknown
 
 
 class Graph:
@@ -34,9 +34,9 @@ class Graph:
 
     `inputs` are names of `input` nodes, in calling order. `outputs` maps each public name to
     the value it stands for. `facts` are what passes have established (`Pass.ensures`). `moments`
-    is what batch norms said of float values before they were folded; entries of values that are
-    gone mean nothing. `notes` are for the user: what was read differently from how it was written.
-    `unread` has by opaque node the attributes and inputs that its importer does not read.
+    are statistics of float values, from batch norms that were folded; entries of removed values
+    have no meaning. `notes` inform the user about differences between the file and the graph.
+    `unread` has for each opaque node the attributes and inputs that its importer does not read.
     """
 
     def __init__(self, name: str = "graph") -> None:
@@ -96,7 +96,7 @@ class Graph:
         return node.typed(ConstantAttrs).value if node is not None and node.op == "const" else None
 
     def topological(self) -> list[Node]:
-        """Every node after the nodes it needs, in reading order (depth first from the first)."""
+        """Every node after the nodes it needs, depth first from the inputs and outputs."""
         if self._order is None:
             self._order = self.order_anew()
         return self._order
@@ -121,7 +121,7 @@ class Graph:
         verify(self)
 
     def contents(self) -> list[object]:
-        """All that a pass can change. Nodes and types are frozen, so that identity is enough."""
+        """Everything that a pass can change. Nodes and types are frozen: compare by identity."""
         ends = [*self.inputs, *self.outputs, *self.outputs.values()]
         return [*self.nodes.values(), *self.types.values(), *ends]
 
@@ -161,7 +161,7 @@ class Graph:
         return self.insert(node)
 
     def insert(self, node: Node) -> str:
-        """Add `node` as it is. Raises GraphError if its name is taken, or one of a value."""
+        """Add `node` as it is. Raises GraphError if its name is taken, or names a value."""
         if node.name in self.nodes:
             raise GraphError("a node of this name exists already", node=node.name)
         if node_of(node.name) != node.name:
@@ -177,7 +177,7 @@ class Graph:
         return node.name
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
-        """The types `node` would have, from its inputs' types."""
+        """The types that `node` would have, from the types of its inputs."""
         definition = op_definition(node.op, node.name)
         missing = [v for v in node.inputs if v not in self.types]
         if missing:
@@ -202,7 +202,7 @@ class Graph:
         return types
 
     def replace(self, node: Node) -> None:
-        """Put `node` in the place of the node of the same name; users see its new types."""
+        """Replace the node of the same name by `node`; types of users are inferred again."""
         old = self.nodes[node.name]
         types = self.infer(node)
         self._unlink(old)
@@ -217,9 +217,9 @@ class Graph:
             self._retype_users(value)
 
     def replace_all(self, nodes: Iterable[Node]) -> None:
-        """Put nodes in the places of those of their names, all at once, then infer every type.
+        """Replace the nodes of the same names, all at once, then infer every type.
 
-        For changes that only fit together, like a channel gone from a layer and from the next.
+        This is for changes that only fit together, like a channel removed from two layers.
         """
         for node in nodes:
             self._unlink(self.nodes[node.name])
@@ -256,7 +256,7 @@ class Graph:
         self._order = None
 
     def _retype_users(self, value: str) -> None:
-        """Infer the types downstream of `value` again, as far as they change."""
+        """Infer the types of all that depends on `value` again, as long as they change."""
         waiting = deque(self.users(value))
         while waiting:
             node = waiting.popleft()
@@ -271,7 +271,7 @@ class Graph:
             self.types.update(zip(node.values, self.infer(node), strict=True))
 
     def copy(self) -> Graph:
-        """A graph that can be changed apart from this one (arrays are shared, never written)."""
+        """A copy that can be changed independently (arrays are shared, and never written)."""
         other = Graph(self.name)
         other.nodes, other.types = dict(self.nodes), dict(self.types)
         other.inputs, other.outputs = list(self.inputs), dict(self.outputs)

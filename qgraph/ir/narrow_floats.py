@@ -1,8 +1,8 @@
-"""Float types other than float32 are taken in as float32, whatever the file format.
+"""Float types other than float32 are imported as float32, from every file format.
 
 float32 holds every float16 and every bfloat16, so weights keep their values. Casts between float
-types then have nothing to do, and importers write them as `identity`. (float64 is cast behind the
-importers, by `qgraph.ir.cast`.)
+types then have nothing to do, and importers write them as `identity`. (float64 is cast after
+import, by `qgraph.ir.cast`.)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def widened_array(array: Array) -> Array:
 
 
 def of_numpy(array: Array) -> Array:
-    """`array` itself, or in float32 where it is of bfloat16, which numpy takes for raw bytes."""
+    """`array` itself, or in float32 where it is of bfloat16, raw bytes for numpy."""
     return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
 
 
@@ -41,6 +41,6 @@ def note(found: Collection[str]) -> str:
     kept = "weights keep their values" if set(found) <= set(NARROW) else "weights are rounded"
     kinds = " and ".join(sorted(found))
     return (
-        f"the model uses {kinds}; it is taken in as float32: {kept}, and casts between float types "
+        f"the model uses {kinds}; it is imported as float32: {kept}, and casts between float types "
         "are removed"
     )

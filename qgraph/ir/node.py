@@ -1,4 +1,4 @@
-"""A node of a graph, the names of its values, and what readers of a graph need of it."""
+"""A node of a graph, the names of its values, and the interface of graphs to readers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qgraph.ops.attributes import Attributes, attributes_of
 
 Attrs = Mapping[str, Any]
 A = TypeVar("A", bound=Attributes)
-OUTPUT = re.compile(r":[1-9][0-9]*\Z")  # at the end of a value's name; `x:0` is a name as any other
+OUTPUT = re.compile(r":[1-9][0-9]*\Z")  # at the end of a value's name; `x:0` is an ordinary name
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Node:
         return found
 
     def typed(self, kind: type[A]) -> A:
-        """The attributes, which are of this class. Raises GraphError where they are not."""
+        """The attributes as an instance of this class. Raises GraphError for another class."""
         found = self.attributes
         if isinstance(found, kind):
             return found
@@ -68,7 +68,7 @@ def node_of(value: str) -> str:
 
 
 class ReadableGraph(Protocol):
-    """A graph as the verifier and the printer read it."""
+    """The part of a graph that the verifier and the printer read."""
 
     name: str
     nodes: dict[str, Node]

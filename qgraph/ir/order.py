@@ -1,4 +1,4 @@
-"""Depth first through whatever has names: what some names need, each behind its own needs."""
+"""Depth-first order of names and of the names that they need."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _LINE = re.compile(
 
 @dataclass(frozen=True)
 class LostSource:
-    """Stands where the source of an opaque op was: text cannot carry it."""
+    """Placeholder for the source of an opaque op, which text cannot hold."""
 
     node: str
     pure: bool = False
@@ -56,7 +56,7 @@ class LostSource:
         raise UnsupportedError("an opaque op that was read from text cannot be run", node=self.node)
 
 
-# What reading a line may raise where the line is wrong.
+# Errors that a wrong line may raise.
 _WRONG = (GraphError, AttributeError, LookupError, SyntaxError, TypeError, ValueError)
 
 
@@ -67,11 +67,9 @@ def parse_graph(
 ) -> Graph:
     """Read the text form back.
 
-    `constants` maps node names to arrays printed by hash, `sources` names of opaque ops to what
-    runs them.
-
-    Facts are not in the text. Raises TextError with the line that does not parse, or whose types or
-    hashes disagree.
+    `constants` maps node names to arrays that were printed as a hash, `sources` maps names of
+    opaque ops to their sources. Facts are not part of the text. Raises TextError with the line that
+    does not parse, or whose types or hashes disagree.
     """
     lines = [(n, line.strip()) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines or lines[-1][1] != "}":
@@ -90,7 +88,7 @@ def parse_graph(
 
 
 def parse_node(line: str) -> Node:
-    """One node as `print_node` shows it, not checked against its op."""
+    """One node as written by `print_node`, not checked against its op."""
     return _Line(line, {}, {}).node()[0]
 
 
@@ -103,7 +101,7 @@ def _parse_head(line: str) -> str:
 
 
 class _Line:
-    """One line of text. Quoted strings are taken out first, `"3"` stands for the third."""
+    """One line of text. Quoted strings are replaced by their numbers first, like `"3"`."""
 
     def __init__(
         self, line: str, constants: Mapping[str, Array], sources: Mapping[str, Source]
@@ -131,7 +129,7 @@ class _Line:
             raise TextError(f"the declared type is {types}, the op gives {inferred}")
 
     def node(self) -> tuple[Node, str]:
-        """The node, and its types as they are written."""
+        """The node and its types, as written."""
         match = _LINE.fullmatch(self.text)
         if match is None:
             raise TextError("this is neither a node nor a return")
@@ -198,7 +196,7 @@ class _Line:
             return flat.reshape([d or 0 for d in expected.shape or ()])
         if self.name not in self.constants:
             raise TextError(
-                f"constant `{self.name}` is printed by its hash: pass its array in `constants`"
+                f"constant `{self.name}` is printed as a hash: pass its array in `constants`"
             )
         value = self.constants[self.name]
         if fingerprint(value) != body.removeprefix("sha256:"):

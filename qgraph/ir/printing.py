@@ -8,7 +8,7 @@
     }
 
 A small constant is written out (exact: floats as their shortest repr that parses back), a large
-one by its hash; `parse_graph` then takes its array from `constants`.
+one as a hash; `parse_graph` then takes its array from `constants`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def print_graph(graph: ReadableGraph) -> str:
 
 
 def print_node(node: Node) -> str:
-    """One node without its types, as logs and errors show it."""
+    """One node without its types, for logs and errors."""
     count = f"#{node.outputs}" if node.outputs > 1 else ""
     inputs = f"({', '.join(map(_value, node.inputs))})" if node.inputs else ""
     attrs = ", ".join(f"{key}={_attr(node.attrs[key])}" for key in sorted(node.attrs))

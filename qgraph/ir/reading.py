@@ -1,4 +1,4 @@
-"""Attributes that much code reads, by their types."""
+"""Functions that read common attributes of nodes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _UNMARKED = MarkedAttrs()
 
 
 def spec_of(node: Node) -> QuantSpec:
-    """How the codes of a quantizer are held. Raises GraphError for other nodes."""
+    """The spec of a quantizer. Raises GraphError for other nodes."""
     return node.typed(QuantizerAttrs).spec
 
 
 def spec_if_any(node: Node) -> QuantSpec | None:
-    """How the codes of a quantizer are held; None for other nodes."""
+    """The spec of a quantizer; None for other nodes."""
     found = node.attributes
     return found.spec if isinstance(found, QuantizerAttrs) else None
 
@@ -28,7 +28,7 @@ def value_of(node: Node) -> Array:
 
 
 def marks_of(node: Node) -> MarkedAttrs:
-    """The marks that passes put on arithmetic; empty on other nodes."""
+    """The marks that passes set on arithmetic; no marks on other nodes."""
     found = node.attributes
     return found if isinstance(found, MarkedAttrs) else _UNMARKED
 
@@ -45,6 +45,6 @@ def along_channels(node: Node, rank: int) -> bool:
 
 
 def kind_of(node: Node) -> str:
-    """The op, by the name that it has in its source where it is not understood."""
+    """The name of the op; for an opaque node the name in its source."""
     found = node.attributes
     return found.kind if isinstance(found, OpaqueAttrs) else node.op

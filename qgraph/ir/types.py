@@ -1,4 +1,4 @@
-"""Value types of the IR: what is known of a tensor before it has numbers."""
+"""Types of values in the IR: tensor types, fixed-point specs, roundings, roles."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from qgraph.enums import StrEnum
 Array = npt.NDArray[Any]
 Codes = npt.NDArray[np.int64]
 Shape = tuple[int | None, ...]
-# One exponent, or one for each channel: as a spec holds them, and for arithmetic too.
+# One exponent, or one for each channel: in a spec, and for arithmetic.
 Exponent = int | tuple[int, ...]
 AnyExponent = Exponent | Codes
 
 
 class Rounding(StrEnum):
-    """How a number between two integers becomes one of them (docs/numerics.md, 1)."""
+    """How a number is rounded to an integer (docs/numerics.md, 1)."""
 
     HALF_EVEN = "half_even"
     HALF_UP = "half_up"
@@ -47,7 +47,7 @@ class Role(StrEnum):
     INPUT = "input"
     ACTIVATION = "activation"
     INTERNAL = "internal"  # the wide stage inside a layer
-    ACCUMULATOR = "accumulator"  # sums that wrap
+    ACCUMULATOR = "accumulator"  # sums that wrap around
     WEIGHT = "weight"
     BIAS = "bias"
     CLIP = "clip"  # a bound of a wide value
@@ -56,7 +56,7 @@ class Role(StrEnum):
 
     @property
     def of_constant(self) -> bool:
-        """Whether the tensor is made by the compiler, once."""
+        """Whether the compiler computes the tensor, once."""
         return self in (Role.WEIGHT, Role.BIAS, Role.CLIP, Role.SCALE, Role.CONSTANT)
 
 
@@ -70,9 +70,9 @@ ROLES = tuple(Role)
 class Moments:
     """Statistics of a value in training: mean and standard deviation of each channel, [channels].
 
-    `epsilon` is what a batch norm that was folded adds to the variance before it divides, in the
-    unit of the value, squared. It is there where the value is what the batch norm made, or where it
-    went into the layer behind the value, which then has `normalized_input`.
+    `epsilon` is the epsilon of a folded batch norm, in the squared unit of the value. It is set
+    where the value is the result of the batch norm, or where the batch norm was folded into the
+    layer after the value, which then has `normalized_input`.
     """
 
     mean: npt.NDArray[np.float64]
@@ -96,7 +96,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class QuantSpec:
-    """How a tensor is held in fixed point: `value = code * 2^-exponent`.
+    """Fixed-point format of a tensor: `value = code * 2^-exponent`.
 
     `exponent` is the fractional length `f` (docs/numerics.md, 1), a tuple over output channels
     when per channel, None until calibrated. `group` names the scale group whose members share
@@ -165,7 +165,7 @@ class TensorType:
         return TensorType(self.dtype, shape)
 
     def accepts(self, other: TensorType) -> bool:
-        """True if a tensor of type `other` may stand where this type was promised."""
+        """True if a tensor of type `other` may be used where this type is declared."""
         if self.dtype != other.dtype:
             return False
         if self.shape is None or other.shape is None:

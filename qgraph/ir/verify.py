@@ -1,4 +1,4 @@
-"""The verifier: what must hold of every graph, checked after every pass."""
+"""The verifier: checks every graph after every pass."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def verify(graph: ReadableGraph) -> None:
     _check_ends(graph)
     order = graph.order_anew()
     if {*map(id, order)} != {*map(id, graph.topological())}:
-        raise GraphError("the recorded order is out of step with the nodes", node=graph.name)
+        raise GraphError("the recorded order does not match the nodes", node=graph.name)
     for node in order:
         for value, inferred in zip(node.values, graph.infer(node), strict=True):
             if graph.types.get(value) != inferred:
@@ -59,9 +59,9 @@ def _check_users(graph: ReadableGraph) -> None:
     for index, recorded in ((counted, graph._users), (counted_control, graph._control_users)):
         for value in {**index, **recorded}:
             if index.get(value, {}) != recorded.get(value, {}):
-                raise GraphError("the index of users is out of step with the nodes", node=value)
+                raise GraphError("the index of users does not match the nodes", node=value)
 
 
 def constants_of(graph: ReadableGraph) -> dict[str, Array]:
-    """Every constant by node name: what `parse_graph` needs beside the text."""
+    """Every constant by node name, which `parse_graph` needs in addition to the text."""
     return {n.name: n.typed(ConstantAttrs).value for n in graph.nodes.values() if n.op == "const"}

@@ -1,4 +1,4 @@
-"""Types of attributes: how a value is read as one, and what they are called on reference pages."""
+"""Types of attributes: how values are read, and how reference pages name the types."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WORDS: Mapping[object, str] = {
 
 
 class Misfit(Exception):
-    """A value is not of the type that it is read as."""
+    """A value does not have the expected type."""
 
 
 def is_union(hint: object) -> bool:
@@ -55,7 +55,7 @@ def words(hint: object) -> str:
 
 
 def reader(hint: object) -> Reader:
-    """A function that gives a value in the form of this type, or raises Misfit.
+    """A function that converts a value to this type, or raises Misfit.
 
     Lists become tuples and numpy's numbers Python's.
     """

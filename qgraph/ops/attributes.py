@@ -1,4 +1,4 @@
-"""Attributes of an op: a frozen dataclass whose fields state their meaning and their range."""
+"""Attributes of an op: a frozen dataclass whose fields declare meanings and ranges."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qgraph.ops.attribute_types import Misfit, Reader, reader, type_hints, words
 
 
 class Required(Enum):
-    """Stands where an attribute has no default."""
+    """The default of an attribute that has none."""
 
     REQUIRED = "required"
 
@@ -28,8 +28,8 @@ REQUIRED = Required.REQUIRED
 class Declaration:
     """Declaration of one attribute.
 
-    meaning: for the reference pages. low, high: the range of every number in it, both ends
-    included, None where it is open. choices: all values that it may have, where they are few.
+    meaning: text for the reference pages. low, high: the range of every number in it, inclusive,
+    None where it is open. choices: all legal values, where they are few.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Declaration:
         """Whether the value, or each number in it, is in the range. None is always allowed."""
         if self.choices:
             return value in self.choices
-        if type(value) is int:  # most values: without the walk over numbers
+        if type(value) is int:  # most values: skip the walk over numbers
             return self._in_range(value)
         return all(self._in_range(number) for number in _numbers(value))
 
@@ -86,7 +86,7 @@ def attribute(
 class Attributes:
     """Base of the attributes of all ops; itself the attributes of an op that has none.
 
-    Raises GraphError where a value is out of the range that its field declares.
+    Raises GraphError for a value outside the declared range of its field.
     """
 
     def __post_init__(self) -> None:
@@ -104,7 +104,7 @@ class Attributes:
             yield declared.name, getattr(self, declared.name)
 
     def given(self) -> dict[str, object]:
-        """The attributes that differ from their defaults, and all that have none."""
+        """The attributes that differ from their defaults, and those without a default."""
         found = ((d, getattr(self, d.name)) for d in declarations(type(self)))
         return {d.name: value for d, value in found if d.required or value != d.default}
 
@@ -125,7 +125,7 @@ def _declarations(kind: Any) -> tuple[Declaration, ...]:
 
 @cache
 def _limited(kind: Any) -> tuple[Declaration, ...]:
-    """The attributes that do not take any value."""
+    """The attributes with a limited range."""
     return tuple(
         declared
         for declared in _declarations(kind)

@@ -1,4 +1,4 @@
-"""A target's table: how it writes each op, or why it does not."""
+"""Table of a target: the lowering of each op, or the reason of a refusal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True)
 class LoweringRefusal:
-    """Why a target does not write an op, and what carries the op instead."""
+    """The reason why a target cannot write an op, and an alternative."""
 
     reason: str
     hint: str | None = None
@@ -22,7 +22,7 @@ class LoweringRefusal:
 class Lowerings(Generic[T_co]):
     """One entry for each op: lowered or refused.
 
-    place: where the table is, like `backends/c`; errors name it. ops: all that there are.
+    place: the location of the table, like `backends/c`, for errors. ops: all existing ops.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Lowerings(Generic[T_co]):
         raise UnsupportedError(refusal.reason, node=node, hint=refusal.hint)
 
     def refusal(self, op: str, node: str) -> LoweringRefusal:
-        """Why the target refuses an op. Raises GraphError for an op that the table lacks."""
+        """The refusal of an op, if any. Raises GraphError for an op that the table lacks."""
         if op not in self.refused:
             raise GraphError(self._missing(op), node=node)
         return self.refused[op]

@@ -10,7 +10,7 @@ from qgraph.ops.attributes import Attributes, attribute
 
 @dataclass(frozen=True)
 class TransposeAttrs(Attributes):
-    """Another order of the axes. Raises GraphError for what is not a permutation."""
+    """Another order of the axes. Raises GraphError if `perm` is not a permutation."""
 
     perm: tuple[int, ...] = attribute("the axis of x that each axis of the result is", low=0)
 

@@ -17,7 +17,7 @@ namespace {space} {{
 
 
 def header(source: str, space: str, file: str, lines: Iterable[str]) -> str:
-    """A header in a namespace. source: where definitions are; file: what holds the numbers."""
+    """A header in a namespace. source: the place of definitions; file: format of the numbers."""
     head = HEAD.format(source=source, space=space, file=file)
     return "\n".join([head + "\n".join(lines), "", f"}}  // namespace {space}", ""])
 

@@ -1,4 +1,4 @@
-"""Ranges of codes: what a result can be, and how far partial sums go on the way to it."""
+"""Ranges of codes: bounds of a result and of the partial sums that lead to it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Ranged(Protocol):
-    """Codes that lie in `low..high`; `magnitude` bounds the partial sums on the way to them."""
+    """Codes in `low..high`; `magnitude` bounds the partial sums that lead to them."""
 
     @property
     def low(self) -> int: ...
@@ -22,7 +22,7 @@ class Ranged(Protocol):
 
 @dataclass(frozen=True)
 class Reach:
-    """Range of the codes of a result, and of partial sums on the way to them."""
+    """Range of the codes of a result and bound of its partial sums."""
 
     low: int
     high: int
@@ -43,7 +43,7 @@ def reach_of_product(a: Ranged, b: Ranged) -> Reach:
 
 
 def reach_of_products(a: Ranged, b: Ranged, terms: int) -> Reach:
-    """The reach of a sum of up to so many products."""
+    """The reach of a sum of at most `terms` products."""
     product = with_zero(reach_of_product(a, b))
     return Reach(product.low * terms, product.high * terms, product.magnitude * terms)
 
@@ -57,12 +57,12 @@ def reach_of_smaller(a: Ranged, b: Ranged) -> Reach:
 
 
 def reach_of_any(inputs: Sequence[Ranged]) -> Reach:
-    """The reach of what is one of the inputs."""
+    """The reach of a value that is one of the inputs."""
     return Reach(
         min(x.low for x in inputs), max(x.high for x in inputs), max(x.magnitude for x in inputs)
     )
 
 
 def with_zero(reach: Ranged) -> Reach:
-    """The reach of what may also be 0."""
+    """The reach of a value that may also be 0."""
     return Reach(min(reach.low, 0), max(reach.high, 0), reach.magnitude)

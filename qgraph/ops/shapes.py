@@ -1,4 +1,4 @@
-"""Shape rules that ops of several kinds share."""
+"""Shape rules shared by several kinds of ops."""
 
 from __future__ import annotations
 

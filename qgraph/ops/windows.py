@@ -1,4 +1,4 @@
-"""Windows that slide over height and width: their attributes, and the shapes that they make."""
+"""Windows that slide over height and width: attributes and output shapes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ NO_PADS: Pads = ((0, 0), (0, 0))
 
 @dataclass(frozen=True)
 class MaxPoolAttrs(Attributes):
-    """A window. Raises GraphError where pads are as large as it is: it would see nothing."""
+    """A window. Raises GraphError where pads are as large as the window."""
 
     ksize: Pair = attribute("height and width of the window", low=1)
     strides: Pair = attribute("positions from one window to the next", low=1)
-    pads: Pads = attribute("positions around the image, which never win", low=0, default=NO_PADS)
+    pads: Pads = attribute("positions around the image, never the largest", low=0, default=NO_PADS)
 
     def __post_init__(self) -> None:
         super().__post_init__()

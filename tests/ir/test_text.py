@@ -174,7 +174,7 @@ def test_errors_name_the_line(old, new, complaint):
 
 
 def test_large_constants_need_their_array():
-    with pytest.raises(TextError, match="line 4: constant `w` is printed by its hash"):
+    with pytest.raises(TextError, match="line 4: constant `w` is printed as a hash"):
         parse_graph(GOOD)
     with pytest.raises(TextError, match="line 4: constant `w` does not have the hash"):
         parse_graph(GOOD, {"w": np.zeros((4, 8), np.float32)})

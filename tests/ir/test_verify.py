@@ -74,9 +74,9 @@ BREAK = {
         lambda g: put(g, "q", op="lookup", attrs={"spec": SPEC, "function": "tanh"}),
         "q: lookup: attribute `domain` is missing",
     ),
-    "stale user": (lambda g: put(g, "y", inputs=("x", "w")), "the index of users is out of step"),
-    "forgotten user": (lambda g: g._users["y"].clear(), "y: the index of users is out of step"),
-    "stale control": (lambda g: put(g, "y", control=()), "x: the index of users is out"),
+    "stale user": (lambda g: put(g, "y", inputs=("x", "w")), "the index of users does not match"),
+    "forgotten user": (lambda g: g._users["y"].clear(), "y: the index of users does not match"),
+    "stale control": (lambda g: put(g, "y", control=()), "x: the index of users does not"),
     "stale order": (lambda g: g.nodes.update(r=Node("r", "relu6", ("y",))), "the recorded order"),
 }  # fmt: skip
 

@@ -33,14 +33,14 @@ PointwiseFunction = Callable[[Any, Array], Array]
 
 @dataclass(frozen=True, kw_only=True)
 class LeakyReluAttrs(Attributes):
-    """A line with a bend at 0."""
+    """A leaky ReLU."""
 
     alpha: float = attribute("slope below 0")
 
 
 @dataclass(frozen=True, kw_only=True)
 class EluAttrs(Attributes):
-    """An exponential function below 0."""
+    """An ELU, which is exponential below 0."""
 
     alpha: float = attribute("minus the limit below 0", default=1.0)
 
@@ -165,9 +165,9 @@ def _integer_relu(attrs: Attributes, inputs: Sequence[Fixed]) -> Fixed:
 
 
 def six_code(exponent: AnyExponent) -> Codes:
-    """The code of 6 on a grid of step 2^-exponent, to the nearest where 6 is not on it.
+    """The code of 6 for a step of 2^-exponent, rounded to the nearest.
 
-    On grids so fine that 6 takes more than 62 bits it is out of reach of any code.
+    Where 6 needs more than 62 bits, it is larger than any code.
     """
     result: Codes = np.rint(np.ldexp(6.0, np.minimum(exponent, 59))).astype(np.int64)
     return result

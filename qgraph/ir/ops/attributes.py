@@ -13,7 +13,7 @@ WindowPadding = Literal["same", "valid"] | Pads
 
 @dataclass(frozen=True, kw_only=True)
 class MarkedAttrs(Attributes):
-    """Arithmetic, with what passes note of where it comes from."""
+    """Arithmetic, with marks by which passes record its origin."""
 
     pool: bool = attribute("part of an average", default=False)
     batch_norm: bool = attribute("part of a batch norm that was not folded", default=False)

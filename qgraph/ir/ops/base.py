@@ -1,4 +1,4 @@
-"""The definition of an op of the graph, from which all else about ops is derived."""
+"""The definition of an op of the graph, from which everything else about the op is derived."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def never_negative(attrs: Attributes, inputs: Sequence[bool]) -> bool:
 
 
 def as_its_inputs(attrs: Attributes, inputs: Sequence[bool]) -> bool:
-    """Not negative where no input is."""
+    """Not negative if no input is negative."""
     return bool(inputs) and all(inputs)
 
 
 def as_one_input(attrs: Attributes, inputs: Sequence[bool]) -> bool:
-    """Not negative where some input is not."""
+    """Not negative if at least one input is not negative."""
     return any(inputs)
 
 
@@ -62,22 +62,22 @@ def reach_of_inputs(attrs: Attributes, inputs: Sequence[Ranged], shapes: Shapes)
 
 @dataclass(frozen=True)
 class OpDef(Generic[A]):
-    """One op, in one place. Rules are given the attributes, as an instance of `attributes`.
+    """The definition of one op. Rules receive the attributes, as an instance of `attributes`.
 
     arity: the fewest and the most inputs, None for any number. infer: the type of the output, or
     those of several. evaluate: the float reference in numpy, in the dtype of its inputs.
 
-    integer: the integer reference on codes, None where the op exists in float only. scale: on which
-    scale they are. reach: their range from those of the inputs, and from the shapes of the inputs.
+    integer: the integer reference on codes, None where the op exists in float only. scale: the
+    scale of its results. reach: the range of its results from the ranges and shapes of the inputs.
 
-    nonnegative: whether no element of the result is negative, from whether none of each input is.
+    nonnegative: whether no element of the result is negative, given this for each input.
 
     moves: elements of the result are elements of the inputs, or 0; codes pass through unchanged.
-    elementwise: each element is made of those at its place alone. pointwise: a function of one
+    elementwise: each element depends only on elements at its position. pointwise: a function of one
     tensor that may become a table. layer: sums of products with weights, the second input.
 
-    apart: whether the samples of a batch, along the first axis of the first input, stay apart and
-    in their places, from the shape of that input. Elementwise ops need no rule.
+    apart: whether the samples of a batch, along the first axis of the first input, stay separate
+    and in order, from the shape of that input. Elementwise ops need no rule.
     """
 
     name: str
@@ -112,14 +112,14 @@ class OpDef(Generic[A]):
         return self.scale is Scale.SHARED
 
     def keeps_samples(self, attrs: A, shape: Shape) -> bool:
-        """Whether samples stay apart and in their places in an op with one input that varies."""
+        """Whether samples stay separate and in order in an op with one input that varies."""
         if self.apart is not None:
             return self.apart(attrs, shape)
         return self.elementwise and self.arity == (1, 1)
 
     @property
     def keeps_scale(self) -> bool:
-        """Whether codes keep the scale they are on."""
+        """Whether codes keep their scale."""
         return self.scale in (Scale.KEPT, Scale.SHARED)
 
     def types(self, attrs: A, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
@@ -141,7 +141,7 @@ def same_as_first(attrs: Attributes, inputs: Sequence[TensorType]) -> TensorType
 
 
 def broadcast_shapes(shapes: Sequence[Shape | None]) -> Shape | None:
-    """Numpy broadcasting with unknown dimensions. Raises GraphError where it cannot hold."""
+    """Numpy broadcasting with unknown dimensions. Raises GraphError for shapes that differ."""
     if any(shape is None for shape in shapes):
         return None
     known = [shape for shape in shapes if shape is not None]

@@ -1,8 +1,8 @@
-"""A function of one tensor that a graph writes out in several pointwise ops, as one op.
+"""One op for a function of one tensor that a graph computes by several pointwise ops.
 
 `steps` are the ops in order, each `(op, arguments, attributes)`: an argument that is an integer is
 an earlier value (0 is x, i the result of step i), a float is a constant. The last step is the
-result. Composition is exact: a table of it holds what the ops give one after the other in float64.
+result. Composition is exact: its table has the results of the ops in float64, one after the other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Argument = int | float
 Step = tuple[str, tuple[Argument, ...], tuple[tuple[str, object], ...]]
 Steps = tuple[Step, ...]
 
-# Ops that give each element from the elements at its place alone.
+# Ops whose elements depend only on the elements at their position.
 ELEMENTWISE: dict[str, AnyOp] = {
     definition.name: definition
     for definition in (*activation.OPS, *arithmetic.OPS)
@@ -33,7 +33,7 @@ ELEMENTWISE: dict[str, AnyOp] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ComposedAttrs(Attributes):
-    """A function that is written out in steps."""
+    """A function in steps."""
 
     steps: Steps = attribute("ops, each with its arguments and its attributes")
 
@@ -81,7 +81,7 @@ def _nonnegative(attrs: ComposedAttrs, inputs: Sequence[bool]) -> bool:
 
 
 def steps_of(attrs: Attributes) -> Steps | None:
-    """The steps of `composed`, and of functions that only `composed` can write in TensorFlow."""
+    """The steps of `composed`, and of functions that TensorFlow has only in steps."""
     if isinstance(attrs, ComposedAttrs):
         return attrs.steps
     return tuple(_gelu(attrs)) if isinstance(attrs, GeluAttrs) else None

@@ -32,12 +32,12 @@ from qgraph.ops.reach import Ranged, Reach, reach_of_products, reach_of_sum
 
 @dataclass(frozen=True, kw_only=True)
 class ConvAttrs(MarkedAttrs, SlidingAttrs):
-    """A convolution; what is around the image is 0."""
+    """A convolution; padding is 0."""
 
     dilations: Pair = attribute("positions from one tap to the next", low=1)
 
     def pads(self, image: Sequence[int], kernel: Pair) -> Pads:
-        """Padding as numbers, for an image and a kernel of these heights and widths."""
+        """Explicit padding for an image and a kernel of these heights and widths."""
         return explicit_pads(image, kernel, self.strides, self.dilations, self.padding)
 
 
@@ -207,7 +207,7 @@ OPS: tuple[AnyOp, ...] = (
         lambda shapes: (shapes[1] or ())[:2],
     ),
     _layer("matmul", MarkedAttrs, infer_matmul, matmul, _integer_matmul, _matmul_terms),
-    # Of values of any rank, in float: attention.
+    # On values of any rank, in float, as in attention.
     OpDef("batch_matmul", (2, 2), MarkedAttrs, infer_batch_matmul, matmul),
     OpDef(
         "bias_add", (2, 2), MarkedAttrs, infer_bias_add, _add, _integer_bias_add,
@@ -216,5 +216,5 @@ OPS: tuple[AnyOp, ...] = (
     ),
 )  # fmt: skip
 
-# Ops with weights, the second input.
+# Ops whose second input is weights.
 COMPUTE = tuple(op.name for op in OPS if op.layer)

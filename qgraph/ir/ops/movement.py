@@ -51,7 +51,7 @@ class TargetAttrs(Attributes):
 
 @dataclass(frozen=True, kw_only=True)
 class PartAttrs(Attributes):
-    """A part of each axis, as Python slices: None is `from the start` or `to the end`."""
+    """A part of each axis, like Python slices: None is `from the start` or `to the end`."""
 
     begin: tuple[int | None, ...] = attribute("the first index of each axis")
     end: tuple[int | None, ...] = attribute("the index of each axis to stop before")
@@ -320,7 +320,7 @@ def _pad_nonnegative(attrs: PaddingAttrs, inputs: Sequence[bool]) -> bool:
 
 
 def _reach_with_zero(attrs: Attributes, inputs: Sequence[Ranged], shapes: Shapes) -> Reach:
-    """The range of ops that put zeros between elements."""
+    """The range of ops that insert zeros."""
     return with_zero(reach_of_any(inputs))
 
 

@@ -20,12 +20,12 @@ ONE = (1, 1)
 
 @dataclass(frozen=True, kw_only=True)
 class PoolAttrs(SlidingAttrs):
-    """A window whose elements become one; what is around the image does not count."""
+    """A window whose elements become one; padding does not count."""
 
     ksize: Pair = attribute("size of the window", low=1)
 
     def pads(self, image: Sequence[int]) -> Pads:
-        """Padding as numbers, for an image of this height and width."""
+        """Explicit padding for an image of this height and width."""
         return explicit_pads(image, self.ksize, self.strides, ONE, self.padding)
 
 
@@ -38,7 +38,7 @@ class ReductionAttrs(AxesAttrs):
 
 @dataclass(frozen=True, kw_only=True)
 class ArgmaxAttrs(AxisAttrs):
-    """The place of the largest element along an axis."""
+    """The position of the largest element along an axis."""
 
     dtype: str = attribute("numpy's name of the result's type")
 
@@ -64,7 +64,7 @@ def _pads(attrs: PoolAttrs, x: Array) -> Pads:
 
 
 def max_pool(attrs: PoolAttrs, inputs: Sequence[Array]) -> Array:
-    """Largest value under each window; padding never wins."""
+    """Largest value under each window; padding is never the largest."""
     x = inputs[0]
     return largest(x, attrs.ksize, attrs.strides, _pads(attrs, x))
 
@@ -83,7 +83,7 @@ def window_count(height: int, width: int, attrs: PoolAttrs) -> Array:
 
 
 def avg_pool(attrs: PoolAttrs, inputs: Sequence[Array]) -> Array:
-    """Mean over each window; padded positions count neither above nor below the line."""
+    """Mean over each window; padded positions count neither in the sum nor in the number."""
     x = inputs[0]
     count = window_count(x.shape[1], x.shape[2], attrs)
     result: Array = window_sum(x, attrs) / count.astype(x.dtype)
@@ -112,7 +112,7 @@ def _reduce_max(attrs: ReductionAttrs, inputs: Sequence[Array]) -> Array:
 
 
 def _mean(attrs: ReductionAttrs, inputs: Sequence[Array]) -> Array:
-    """NaN over nothing, and numpy does not warn."""
+    """The mean; NaN over no elements, without a warning of numpy."""
     x, axes, keepdims = inputs[0], attrs.axes, attrs.keepdims
     if x.size == 0:
         nothing: Array = np.sum(x, axis=axes, keepdims=keepdims) * x.dtype.type(np.nan)

@@ -25,7 +25,7 @@ def _group(x: Array, w: Array, strides: Pair, dilations: Pair) -> Array:
     kh, kw, c, out = w.shape
     if (kh, kw) == (1, 1):
         x = x[:, :: strides[0], :: strides[1]]
-        # One large product: numpy would make one of each row of the image.
+        # One large product: numpy would compute one for each row of the image.
         product: Array = np.matmul(x.reshape(-1, c), w[0, 0])
         return product.reshape(*x.shape[:3], out)
     views = [v for _, _, v in taps(x, (kh, kw), strides, dilations)]
@@ -48,7 +48,7 @@ def convolved_by_channel(x: Array, w: Array, strides: Pair, dilations: Pair, pad
 
 
 def largest(x: Array, kernel: Pair, strides: Pair, pads: Pads) -> Array:
-    """The largest element under each window; padding never wins."""
+    """The largest element under each window; padding is never the largest."""
     views = (v for *_, v in taps(padded(x, pads, lowest(x.dtype)), kernel, strides, (1, 1)))
     result = next(views).copy()
     for view in views:

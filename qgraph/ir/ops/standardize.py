@@ -1,5 +1,5 @@
-"""Standardization over channels, `(x - mean) / sqrt(variance + epsilon)`: what a layer norm begins
-with, and the one form of it that integers have (docs/numerics.md, section 7).
+"""Standardization over channels, `(x - mean) / sqrt(variance + epsilon)`: the first
+step of a layer norm, with the only integer form that it has (docs/numerics.md, section 7).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from qgraph.ir.types import (
 from qgraph.numerics import MAX_EXPONENT, fake_quantize, finest_exponent
 from qgraph.ops.attributes import attribute
 
-SQUARE_BITS = 52  # of what a root is taken of: floor(sqrt) of float64 is exact below 2^52
-INPUT_BITS = 25  # of sums of codes: their squares leave room for epsilon
+SQUARE_BITS = 52  # bits of the argument of a root: floor(sqrt) of float64 is exact below 2^52
+INPUT_BITS = 25  # bits of sums of codes: their squares leave room for epsilon
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +45,8 @@ class StandardizationAttrs(QuantizerAttrs):
 class Standardization:
     """The numbers of one layer.
 
-    `guard` are bits that the root has behind the point, `epsilon` is in units of squares, with the
-    guard; `shift` is that of deviations before they are divided.
+    `guard` is the number of fractional bits of the root, `epsilon` is in units of squares, with the
+    guard; `shift` is applied to deviations before the division.
     """
 
     guard: int
@@ -55,12 +55,12 @@ class Standardization:
 
 
 def widest_input(channels: int) -> int:
-    """The most bits that codes may have for sums over so many channels to be exact."""
+    """The largest width of codes for which sums over `channels` are exact."""
     return INPUT_BITS - (channels - 1).bit_length()
 
 
 def result_spec(spec: QuantSpec, channels: int) -> QuantSpec:
-    """`spec` on the finest scale that holds every result: no channel is past sqrt(channels - 1)."""
+    """`spec` on the finest scale for all results, which are at most sqrt(channels - 1)."""
     exponent = finest_exponent(np.sqrt(channels - 1.0), spec.bits, spec.signed)
     return replace(spec, exponent=exponent, rounding=Rounding.HALF_UP, overflow=Overflow.SATURATE)
 
@@ -78,7 +78,7 @@ def standardization(
 ) -> Standardization:
     """The numbers for an input of this exponent.
 
-    Raises ExactnessError where scales are too far apart for them.
+    Raises ExactnessError where scales are too far apart.
     """
     if exponent is None:
         raise GraphError("its input is not in fixed point", node=name)
@@ -95,15 +95,15 @@ def standardization(
         f"its root passes {SQUARE_BITS} bits: it has {channels} channels, and epsilon "
         f"{attrs.epsilon:g} is large beside its input's unit, 2^-{unit}",
         node=name,
-        hint="fewer bits, or a profile override for the layer in front of it",
+        hint="use fewer bits, or a profile override for the layer before it",
     )
 
 
 def finest_input(attrs: StandardizationAttrs, channels: int) -> int:
     """The largest exponent of the input for which `standardization` has numbers.
 
-    On a finer scale epsilon alone would pass them; on this one it still outweighs, by far, whatever
-    the scale rounds away.
+    On a finer scale epsilon alone would exceed the bits; on this one epsilon is still far larger
+    than the rounding error.
     """
     if attrs.epsilon <= 0:
         return MAX_EXPONENT
@@ -118,7 +118,7 @@ def standardized(codes: Array, numbers: Standardization) -> Codes:
     total = codes.sum(axis=-1, keepdims=True)
     square = channels * (codes * codes).sum(axis=-1, keepdims=True) - total * total
     square = (square << 2 * numbers.guard) + numbers.epsilon
-    # One more than the root's whole part: never 0, and so large that no code leaves the range.
+    # One more than the integer part of the root: never 0, and large enough to keep codes in range.
     root = np.floor(np.sqrt(square.astype(np.float64))).astype(np.int64) + 1
     deviation = (channels * codes - total) << numbers.shift
     result: Codes = (2 * deviation + root) // (2 * root)
@@ -126,10 +126,10 @@ def standardized(codes: Array, numbers: Standardization) -> Codes:
 
 
 def normal(attrs: StandardizationAttrs, x: Array) -> Array:
-    """Values of codes in float64: then the order of sums has no effect."""
+    """Values of codes in float64, where the order of sums has no effect."""
     centred = x - x.mean(axis=-1, keepdims=True, dtype=np.float64)
     variance = (centred * centred).mean(axis=-1, keepdims=True)
-    # Where all of it is 0, so are the deviations.
+    # Where the variance is 0, so are the deviations.
     deviation = np.sqrt(np.maximum(variance + attrs.epsilon, np.finfo(np.float64).tiny))
     result: Array = centred / deviation
     return result

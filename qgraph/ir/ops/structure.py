@@ -43,7 +43,7 @@ class ConstantAttrs(Attributes):
 
 @dataclass(frozen=True, kw_only=True)
 class QuantizerAttrs(Attributes):
-    """Codes of `spec`. Raises GraphError for a spec that makes no sense."""
+    """A quantizer to codes of `spec`. Raises GraphError for an invalid spec."""
 
     spec: QuantSpec = attribute("how results are held in fixed point")
 
@@ -101,15 +101,15 @@ _OF_FUNCTION = tuple(d.name for d in declarations(TableAttrs) if d.meaning == "o
 
 @dataclass(frozen=True, kw_only=True)
 class OpaqueAttrs(Attributes):
-    """An op of its source that is not understood."""
+    """An op of the source file that the IR cannot express."""
 
     kind: str = attribute("its name there")
     types: tuple[TensorType, ...] = attribute("of its outputs")
-    source: Source | None = attribute("what can run it")
+    source: Source | None = attribute("the object that runs it")
 
 
 def check_spec(spec: QuantSpec) -> None:
-    """Raise GraphError for a spec that makes no sense."""
+    """Raise GraphError for an invalid spec."""
     if not 1 <= spec.bits <= 32:
         raise GraphError(f"{spec.bits} bits are outside 1..32")
     if spec.rounding not in ROUNDINGS or spec.overflow not in OVERFLOWS:
@@ -186,15 +186,15 @@ class Source(Protocol):
 
     @property
     def pure(self) -> bool:
-        """True if it is a function of its inputs, and nothing else."""
+        """True if its results depend only on its inputs."""
 
     def run(self, inputs: Sequence[Array]) -> Array | tuple[Array, ...]:
-        """Its outputs: an array, or a tuple where there are several."""
+        """The outputs: an array, or a tuple where there are several."""
 
     def types(
         self, inputs: Sequence[TensorType], constants: Sequence[Array | None]
     ) -> tuple[TensorType, ...]:
-        """Output types for inputs of these types; `constants` are the values of those known."""
+        """Output types for inputs of these types; `constants` has the known values."""
 
 
 def opaque_types(
@@ -202,8 +202,8 @@ def opaque_types(
 ) -> tuple[TensorType, ...]:
     """The types of an opaque op's outputs.
 
-    They are those that were read with it, and where sizes were open then, what its source gives for
-    inputs whose sizes are known now.
+    These are the types read from the file; sizes that were unknown then come from the source, given
+    the sizes of inputs that are known now.
     """
     if attrs.source is None or not inputs or all(map(_closed, attrs.types)):
         return attrs.types
@@ -220,7 +220,7 @@ def _closed(kind: TensorType) -> bool:
 
 
 def _closer(recorded: TensorType, inferred: TensorType) -> TensorType:
-    """Merge two types of one value. Where they differ, the recorded one."""
+    """Merge two types of one value. The recorded one is used where they differ."""
     if recorded.shape is None or inferred.shape is None:
         return inferred if recorded.shape is None else recorded
     if not recorded.accepts(inferred):

@@ -50,7 +50,7 @@ def out_sizes(
 def explicit_pads(
     sizes: Sequence[int], kernel: Pair, strides: Pair, dilations: Pair, padding: Padding
 ) -> Pads:
-    """Padding as numbers; `same` splits like TensorFlow, the odd one after."""
+    """Explicit padding; `same` splits as in TensorFlow, with the odd element after."""
     if not isinstance(padding, str):
         return padding
     if padding == "valid":

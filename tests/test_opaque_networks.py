@@ -176,5 +176,5 @@ def test_stored_ops_that_reach_outside_are_refused():
     graph_def.node.add(name="in0", op="Placeholder").attr["dtype"].type = 7
     graph_def.node.add(name="y", op="ReadFile", input=["in0"])
     stored = np.frombuffer(graph_def.SerializeToString(), np.uint8)
-    with pytest.raises(UnsupportedError, match="`ReadFile` reaches outside"):
+    with pytest.raises(UnsupportedError, match="`ReadFile` has effects outside"):
         sources_of({"tensorflow-op/y": stored})

@@ -1,4 +1,4 @@
-"""The front door: a trained network in any of TensorFlow's formats -> Graph."""
+"""Front ends: load a trained network of any supported format as a Graph."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which tensors share one unknown batch size.
+"""Find tensors that share one unknown batch size.
 
 `Reshape(y, [Shape(x)[0], -1])` flattens `y` only if the batch of `y` is the batch of `x`. Both
-are traced back, through ops that leave axis 0 alone, to the value where that axis was born.
+are traced back, through ops that keep axis 0, to the value where that axis originates.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class BatchTracker:
         self._origins: dict[str, str] = {}
 
     def origin(self, value: str) -> str:
-        """The value whose axis 0 is that of `value`, as far back as can be told."""
+        """The earliest value known to have the same axis 0 as `value`."""
         waiting = [value]
         while waiting:
             current = waiting[-1]
@@ -35,7 +35,7 @@ class BatchTracker:
         self._origins.pop(value, None)
 
     def _sources(self, value: str) -> list[str]:
-        """Inputs of the node behind `value` whose axis 0, of unknown size, it leaves alone."""
+        """Inputs of the producer of `value` whose axis 0, of unknown size, it keeps."""
         node, types = self._graph.nodes.get(value), self._graph.types
         if node is None or not node.inputs:
             return []

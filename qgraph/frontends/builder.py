@@ -1,9 +1,8 @@
 """The importer: a GraphDef's nodes, one after the other, to nodes of the IR.
 
-For each TensorFlow node, in order: what is statically known of it becomes constants; else the
-table in `tf_ops` lists its ops of the IR; else it travels as `opaque`. The node that ends
-up with the TensorFlow node's name computes the very tensor of that name; helpers beside it are
-called `name/what`.
+Each TensorFlow node, in order, becomes constants where its results are known; else ops of the IR,
+by the table in `tf_ops`; else an `opaque` op. The node with the TensorFlow node's name computes the
+tensor of that name; its helpers are named `name/what`.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from qgraph.frontends.site import Construction, ImportSite
 from qgraph.frontends.tf_node import Ref, TFNode
 from qgraph.ir.types import Shape, TensorType
 
-# What an importer returns: the values of the node's outputs (None for one that never gets a
-# value, on the branch not taken), or None in all where it cannot express the node.
+# Result of an importer: the values of the node's outputs (None for one on a branch that is never
+# taken), or None where it cannot express the node.
 Result = str | tuple[str | None, ...] | None
 Importer = Callable[["TfSite"], Result]
 Evaluator = Callable[["TfSite"], tuple[Partial, ...] | None]
@@ -29,13 +28,13 @@ MERGES = ("Merge", "RefMerge")
 
 @dataclass(frozen=True)
 class TfSite(ImportSite["GraphBuilder", TFNode]):
-    """One TensorFlow node where it is imported: its inputs as values of the IR."""
+    """One TensorFlow node during its import: its inputs as values of the IR."""
 
     live: tuple[str | None, ...] = ()
 
 
 class GraphBuilder(Construction):
-    """The graph under construction and what is known of its values."""
+    """The graph under construction, and known values of its tensors."""
 
     def __init__(
         self,
@@ -107,9 +106,9 @@ class GraphBuilder(Construction):
     def _opaque_instead(
         self, site: TfSite, partials: Sequence[Partial] | None, error: GraphError
     ) -> tuple[str, ...]:
-        """Import a node; what the IR cannot express (a rank unknown or above 4) stays opaque.
+        """Import a node; one that the IR cannot express (of unknown rank or above 4) stays opaque.
 
-        Not where an input's shape is missing: it is the user who can tell it.
+        An unknown shape of an input is an error, because the user can give it.
         """
         if any(self.graph.types[i].shape is None for i in self.graph.inputs):
             raise error

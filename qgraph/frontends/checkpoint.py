@@ -32,7 +32,7 @@ def files_of(path: Path) -> list[Path]:
 def read(prefix: Prefix, outputs: Sequence[str] | None) -> Frozen:
     """The network of a checkpoint, its variables as constants; no op of the file is run.
 
-    Raises LoadError where files are missing or do not belong together.
+    Raises LoadError where files are missing or do not match.
     """
     path = _existing(prefix)
     try:
@@ -49,7 +49,7 @@ def read(prefix: Prefix, outputs: Sequence[str] | None) -> Frozen:
         return Frozen(frozen, (), {} if outputs else {w: w for w in wanted})
     except QGraphError:
         raise
-    except Exception as error:  # whatever a foreign graph makes of TensorFlow
+    except Exception as error:  # TensorFlow may raise anything on a foreign graph
         raise LoadError(
             f"the checkpoint cannot be read: {first_line(error)}", node=str(path)
         ) from None

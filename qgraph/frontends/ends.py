@@ -1,4 +1,4 @@
-"""Detect the inputs and outputs of a graph where they are plain, and the nodes between."""
+"""Detect the inputs and outputs of a graph where they are clear, and the nodes between."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from qgraph.ir.order import inputs_first
 
 PLACEHOLDERS = ("Placeholder", "PlaceholderV2")
 SOURCES = (*PLACEHOLDERS, "PlaceholderWithDefault", "IteratorGetNext", "OneShotIterator")
-# Never results, nor is what only they use.
+# Never results, and neither are nodes that only they use.
 EFFECTS = (
     "NoOp", "Assert", "Assign", "AssignAdd", "AssignSub", "AssignVariableOp",
     "AssignAddVariableOp", "AssignSubVariableOp", "Save", "SaveV2", "SaveSlices", "Restore",
     "RestoreV2", "MergeV2Checkpoints", "ShardedFilename", "PrintV2", "ScatterUpdate",
 )  # fmt: skip
-# Not results either, but what they use may be one: logits under a loss.
+# Not results either, but their inputs may be: logits under a loss.
 LOSSES = (
     "SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits", "L2Loss", "InTopK",
     "InTopKV2", "BroadcastGradientArgs",
@@ -34,7 +34,7 @@ NEVER_RESULTS = (
 
 
 class Linked(Protocol):
-    """A node of any format, as far as it refers to others."""
+    """A node of any format, with its references to others."""
 
     @property
     def name(self) -> str: ...
@@ -50,7 +50,7 @@ N = TypeVar("N", bound=Linked)
 
 
 def find_outputs(nodes: Mapping[str, TFNode]) -> list[str]:
-    """Nodes whose results nothing uses, in file order, without what training left behind."""
+    """Nodes whose results are unused, in file order, without leftovers of training."""
     users: networkx.DiGraph[str] = networkx.DiGraph()
     users.add_nodes_from(nodes)
     users.add_edges_from((name, n.name) for n in nodes.values() for name, _ in n.inputs)
@@ -95,7 +95,7 @@ def _add_feeders(
     leftover: set[str],
     training: set[str],
 ) -> None:
-    """Widen `leftover` by nodes that nothing but leftovers use."""
+    """Add nodes to `leftover` that only leftovers use."""
     queue = list(leftover)
     while queue:
         for name, _ in nodes[queue.pop()].inputs:
@@ -120,7 +120,7 @@ def resolve(nodes: Mapping[str, TFNode], name: str, what: str, candidates: Seque
 
 
 def needed(nodes: Mapping[str, N], outputs: Sequence[Ref], cut: Collection[str]) -> list[N]:
-    """Every node that `outputs` need, inputs first, not looking behind the nodes in `cut`.
+    """Every node that `outputs` need, inputs first, without the inputs of nodes in `cut`.
 
     Raises GraphError at a missing input or a cycle, UnsupportedError at a loop.
     """
@@ -131,13 +131,13 @@ def needed(nodes: Mapping[str, N], outputs: Sequence[Ref], cut: Collection[str])
 def check_whole(nodes: Mapping[str, TFNode]) -> None:
     """Raise GraphError for a missing input or a cycle anywhere in the graph.
 
-    Where outputs are guessed, a damaged graph must not pass for a smaller one.
+    Where outputs are detected, a damaged graph must not be taken for a smaller one.
     """
     loops = {n.name for n in nodes.values() if n.op in FRAMES}
     try:
         needed(nodes, [(name, 0) for name in nodes], loops)
     except GraphError as error:
-        error.hint = "the graph is damaged or cut short; --outputs picks a part that is whole"
+        error.hint = "the graph is damaged or incomplete; --outputs selects a complete part"
         raise
 
 
@@ -153,9 +153,9 @@ def _needs(nodes: Mapping[str, Linked], name: str, cut: Collection[str]) -> list
             raise GraphError(
                 f"input `{need}` does not exist",
                 node=name,
-                hint="the graph is damaged or cut short",
+                hint="the graph is damaged or incomplete",
             )
-    # Control edges count where they say on which side of a branch a node lies.
+    # Control edges count where they put a node on one side of a branch.
     return [*needs, *(c for c in node.control if _is_pivot(nodes, c))]
 
 
@@ -173,4 +173,6 @@ def find_inputs(nodes: Mapping[str, TFNode], order: Sequence[TFNode]) -> list[st
 
 
 def no_outputs() -> LoadError:
-    return LoadError("no outputs can be told from the graph", hint="name them with --outputs")
+    return LoadError(
+        "the outputs of the graph cannot be determined", hint="name them with --outputs"
+    )

@@ -1,4 +1,4 @@
-"""A graph whose weights are constants, and how a function becomes one."""
+"""Frozen graphs, whose weights are constants, and conversion of functions to them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qgraph.frontends.refused import check_inference, nodes_run
 
 @dataclass(frozen=True)
 class Frozen:
-    """A frozen GraphDef. `outputs` maps public names to tensors where a signature names them."""
+    """A frozen GraphDef. `outputs` maps public names to tensors if a signature names them."""
 
     graph_def: Proto
     inputs: tuple[str, ...] = ()

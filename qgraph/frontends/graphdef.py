@@ -9,7 +9,7 @@ from qgraph.foreign import Proto
 
 
 def parse_binary(data: bytes) -> Proto | None:
-    """A GraphDef with at least one proper node, or None if `data` is something else."""
+    """A GraphDef with at least one valid node, or None if `data` is something else."""
     graph_def = parse(data, "GraphDef")
     nodes = () if graph_def is None else graph_def.node
     sound = nodes and all(n.name and n.op and n.op.isprintable() for n in nodes)

@@ -1,4 +1,4 @@
-"""GraphDef -> Graph: find the ends, import what lies between, drop what was only scaffolding."""
+"""GraphDef -> Graph: find the ends, import the nodes between, remove those no longer needed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def import_graph_def(
 ) -> Graph:
     """A frozen GraphDef as a verified Graph.
 
-    `inputs` and `outputs` name nodes or tensors (`x`, `x:0`); without them they are found.
+    `inputs` and `outputs` name nodes or tensors (`x`, `x:0`); without them they are detected.
     `signature` maps public output names to tensors. Inputs that are named stay, used or not. Float
     types narrower than float32 become float32, which is noted (`Graph.notes`).
     Raises UsageError for names that do not exist, GraphError, LoadError or UnsupportedError
@@ -117,12 +117,12 @@ def _refuse_unnamed(order: Sequence[TFNode], cut: Collection[str]) -> None:
 
 
 def given_shapes(starts: Sequence[str], given: Mapping[str, Shape] | None) -> dict[str, Shape]:
-    """Shapes by input. Raises UsageError for one that is given to no input."""
+    """Shapes by input. Raises UsageError for a shape whose name is not an input."""
     shapes = {
         key if key in starts else key.removesuffix(":0"): tuple(shape)
         for key, shape in (given or {}).items()
     }
-    if len(starts) == 1 and "" in shapes:  # a shape without a name is the only input's
+    if len(starts) == 1 and "" in shapes:  # a shape without a name belongs to the only input
         shapes[starts[0]] = shapes.pop("")
     for key in shapes:
         if key not in starts:
@@ -153,7 +153,7 @@ def _input_type(
 
 
 def with_shape_hint(error: GraphError, graph: Graph) -> GraphError:
-    """`error`, with the advice to give the shape of an input where one is unknown."""
+    """`error`, with a hint to give the shape of an input where one is unknown."""
     unknown = [i for i in graph.inputs if graph.types[i].shape is None]
     if not unknown or error.hint:
         return error
@@ -177,14 +177,14 @@ def _outputs(builder: GraphBuilder, ends: Mapping[str, Ref], *, explicit: bool) 
 
 
 def sweep(graph: Graph, keep: Collection[str]) -> None:
-    """Remove nodes that no output needs: shape arithmetic that became attributes."""
+    """Remove nodes that no output needs, such as shape arithmetic that became attributes."""
     for node in reversed(graph.topological()):
         if node.name not in keep and not any(graph.use_count(v) for v in node.values):
             graph.remove(node.name)
 
 
 def _add_control(graph: Graph, nodes: Mapping[str, TFNode]) -> None:
-    """Control edges between nodes that were imported, found through NoOps that were not."""
+    """Add control edges between imported nodes, also through NoOps that were not imported."""
     for name, node in nodes.items():
         if node.control and name in graph.nodes:
             imported = graph.nodes[name]
@@ -209,7 +209,7 @@ def _control_sources(graph: Graph, nodes: Mapping[str, TFNode], node: TFNode) ->
 
 
 def _is_constant(graph: Graph, name: str) -> bool:
-    """There from the start: nothing needs to wait for it."""
+    """True for inputs and constants, for which no node has to wait."""
     node = graph.nodes[name]
     while node.op == "identity":
         node = graph.producer(node.inputs[0])

@@ -2,4 +2,4 @@
 
 
 class Inexpressible(Exception):
-    """An importer or evaluator finds, deep inside, that it cannot express the node."""
+    """Raised deep inside an importer or evaluator that cannot express the node."""

@@ -1,4 +1,4 @@
-"""Calls of functions written out in their callers; a branch of a known condition is a call."""
+"""Inline calls of functions; a branch whose condition is known counts as a call."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from qgraph.foreign import Proto
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 BRANCHES = ("If", "StatelessIf")
 DEEPEST = 300
-MOST = 1 << 18  # nodes, once every call is written out
+MOST = 1 << 18  # nodes, after inlining of all calls
 BOOL = 10  # types.proto
 PASSED = ("Identity", "PlaceholderWithDefault", "ReadVariableOp")
 
 
 def inline_calls(graph_def: Proto) -> Proto:
-    """`graph_def` itself if it calls nothing, else a copy in which the bodies stand for the calls.
+    """`graph_def` itself if it calls nothing, else a copy in which bodies replace calls.
 
     A call becomes an IdentityN of the same name over what its body returns, so that its users
     need no change; the body's nodes are named `call/node`. Loops, and branches whose condition
@@ -39,7 +39,7 @@ def inline_calls(graph_def: Proto) -> Proto:
             result.node.append(node)
             continue
         if node.name.count("/") > DEEPEST:
-            raise GraphError("functions call each other without end", node=name)
+            raise GraphError("functions call each other endlessly", node=name)
         try:
             if name not in bodies:
                 bodies[name] = _body(functions[name], functions)
@@ -52,14 +52,14 @@ def inline_calls(graph_def: Proto) -> Proto:
         nodes.update((n.name, n) for n in written)
         if len(nodes) > MOST:
             raise GraphError(
-                f"the graph has more than {MOST:,} nodes once its calls are written out", node=name
+                f"the graph has more than {MOST:,} nodes once its calls are inlined", node=name
             )
         waiting += written
     return result
 
 
 def _called(node: Proto, functions: dict[str, Proto], nodes: dict[str, Proto]) -> str | None:
-    """The function that `node` is sure to call, if there is one."""
+    """The function that `node` certainly calls, if there is one."""
     if not functions:
         return None
     name = node.attr["f"].func.name if node.op in CALLS else node.op
@@ -105,14 +105,14 @@ def _body(function: Proto, functions: Mapping[str, Proto]) -> Body:
 
 @dataclass(frozen=True)
 class Body:
-    """A function's body: nodes, and what its tensors `node:output:index` are called in a graph."""
+    """A function's body: nodes, and names in a graph for its tensors `node:output:index`."""
 
     nodes: list[Proto]
     inner: Mapping[str, Proto]
     functions: Mapping[str, Proto]
 
     def tensor(self, text: str) -> str:
-        """`node:index` for `node:output:index`; arguments and control edges are as they are."""
+        """`node:index` for `node:output:index`; arguments and control edges stay as they are."""
         name, colon, rest = text.partition(":")
         if not colon or text.startswith("^"):
             return text
@@ -136,7 +136,7 @@ class Body:
 
 
 def _count(argument: Proto, node: Proto) -> int:
-    """How many tensors one output of an op is."""
+    """The number of tensors of one output of an op."""
     if argument.number_attr:
         return int(node.attr[argument.number_attr].i)
     if argument.type_list_attr:

@@ -1,4 +1,4 @@
-"""Dispatch: what a file is decides how it is read, its content before its suffix."""
+"""Select the reader of a file by its content first, then by its suffix."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def load(
             `.pbtxt`), a SavedModel directory, a Keras file (`.h5`, `.hdf5`, `.keras`), a checkpoint
             with its MetaGraph (the `.meta` file or the prefix) or an ONNX model (`.onnx`), for
             which TensorFlow is not imported.
-        inputs, outputs: Names of nodes, where the graph does not make them plain.
+        inputs, outputs: Names of nodes, needed where they cannot be detected.
         input_shapes: Shapes of inputs by name, in place of those of the model.
         signature: One of several signatures of a SavedModel.
-        trust: Let a Keras file run what it names: Lambda layers, functions, registered custom
+        trust: Let a Keras file run code: Lambda layers, functions, registered custom
             classes. Without it, and in every other format, loading runs no code of the file.
 
     Returns:
@@ -52,7 +52,7 @@ def load(
 
     Raises:
         LoadError: The file cannot be read.
-        GraphError: The graph does not hold together.
+        GraphError: The graph is not well formed.
         UnsupportedError: A part of it cannot be imported.
         UsageError: A name does not exist.
 
@@ -120,7 +120,7 @@ def _import(
 
 
 def _in_float32(graph: Graph) -> Graph:
-    """The graph itself, or a copy where it has float64; what shapes need is computed by now."""
+    """The graph itself, or a copy in float32 where it has float64, after shapes are computed."""
     if all(kind.dtype != "float64" for kind in graph.types.values()):
         return graph
     single = cast_floats(graph, WIDE)
@@ -156,20 +156,20 @@ def _read_protobuf(path: Path, data: bytes, signature: str | None) -> Frozen:
     if saved is not None and saved.meta_graphs and saved.meta_graphs[0].graph_def.node:
         if path.name == "saved_model.pb":
             return saved_model.read(path.parent, signature)
-        hint = "call it saved_model.pb, beside its `variables`, and load their directory"
+        hint = "name it saved_model.pb, next to its `variables`, and load the directory"
         raise LoadError(
-            "the graph of a SavedModel, away from its directory", node=str(path), hint=hint
+            "the graph of a SavedModel without its directory", node=str(path), hint=hint
         )
     meta = graphdef.parse(data, "MetaGraphDef")
     if meta is not None and meta.graph_def.node:
-        hint = "call it NAME.meta, beside NAME.index and NAME.data-*"
-        raise LoadError("a MetaGraph, away from its checkpoint", node=str(path), hint=hint)
+        hint = "name it NAME.meta, next to NAME.index and NAME.data-*"
+        raise LoadError("a MetaGraph without its checkpoint", node=str(path), hint=hint)
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        hint = "the file may be truncated, or be of another format"
+        hint = "the file may be truncated or of another format"
         raise LoadError(
-            "not a GraphDef, nor any other format known here", node=str(path), hint=hint
+            "not a GraphDef or any other supported format", node=str(path), hint=hint
         ) from None
     return Frozen(graphdef.parse_text(path, text))
 
@@ -187,7 +187,7 @@ def is_onnx(path: Path) -> bool:
 
 
 def _onnx_model(path: Path) -> Proto | None:
-    """The ONNX model in `path`, told by its content; None for all else.
+    """The ONNX model in `path`, recognised by its content; None for other files.
 
     Raises LoadError where only the suffix suggests one.
     """
@@ -199,6 +199,6 @@ def _onnx_model(path: Path) -> Proto | None:
         return None
     model = onnx.parse(path.read_bytes())
     if model is None and path.suffix == ".onnx" and head:
-        hint = "the file may be truncated, or be of another format"
+        hint = "the file may be truncated or of another format"
         raise LoadError("not an ONNX model", node=str(path), hint=hint)
     return model

@@ -1,6 +1,6 @@
-"""Ops that are not understood: their types and their values come from TensorFlow itself.
+"""Unknown ops: their types and values come from TensorFlow.
 
-Those that reach outside of the network are refused (`qgraph.frontends.side_effects`).
+Ops with effects outside the network are refused (`qgraph.frontends.side_effects`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from qgraph.frontends.tf_node import DTYPES, TFNode, shape_of
 from qgraph.ir.types import Array, TensorType
 
 NODE = "node"
-# Attributes of a NodeDef about the graph around it: colocated nodes, output shapes.
+# Attributes of a NodeDef that describe the surrounding graph: colocated nodes, output shapes.
 OF_ITS_PLACE = ("_class", "_output_shapes")
 
 
@@ -35,18 +35,18 @@ class TFSource:
 
     @property
     def pure(self) -> bool:
-        """True if the op is a function of its inputs, and nothing else."""
+        """True if the results of the op depend only on its inputs."""
         return _is_pure(self.node_def, self.library)
 
     def types(
         self, inputs: Sequence[TensorType], constants: Sequence[Array | None]
     ) -> tuple[TensorType, ...]:
-        """Output types for inputs of these types; `constants` are the values of those known."""
+        """Output types for inputs of these types; `constants` has the known values."""
         made = replace(self, inputs=tuple(inputs))
         return infer_types(made, small_constants(constants))
 
     def to_bytes(self) -> bytes:
-        """The op as a GraphDef: its inputs are placeholders, then comes the op."""
+        """The op as a GraphDef: placeholders for its inputs, then the op."""
         data: bytes = _alone(self).SerializeToString(deterministic=True)
         return data
 
@@ -110,7 +110,7 @@ def _alone(source: TFSource) -> Proto:
 
 
 def source_of(node: TFNode, library: bytes, inputs: Sequence[TensorType]) -> TFSource:
-    """Raises UnsupportedError for an op that reaches outside the network."""
+    """The source of a node. Raises UnsupportedError for an op with effects outside the network."""
     check_harmless(node.proto, library)
     alone = type(node.proto)()
     alone.CopyFrom(node.proto)
@@ -121,7 +121,7 @@ def source_of(node: TFNode, library: bytes, inputs: Sequence[TensorType]) -> TFS
 
 
 def infer_types(source: TFSource, known: Sequence[Partial | None]) -> tuple[TensorType, ...]:
-    """Output types by TensorFlow's shape inference, given what is known of the inputs.
+    """Output types by TensorFlow's shape inference, given known values of inputs.
 
     Raises UnsupportedError where this TensorFlow does not know the op.
     """
@@ -167,7 +167,7 @@ def _explained(error: Exception, source: TFSource, op: str) -> QGraphError:
 
 
 def _add_input(graph_def: Proto, name: str, of: TensorType, partial: Partial | None) -> None:
-    """A placeholder; or, for the sake of shape inference, what is known of its value."""
+    """Add a placeholder, or a constant for shape inference if the value is known."""
     if partial is not None and partial.complete:
         _add_constant(graph_def, name, partial.values)
     elif partial is not None and partial.values.ndim == 1:

@@ -1,4 +1,4 @@
-"""Small tensors whose elements may be unknown: shapes as the graph itself computes them.
+"""Small tensors with unknown elements, such as shapes that the graph computes.
 
 `Reshape(x, Pack(Shape(x)[0], 1024))` with an unknown batch has the target `[?, 1024]`. The
 evaluators here carry such tensors through the ops that graphs use for shape arithmetic.
@@ -23,7 +23,7 @@ LARGEST = 1024
 class Partial:
     """`unknown` holds None where the element of `values` is known, else a name for it.
 
-    Elements with one name are one number; the empty name stands for anything.
+    Elements of the same name are equal; the empty name is any number.
     """
 
     values: Array
@@ -43,19 +43,19 @@ class Partial:
         return np.asarray(self.unknown != np.array(None, object), bool)
 
     def moved(self, motion: Callable[[Array], Array]) -> Partial:
-        """The same motion on values and on what is unknown of them."""
+        """The same motion of values and of the names of unknown elements."""
         return Partial(np.asarray(motion(self.values)), np.asarray(motion(self.unknown), object))
 
 
 def worth_tracking(value: Array) -> bool:
-    """Integers and booleans as shapes use them, and single floats that scale them."""
+    """True for integers and booleans, as in shapes, and for single floats that scale them."""
     return value.size <= LARGEST and (
         value.dtype.kind in "iub" or (value.dtype.kind == "f" and value.ndim == 0)
     )
 
 
 def small_constants(constants: Iterable[Array | None]) -> list[Partial | None]:
-    """Constants for shape inference: those that a shape can depend on are small."""
+    """Constants for shape inference; only small ones can determine a shape."""
     return [None if c is None or c.size > LARGEST else Partial.known(c) for c in constants]
 
 
@@ -102,6 +102,6 @@ def _anonymous(missing: npt.NDArray[np.bool_]) -> npt.NDArray[np.object_]:
 
 
 def joined(parts: Sequence[Partial], join: Callable[[Sequence[Array]], Array]) -> Partial:
-    """Concatenation or stacking of values and of what is unknown of them."""
+    """Concatenation or stacking of values and of the names of unknown elements."""
     values = np.asarray(join([p.values for p in parts]))
     return Partial(values, np.asarray(join([p.unknown for p in parts]), object))

@@ -1,4 +1,4 @@
-"""Refusals of TensorFlow graphs, whichever file they came in: layer, reason, advice."""
+"""Refusals of TensorFlow graphs from any file: layer, reason, advice."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ FRAMES = (
     "Enter", "Exit", "NextIteration", "LoopCond", "RefEnter", "RefExit", "RefNextIteration",
 )  # fmt: skip
 LOOPS = (*FRAMES, "While", "StatelessWhile", "For", "RemoteCall")
-# Cells of recurrent layers in one op, which run loops of their own.
+# Recurrent cells in one op, which loop internally.
 RECURRENT = ("CudnnRNN", "BlockLSTM")
 NORMS = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 ASSIGNS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
-# What a batch norm in training mode calls the ops that update its moving averages.
+# Names of ops by which a batch norm in training mode updates its moving averages.
 UPDATES = re.compile(r"AssignNewValue|AssignMovingAvg|moving_(mean|variance)")
 # Parts of node names that TensorFlow adds around and inside a layer.
 ADDED = re.compile(r"(Stateful)?PartitionedCall(_\d+)?|TensorArray\w*|TensorList\w*|while(_\d+)?")
@@ -36,7 +36,7 @@ class Named(Protocol):
 def check_loops(nodes: Iterable[Named]) -> None:
     """Raise UnsupportedError for a loop among the nodes that outputs need.
 
-    Loops come first: their lists and arrays are in the graph before they are.
+    Loops are reported first, because their lists and arrays come before them in the graph.
     """
     several = list(nodes)
     for refused in (_loop, _lists):
@@ -47,7 +47,7 @@ def check_loops(nodes: Iterable[Named]) -> None:
 
 
 def layer_of(name: str) -> str:
-    """The user's layer in the name of a node: what comes before TensorFlow's own parts."""
+    """The user's layer: the part of a node's name before those that TensorFlow adds."""
     parts = name.split("/")
     first = next((i for i, part in enumerate(parts) if not ADDED.fullmatch(part)), None)
     if first is None or 0 < first == len(parts) - 1:
@@ -58,7 +58,7 @@ def layer_of(name: str) -> str:
 
 
 def loop_at(node: Named) -> UnsupportedError:
-    """Why a loop is refused, and what to do."""
+    """The refusal of a loop, with advice."""
     return UnsupportedError(
         f"this layer is a loop (`{node.op}` at `{node.name}`), as LSTM and GRU layers are; "
         "a fixed-point network has a fixed number of steps, all of them written out",
@@ -73,14 +73,14 @@ def _loop(node: Named) -> QGraphError | None:
 
 
 def _lists(node: Named) -> QGraphError | None:
-    """Lists and arrays of tensors hold what loops read and write."""
+    """True for ops on lists and arrays of tensors, which loops read and write."""
     return loop_at(node) if node.op.startswith(("TensorList", "TensorArray")) else None
 
 
 def check_inference(nodes: Iterable[Named]) -> None:
     """Raise UnsupportedError where a graph updates its variables when it is run.
 
-    nodes: all that are run, before variables become constants.
+    nodes: all nodes that run, before variables become constants.
     """
     for node in nodes:
         if node.op in ASSIGNS:
@@ -95,7 +95,7 @@ def nodes_run(graph_def: Proto) -> Iterator[Proto]:
 
 
 def in_training(node: Named) -> UnsupportedError:
-    """Why a batch norm in training mode is refused, and what to do."""
+    """The refusal of a batch norm in training mode, with advice."""
     parts = node.name.split("/")
     kept = [p for p in parts if not p.startswith(("FusedBatchNorm", "Assign"))]
     return UnsupportedError(

@@ -1,7 +1,7 @@
 """SavedModel directories, of TensorFlow 2 and 1: the graph of a signature, variables by name.
 
-A SavedModel is a program. What it would do when it is loaded (initialize tables, restore, call
-functions) is not done: its graph is read, and its variables come straight from the checkpoint.
+A SavedModel is a program. Its actions on loading (initialize tables, restore, call functions) are
+not run: its graph is read, and its variables come directly from the checkpoint.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def read(path: Path, signature: str | None = None) -> Frozen:
         return _frozen(path, next(serving, graphs[0]), signature)
     except QGraphError:
         raise
-    except Exception as error:  # whatever a foreign model makes of TensorFlow
+    except Exception as error:  # TensorFlow may raise anything on a foreign model
         raise LoadError(
             f"the SavedModel cannot be read: {first_line(error)}", node=str(path)
         ) from None
@@ -64,7 +64,7 @@ def _frozen(path: Path, meta_graph: Proto, signature: str | None) -> Frozen:
 
 
 def _named_by_signature(graph_def: Proto, key: str, inputs: Mapping[str, str]) -> tuple[str, ...]:
-    """The inputs that are used. TensorFlow 2 calls them `SIGNATURE_NAME`: they become `NAME`."""
+    """The inputs that are used. TensorFlow 2 names them `SIGNATURE_NAME`; they become `NAME`."""
     nodes = {node.name: node for node in graph_def.node}
     new: dict[str, str] = {}
     for name, tensor in inputs.items():

@@ -1,8 +1,7 @@
-"""Ops that reach outside a network: files, Python, sockets, printing, state. They are never run.
+"""Ops with effects outside a network: files, Python, sockets, printing, state. They are never run.
 
-Opaque ops are run by TensorFlow when a network is calibrated, so an op is let through only if
-TensorFlow calls it stateless, or if it is one of those listed here. Functions that an op calls are
-looked through as well.
+TensorFlow runs opaque ops during calibration, so an op is allowed only if TensorFlow declares it
+stateless, or if it is listed here. Functions that an op calls are checked as well.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from collections.abc import Iterator
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import Proto
 
-# Called stateless by TensorFlow, and still reaching outside.
+# Declared stateless by TensorFlow, but with effects outside.
 OUTSIDE = re.compile(
     r"ReadFile|MatchingFiles|PyFunc|Dataset|^Reader|TextFile|Remote|ImmutableConst|^Abort$"
     r"|^(Un)?Batch(Function|Grad)?$|^Copy(Host)?$|^Debug|^_?(Xla|TPU|Nccl|Collective)"
 )
-CALLS = ("If", "Case", "StatefulPartitionedCall")  # as stateful as what they call
-# Called stateful, because they draw numbers, check something, or call functions.
+CALLS = ("If", "Case", "StatefulPartitionedCall")  # stateful if the called function is
+# Declared stateful because they draw numbers, check something, or call functions.
 HARMLESS = re.compile(
     r"If|Case|While|StatefulPartitionedCall|CheckNumerics(V2)?|Assert|GuaranteeConst|Empty"
     r"|Random\w+|(Parameterized)?TruncatedNormal|Multinomial|StatelessRandom\w+|CudnnRNN\w*"
@@ -28,18 +27,18 @@ HARMLESS = re.compile(
 
 
 def check_harmless(node: Proto, library: bytes) -> None:
-    """Raise UnsupportedError if the NodeDef `node`, or a function it calls, reaches outside."""
+    """Raise UnsupportedError if the NodeDef `node`, or a function it calls, has effects outside."""
     for op in _ops(node, library):
         if not is_harmless(op):
             raise UnsupportedError(
-                f"`{op}` reaches outside the network (files, Python, state): it is not run",
+                f"`{op}` has effects outside the network (files, Python, state): it is not run",
                 node=node.name,
                 hint="cut it off: --inputs and --outputs name the part to quantize",
             )
 
 
 def is_harmless(op: str) -> bool:
-    """Whether an op only computes; true for one that this TensorFlow does not have."""
+    """Whether an op only computes; true for an op that the installed TensorFlow lacks."""
     from tensorflow.python.framework import op_def_registry
 
     definition = op_def_registry.get(op)
@@ -51,7 +50,7 @@ def is_harmless(op: str) -> bool:
 
 
 def is_pure(node: Proto, library: bytes) -> bool:
-    """Whether the NodeDef `node` is a function of its inputs, and nothing else."""
+    """Whether the NodeDef `node` gives results that depend only on its inputs."""
     from tensorflow.python.framework import op_def_registry
 
     definitions = {op: op_def_registry.get(op) for op in _ops(node, library)}
@@ -80,7 +79,7 @@ def needed_functions(node: Proto, library: bytes) -> list[Proto]:
 
 
 def _ops(node: Proto, library: bytes) -> Iterator[str]:
-    """Names of the op and of all that it may call."""
+    """Names of the op and of all ops that it may call."""
     yield node.op
     for function in needed_functions(node, library):
         yield from (inner.op for inner in function.node_def)

@@ -1,6 +1,6 @@
-"""State of every importer: the graph under construction, and the node that is imported.
+"""State of importers: the graph under construction, and the node that is being imported.
 
-A file format's own builder and site add how its nodes and their inputs are read.
+The builder and site of each file format add functions to read its nodes and their inputs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 class FileNode(Protocol):
-    """A node of any format, as far as its attributes are watched."""
+    """A node of any format, with the methods that watching attributes needs."""
 
     @property
     def attrs(self) -> Mapping[str, AttrValue]: ...
@@ -37,7 +37,7 @@ class FileNode(Protocol):
 
 
 class Construction:
-    """The graph under construction, what is known of its values, and names that are `taken`."""
+    """The graph under construction, known values of its tensors, and names that are `taken`."""
 
     def __init__(self, name: str, taken: Container[str]) -> None:
         self.graph = Graph(name)
@@ -47,7 +47,7 @@ class Construction:
         self._constants: dict[str, Array] = {}
 
     def free(self, stem: str) -> str:
-        """A name for a helper that is not in the file."""
+        """A name for a helper, unused in the file."""
         name, count = stem, 0
         while name in self._taken or name in self.graph.nodes:
             count += 1
@@ -63,14 +63,14 @@ class Construction:
         return result
 
     def constant(self, value: str) -> Array | None:
-        """The array behind `value`, also through `identity` nodes."""
+        """The array of a constant `value`, also through `identity` nodes."""
         return self._constants.get(value)
 
     def attempt(self, function: Callable[[S], R], place: S) -> R | None:
         """Result of `function` for a node; None where it cannot express it.
 
-        Nor has it where it left something unread: an input, or an attribute that is not at its
-        default (listed in `Graph.unread`). An attempt that fails leaves no node in the graph.
+        It is also None where an input, or an attribute that differs from its default, was not read
+        (listed in `Graph.unread`). An attempt that fails leaves no node in the graph.
         """
         before, watched = len(self.graph.nodes), place.watched()
         self.graph.unread.pop(place.name, None)
@@ -88,7 +88,7 @@ class Construction:
         return result
 
     def _undo(self, before: int) -> None:
-        """Remove all nodes but the `before` oldest, and what is known of them."""
+        """Remove all nodes except the `before` oldest, and their known values."""
         for name in list(islice(reversed(self.graph.nodes), len(self.graph.nodes) - before)):
             self.graph.remove(name)
             self.forget(name)
@@ -113,7 +113,7 @@ N = TypeVar("N", bound=FileNode)
 
 @dataclass(frozen=True)
 class ImportSite(Generic[C, N]):
-    """One node of the file where it is imported: `inputs` are its inputs as values of the IR."""
+    """One node of the file during its import: `inputs` are its inputs as values of the IR."""
 
     builder: C
     name: str
@@ -121,7 +121,7 @@ class ImportSite(Generic[C, N]):
     node: N
 
     def watched(self: S) -> S:
-        """The same place; what is read of its inputs and attributes is noted."""
+        """The same site, which records the inputs and attributes that are read."""
         node = self.node.with_attrs(WatchedAttributes(self.node.attrs))
         return replace(self, inputs=WatchedInputs(self.inputs), node=node)
 
@@ -134,14 +134,14 @@ class ImportSite(Generic[C, N]):
             inputs.mark(key for key in keys if isinstance(key, int))
 
     def ignored(self) -> tuple[str | int, ...]:
-        """Inputs and attributes of a watched place that had a say and were not read."""
+        """Inputs and attributes of a watched site that matter and were not read."""
         attrs, inputs = self.node.attrs, self.inputs
         unread = attrs.unread() if isinstance(attrs, WatchedAttributes) else ()
         missed = inputs.unread() if isinstance(inputs, WatchedInputs) else ()
         return (*missed, *(key for key in unread if not self.node.may_ignore(key)))
 
     def in_words(self, key: str | int) -> str:
-        """An input or an attribute with its value, in few words."""
+        """An input or an attribute with its value, in short."""
         if isinstance(key, int):
             return f"input {key} (`{self.inputs[key]}`)"
         value = " ".join(self.node.value_as_text(key).split())
@@ -173,7 +173,7 @@ class ImportSite(Generic[C, N]):
         return self.builder.partials.get(self.inputs[i])
 
     def dims(self, i: int = 0, dtype: str = "int64") -> Partial | None:
-        """The shape of input `i` as a tensor; None where not even its rank is known."""
+        """The shape of input `i` as a tensor; None where its rank is unknown."""
         shape = self.shape(i)
         if shape is None:
             return None
@@ -199,7 +199,7 @@ S = TypeVar("S", bound=ImportSite[Any, Any])
 
 
 def of_all(function: Callable[[S, list[Partial]], Any]) -> Callable[[S], Partials]:
-    """An evaluator that needs something known of every input, and gives small tensors.
+    """An evaluator that needs partly known inputs, and gives small tensors.
 
     `function` gives a Partial, several, or None.
     """

@@ -1,4 +1,4 @@
-"""Ops that are not understood, as arrays of bytes beside a graph's text."""
+"""Sources of opaque ops, stored as arrays of bytes next to a graph's text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def source_arrays(graph: Graph) -> dict[str, Array]:
 
 
 def sources_of(arrays: Mapping[str, Array]) -> dict[str, Source]:
-    """Read what `source_arrays` made and `write_npz` wrote, by node. Raises LoadError."""
+    """Read arrays of `source_arrays` as sources by node. Raises LoadError."""
     found: dict[str, Source] = {}
     for key, array in arrays.items():
         kind, _, name = key.partition("/")

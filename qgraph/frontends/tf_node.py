@@ -1,4 +1,4 @@
-"""TensorFlow's GraphDef seen from here: nodes, tensor references, dtypes and constants."""
+"""Views of TensorFlow's GraphDef: nodes, tensor references, dtypes and constants."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOT_NUMPY = frozenset(
 
 @dataclass(frozen=True)
 class TFNode:
-    """One NodeDef, its input strings taken apart."""
+    """One NodeDef with parsed input strings."""
 
     name: str
     op: str
@@ -84,7 +84,7 @@ class TFNode:
         return shape_of(self.attrs[key].shape) if self.has(key) else None
 
     def recorded_shape(self) -> Shape | None:
-        """The shape that the exporter wrote beside the node (`_output_shapes`), if it did."""
+        """The shape that the exporter recorded (`_output_shapes`), if any."""
         shapes = self.attrs["_output_shapes"].list.shape if self.has("_output_shapes") else ()
         return shape_of(shapes[0]) if shapes else None
 
@@ -115,12 +115,12 @@ def read_nodes(graph_def: Proto) -> dict[str, TFNode]:
 
 
 def _stored(proto: Proto) -> int:
-    """How many values a tensor that is written out has."""
+    """The number of stored values of a tensor."""
     return sum(len(values) for field, values in proto.ListFields() if field.name.endswith("_val"))
 
 
 def decode_constant(node: TFNode) -> Array:
-    """The array of a Const node; read-only, over the bytes of the file where they are plain.
+    """The array of a Const node; read-only; a view of the bytes of the file where possible.
 
     Raises LoadError where the tensor's data does not fit its shape.
     """
@@ -137,7 +137,7 @@ def decode_constant(node: TFNode) -> Array:
     if math.prod(shape) > LARGEST:
         raise LoadError(f"a constant of {math.prod(shape):,} elements", node=node.name)
     try:
-        if name not in NOT_NUMPY and _stored(proto) == 1:  # one value stands for all: so it stays
+        if name not in NOT_NUMPY and _stored(proto) == 1:  # one value for all elements: keep it
             alone = type(proto)()
             alone.CopyFrom(proto)
             alone.ClearField("tensor_shape")

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from qgraph.foreign import Proto
 
-# By op: attributes that are notes, or checks of what the graph computes.
+# By op: attributes that are notes, or checks of results.
 WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         **dict.fromkeys(("Conv2D", "DepthwiseConv2dNative"), ("use_cudnn_on_gpu",)),
@@ -31,7 +31,7 @@ def no_effect(op: str, key: str, value: Proto) -> bool:
     """Whether attribute `key` of an op holds its default, or can never change a number."""
     if key.startswith("_") or key in WITHOUT_EFFECT.get(op, ()):
         return True
-    if value.WhichOneof("value") is None:  # a script that asks protobuf for it leaves this behind
+    if value.WhichOneof("value") is None:  # left by scripts that access it through protobuf
         return True
     given, defaults = _definition(op)
     return key in given or (key in defaults and bool(defaults[key] == value))
@@ -52,5 +52,5 @@ def _definition(op: str) -> tuple[frozenset[str], Mapping[str, Proto]]:
 
 
 def implied_attributes(op: str) -> frozenset[str]:
-    """Attributes that say no more than the op's inputs and outputs: their types and counts."""
+    """Attributes implied by the op's inputs and outputs: their types and counts."""
     return _definition(op)[0]

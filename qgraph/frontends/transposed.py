@@ -1,8 +1,8 @@
-"""Transposed convolutions, as a convolution whose channels are then laid out in space.
+"""Transposed convolutions as a convolution whose channels are then arranged in space.
 
-With stride s, result `h * s + i` sees only every s-th tap of the filter. So each of the s² phases
-is a convolution of its own with a small filter; together they are one convolution to s² times the
-channels, and `depth_to_space` puts the phases side by side. What padding takes away is cut off.
+With stride s, result `h * s + i` depends only on every s-th tap of the filter. So each of the s²
+phases is a separate convolution with a small filter; together they are one convolution to s² times
+the channels, and `depth_to_space` interleaves the phases. Then the padding is cut off.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def around(taps: Pair) -> tuple[Pair, ...] | str:
 
 
 def check_room(shape: tuple[int, ...], weights: Array) -> None:
-    """Refuse strides, dilations or padding far wider than the filter: no network has them."""
+    """Refuse strides, dilations or padding far wider than the filter, which no real network has."""
     if math.prod(shape) > max(LARGEST_FILTER, 8 * weights.size):
         raise Inexpressible
 
@@ -59,7 +59,7 @@ def laid_out(site: ImportSite[Any, Any], phases: str, strides: Pair) -> str:
         raise Inexpressible
     _, h, w, c = (d or 0 for d in shape)
     out = c // (sh * sw)
-    if sh == 1:  # neighbours in memory already
+    if sh == 1:  # adjacent in memory already
         return site.helper("whole", "reshape", phases, shape=(-1, h, w * sw, out))
     split = site.helper("split", "reshape", phases, shape=(-1, w, sh, sw * out))
     turned = site.helper("turned", "transpose", split, perm=(0, 2, 1, 3))

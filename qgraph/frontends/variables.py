@@ -1,4 +1,4 @@
-"""Variables of a graph as constants, read from its checkpoint by name: no op of the file is run."""
+"""Read variables of a graph from its checkpoint by name; no op of the file is run."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class Prefix:
     stem: str
 
     def __str__(self) -> str:
-        """As TensorFlow takes it."""
+        """The prefix in the form that TensorFlow expects."""
         return os.path.join(self.folder, self.stem)
 
     def file(self, end: str) -> Path:
         return self.folder / f"{self.stem}{end}"
 
     def files(self) -> list[Path]:
-        """Those that exist."""
+        """The existing files."""
         return [p for p in sorted(self.folder.iterdir()) if split_name(p.name)[0] == self.stem]
 
     def data_files(self) -> list[Path]:
-        """Those that hold values."""
+        """The existing files with values."""
         return [p for p in self.files() if split_name(p.name)[1].startswith(".data-")]
 
 
@@ -92,7 +92,7 @@ def freeze(graph_def: Proto, outputs: Sequence[str], prefix: Prefix, saver: Prot
 
 
 def _fill_defaults(graph_def: Proto) -> None:
-    """Write out attributes that exporters leave away where they have their default."""
+    """Add attributes that exporters omit where they have their defaults."""
     from tensorflow.python.framework import op_def_registry
 
     bodies = (function.node_def for function in graph_def.library.function)
@@ -129,7 +129,7 @@ def _restored(graph_def: Proto, saver: Proto | None) -> Mapping[str, CheckpointE
 
 
 def _origin(nodes: Mapping[str, TFNode], ref: Ref) -> tuple[TFNode, int]:
-    """The node that makes a tensor, seen through nodes that only pass it on."""
+    """The node that produces a tensor, through nodes that only pass it on."""
     for _ in range(len(nodes)):
         node = nodes.get(ref[0])
         if node is None:
@@ -152,7 +152,7 @@ def _texts(nodes: Mapping[str, TFNode], ref: Ref) -> list[str]:
 
 @contextmanager
 def _readable(prefix: Prefix) -> Iterator[str]:
-    """A prefix for TensorFlow, which takes some characters for a pattern and needs UTF-8."""
+    """A prefix for TensorFlow, which reads some characters as patterns and needs UTF-8."""
     if not re.search(r"[*?\[\]\\\udc80-\udcff]", str(prefix)):
         yield str(prefix)
         return
@@ -170,7 +170,7 @@ def _values(
 
     room = sum(file.stat().st_size for file in prefix.data_files())
     with _readable(prefix) as path:
-        # Not tf.train.load_checkpoint, which takes a prefix for a directory where there is one.
+        # Not tf.train.load_checkpoint, which mistakes a prefix for a directory of the same name.
         reader = tf.compat.v1.train.NewCheckpointReader(path)
         return _read_from(reader, variables, entries, room)
 
@@ -212,7 +212,7 @@ def _by_name(node: TFNode, keys: Mapping[str, object]) -> CheckpointEntry:
 
 
 def _part(value: Array, spec: str, name: str) -> Array:
-    """One variable out of those that were saved as one tensor."""
+    """One of several variables that were saved as one tensor."""
     *_, parts = spec.rsplit(" ", 1)
     if not parts:
         return value

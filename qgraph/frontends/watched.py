@@ -1,8 +1,8 @@
-"""Record what an importer reads of a node, so that nothing of it is ignored silently.
+"""Record which parts of a node an importer reads, so that none is ignored silently.
 
-An importer gets a node's attributes and inputs as views that remember what was read. What was not
-read must hold its default, or be listed in `WITHOUT_EFFECT`; else the importer has not expressed
-the node (`Construction.attempt`).
+An importer gets a node's attributes and inputs as views that record what is read. An unread
+attribute must have its default, or be listed in `WITHOUT_EFFECT`; else the importer has not
+expressed the node (`Construction.attempt`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ V = TypeVar("V")
 
 
 class WatchedAttributes(Mapping[str, V]):
-    """Attributes of one node. Asking whether one is there does not count as reading it."""
+    """Attributes of one node. Testing whether one exists does not count as reading it."""
 
     def __init__(self, attributes: Mapping[str, V]) -> None:
         self._attributes = attributes

@@ -1,7 +1,7 @@
 """A GraphDef in half precision as the same GraphDef in float32.
 
 Types are attributes of nodes in TensorFlow. Every one of them that names a narrow float type is
-rewritten, in functions too, so that ops which travel as they are compute in float32 as well.
+rewritten, in functions too, so that opaque ops compute in float32 as well.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ READ_BITS = ("Bitcast", "DecodeRaw", "DecodePaddedRaw")
 
 
 def widened(graph_def: Proto) -> tuple[Proto, frozenset[str]]:
-    """`graph_def` without narrow float types, and which it had; itself where it has none.
+    """`graph_def` without narrow float types, and the types it had; itself if it has none.
 
     Raises UnsupportedError for an op that reads the bits of a narrow float.
     """
@@ -89,7 +89,7 @@ def _widen(value: Proto) -> None:
 
 
 def _widen_tensor(tensor: Proto) -> None:
-    """A tensor stays as it is stored, as bytes or as few values of which the last one repeats."""
+    """Keep the form of a tensor: bytes, or a few values of which the last one repeats."""
     dtype = _name(tensor.dtype)
     if dtype not in NARROW:
         return
@@ -111,7 +111,7 @@ def _from_bits(bits: Array, dtype: str) -> Array:
 def _check_bits(node: Proto) -> None:
     if node.op in READ_BITS and any(name for v in node.attr.values() for name in _narrow(v)):
         raise UnsupportedError(
-            f"`{node.op}` reads the bits of a half-precision number, which is taken in as float32",
+            f"`{node.op}` reads the bits of a half-precision number, which is imported as float32",
             node=node.name,
             hint="cut it off: name --inputs and --outputs on this side of it",
         )

@@ -93,7 +93,7 @@ def test_the_user_is_told_once(place):
     manifest = json.loads((place / "out" / "manifest.json").read_text())
     assert len(manifest["notes"]) == 1
     for text in ((place / "log").read_text(), run("inspect", place / "net.h5").out):
-        assert text.count("is taken in as float32") == 1
+        assert text.count("is imported as float32") == 1
 
 
 @needs_compiler

@@ -132,7 +132,7 @@ def test_saved_model_whose_variables_are_gone(tmp_path):
     tf.saved_model.save(module, str(tmp_path), signatures=module.f)
     moved = tmp_path / "elsewhere.pb"
     moved.write_bytes((tmp_path / "saved_model.pb").read_bytes())
-    with pytest.raises(LoadError, match="the graph of a SavedModel, away from its directory"):
+    with pytest.raises(LoadError, match="the graph of a SavedModel without its directory"):
         load(moved)
     for file in (tmp_path / "variables").iterdir():
         file.unlink()
@@ -179,7 +179,7 @@ def test_damaged_checkpoint(checkpoint, damaged):
 
 
 def test_metagraph_away_from_its_checkpoint(checkpoint, tmp_path):
-    with pytest.raises(LoadError, match="a MetaGraph, away from its checkpoint"):
+    with pytest.raises(LoadError, match="a MetaGraph without its checkpoint"):
         load(checkpoint.rename(tmp_path / "other.pb"))
 
 

@@ -147,7 +147,7 @@ def test_function_that_calls_itself_is_refused(calling):
     inner = function.node_def.add(name="again", op=call.op, input=["x"])
     for key, value in call.attr.items():
         inner.attr[key].CopyFrom(value)
-    with pytest.raises(GraphError, match="functions call each other without end"):
+    with pytest.raises(GraphError, match="functions call each other endlessly"):
         load_graph_def(calling)
 
 

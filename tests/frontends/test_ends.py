@@ -153,5 +153,5 @@ def test_deep_graph_needs_no_recursion():
 
 
 def test_graph_without_results():
-    with pytest.raises(LoadError, match=r"no outputs(.|\n)*--output"):
+    with pytest.raises(LoadError, match=r"outputs of the graph cannot(.|\n)*--output"):
         load_graph_def(graph_def_of(lambda: [placeholder(), []][1]))

@@ -13,7 +13,7 @@ def test_arrays_in_other_files(tmp_path):
     small(tf_keras).save(path)
     with h5py.File(path, "a") as file:
         file["model_weights/secret"] = h5py.ExternalLink("/etc/hostname", "/x")
-    refused(path, "link to elsewhere")
+    refused(path, "link to another place")
 
 
 def test_arrays_that_take_no_room_in_the_file(tmp_path):

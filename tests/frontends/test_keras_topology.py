@@ -112,7 +112,7 @@ def test_calls_that_never_can_be_made_are_refused(
     else:
         entry["inbound_nodes"][0][0][:3] = reference
     write_config(path, config)
-    with pytest.raises(LoadError, match=f"{lost}, which is never made"):
+    with pytest.raises(LoadError, match=f"{lost}, which is never produced"):
         qgraph.load(path, trust=trust)
 
 

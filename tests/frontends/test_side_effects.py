@@ -46,7 +46,7 @@ def test_ops_of_files_and_python_are_refused(tmp_path):
     ):
         graph_def = through(op, *inputs, **attributes)
         text_constant(graph_def, "name", str(tmp_path / "x"))
-        with pytest.raises(UnsupportedError, match=f"odd: `{op}` reaches outside"):
+        with pytest.raises(UnsupportedError, match=f"odd: `{op}` has effects outside"):
             load_graph_def(graph_def, outputs=["odd"])
 
 
@@ -68,7 +68,7 @@ def test_ops_within_functions_are_refused(tmp_path):
         graph_def = graph_def_of(build)
     finally:
         v1.disable_control_flow_v2()
-    with pytest.raises(UnsupportedError, match="`WriteFile` reaches outside"):
+    with pytest.raises(UnsupportedError, match="`WriteFile` has effects outside"):
         load_graph_def(graph_def)
     assert not written.exists()
 

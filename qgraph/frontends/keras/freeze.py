@@ -18,7 +18,7 @@ def is_model(value: object) -> bool:
 
 
 def freeze_model(model: KerasModel) -> Frozen:
-    """A built model in inference mode; inputs and outputs have the names that it gives them.
+    """A built model in inference mode; inputs and outputs keep its names.
 
     Raises LoadError for a model that is not built, or that does not run on TensorFlow.
     """
@@ -41,9 +41,9 @@ def freeze_model(model: KerasModel) -> Frozen:
         return freeze_function(function, _output_names(model))
     except QGraphError:
         raise
-    except Exception as error:  # whatever a foreign model makes of TensorFlow
+    except Exception as error:  # TensorFlow may raise anything on a foreign model
         raise LoadError(
-            f"no graph can be made of this model: {first_line(error)}", node=name
+            f"this model cannot be converted to a graph: {first_line(error)}", node=name
         ) from None
 
 
@@ -67,7 +67,7 @@ def _check_backend(model: KerasModel, name: str) -> None:
     backend = getattr(getattr(keras, "backend", None), "backend", lambda: "tensorflow")()
     if is_ours and backend != "tensorflow":
         raise LoadError(
-            f"Keras runs on {backend} here",
+            f"Keras uses the backend {backend}",
             node=name,
             hint="set KERAS_BACKEND=tensorflow, or use model.export(DIRECTORY)",
         )
@@ -79,7 +79,7 @@ def _input_names(model: KerasModel) -> list[str]:
 
 
 def _output_names(model: KerasModel) -> list[str]:
-    """Names of the layers that make the outputs, as Keras has them."""
+    """Names of the layers that produce the outputs, as in Keras."""
     names = getattr(model, "output_names", None) or [model.layers[-1].name] * len(model.outputs)
     return _distinct(map(str, names))
 

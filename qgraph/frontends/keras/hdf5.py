@@ -1,4 +1,4 @@
-"""HDF5 files, looked through in a process of its own: libhdf5 loops on some damaged files."""
+"""HDF5 files, checked in a separate process: libhdf5 loops on some damaged files."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from qgraph.archives import most_unpacked
 from qgraph.errors import LoadError
 
 SCRIPT = Path(__file__).with_name("hdf5_walk.py")
-SECONDS = 10  # of processor time, for any file: a busy machine must not make a file damaged
+SECONDS = 10  # of processor time, for any file: a busy machine must not make a file seem damaged
 BYTES_PER_SECOND = 10_000_000  # beyond that
-PATIENCE = 12  # times the limit, on the clock
-SPACE = 1 << 31  # address space of the process, beside twice what may be unpacked
+PATIENCE = 12  # times the limit, in wall time
+SPACE = 1 << 31  # address space of the process, in addition to twice the limit of unpacked data
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Contents:
 
 
 def look_through(path: Path, where: str) -> Contents:
-    """Content of an HDF5 file, once all of it was read.
+    """Content of an HDF5 file, after all of it was read.
 
     Raises LoadError, naming `where`, for a file that is damaged, refers to other files, or would
     take more memory than its size explains.
@@ -59,7 +59,7 @@ def look_through(path: Path, where: str) -> Contents:
             node=where,
             hint="copy the file to a local disk, or try again when the machine is less busy",
         ) from None
-    except (OSError, ValueError):  # it was killed, or memory did not suffice
+    except (OSError, ValueError):  # it was killed, or memory was insufficient
         raise LoadError("the HDF5 library cannot read it: it is damaged", node=where) from None
     if "error" in found:
         raise LoadError(f"the HDF5 library cannot read it: {found['error']}", node=where)

@@ -1,9 +1,9 @@
-"""Run as a script: everything in an HDF5 file is read once, in a process that can be given up.
+"""Script that reads everything in an HDF5 file once, in a process that can be ended.
 
     python hdf5_walk.py FILE MOST SPACE SECONDS
 
 Arrays may have MOST bytes, the process SPACE, and SECONDS of processor time; then SIGPROF ends it,
-as a damaged file can make libhdf5 loop without end. Prints JSON: the root's attributes as text,
+as a damaged file can make libhdf5 loop forever. Prints JSON: the root's attributes as text,
 names of its members, bytes of all arrays. It imports nothing of qgraph.
 """
 
@@ -39,11 +39,11 @@ class Walk:
             if group.name == "/" and name in SKIPPED:
                 continue
             if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-                raise ValueError(f"`{name}` is a link to elsewhere")
+                raise ValueError(f"`{name}` is a link to another place")
             child = group[name]
             address = h5py.h5o.get_info(child.id).addr
             if address in self.seen:
-                raise ValueError(f"`{name}` is there twice")
+                raise ValueError(f"`{name}` occurs twice")
             self.seen.add(address)
             for key in child.attrs:
                 child.attrs[key]
@@ -56,7 +56,7 @@ class Walk:
 
     def dataset(self, dataset: Hdf5Object) -> None:
         if dataset.external or dataset.is_virtual:
-            raise ValueError(f"`{dataset.name}` lies in another file")
+            raise ValueError(f"`{dataset.name}` is stored in another file")
         is_text = h5py.check_string_dtype(dataset.dtype) is not None
         if dataset.dtype.kind not in KINDS and not is_text:
             raise ValueError(f"`{dataset.name}` is not an array of numbers")
@@ -77,7 +77,7 @@ def main() -> None:
             attributes = {str(name): text_of(file.attrs[name]) for name in file.attrs}
             walk.group(file)
             members = [str(name) for name in file]
-    except Exception as error:  # whatever a foreign file makes of h5py
+    except Exception as error:  # h5py may raise anything on a foreign file
         print(json.dumps({"error": (str(error) or type(error).__name__)[:300]}))
     else:
         print(json.dumps({"attributes": attributes, "members": members, "bytes": walk.bytes}))

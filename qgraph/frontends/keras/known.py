@@ -1,7 +1,7 @@
 """Classes and functions of Keras 2 and 3 that may be made from a file's config.
 
-They compute on tensors and take numbers, text and each other. What takes a function, a path or code
-(Lambda, TFSMLayer, JaxLayer, StringLookup, Map, Cond ...) is not among them.
+They compute on tensors; their arguments are numbers, text and each other. Classes that take a
+function, a path or code (Lambda, TFSMLayer, JaxLayer, StringLookup, Map, Cond ...) are excluded.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ VALUES = _names(
     DTypePolicy DTypePolicyMap FloatDTypePolicy Policy"""
 )
 
-# Operations of Keras 3 on tensors, which its functional models have as layers.
+# Operations of Keras 3 on tensors, which are layers in its functional models.
 OPERATIONS = _names(
     """Abs Absolute AdaptiveAveragePool AdaptiveMaxPool Add All Amax Amin Any Arange Argmax Argmin
     Average AveragePool BatchNorm BroadcastTo Cast Ceil Celu Clip Concatenate Conv ConvTranspose
@@ -123,7 +123,7 @@ def is_known_function(name: str) -> bool:
     return name in FUNCTIONS or name.removeprefix("compat.v1.") in FUNCTIONS
 
 
-# Where such classes and functions live, behind `keras.`, `keras.src.` and the like.
+# Modules of such classes and functions, after `keras.`, `keras.src.` and the like.
 HOMES = _names(
     """activations applications constraints dtype_policies engine initializers layers
     mixed_precision models ops regularizers"""

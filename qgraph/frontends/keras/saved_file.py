@@ -1,7 +1,7 @@
 """Keras files, `.keras` (a zip archive) and `.h5`, read by the Keras that wrote them.
 
-The order is what makes it safe: first the file's bounds, then its config, looked through as JSON;
-only then Keras makes a model of it, whose variables may not be larger than the file's weights.
+The order makes it safe: first the limits of the file are checked, then its config, as JSON; only
+then Keras builds a model, whose variables may not be larger than the file's weights.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from qgraph.names import path_text
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 SUFFIXES = (".h5", ".hdf5")
 KERAS_2 = "tf-keras"
-ROOM = 1 << 20  # elements of variables that no file needs to hold: counters, seeds
+ROOM = 1 << 20  # elements of variables that files need not contain: counters, seeds
 
 
 def read(path: Path, *, zipped: bool, trust: bool) -> Frozen:
@@ -84,7 +84,9 @@ def _of_hdf5(path: Path, trust: bool, folder: Path) -> KerasModel:
         with reading(path, "its config cannot be read"):
             check(config)
     source = path
-    if path.suffix not in SUFFIXES or path_text(path) != str(path):  # Keras goes by the suffix
+    if path.suffix not in SUFFIXES or path_text(path) != str(
+        path
+    ):  # Keras selects the reader by the suffix
         source = folder / "model.h5"
         source.symlink_to(path.resolve())
     version = contents.attributes.get("keras_version")
@@ -94,7 +96,7 @@ def _of_hdf5(path: Path, trust: bool, folder: Path) -> KerasModel:
 def _loaded(
     source: Path, path: Path, version: object, config: object, weights: int, trust: bool
 ) -> KerasModel:
-    """The model that Keras makes of `source`, in the version that wrote it."""
+    """The model that Keras builds from `source`, in the version that wrote it."""
     name, load_model = _library(version, path)
     if name == KERAS_2:
         with reading(path, "its config cannot be read"):
@@ -105,7 +107,7 @@ def _loaded(
     except LoadError as error:
         error.node = str(path)
         raise
-    except Exception as error:  # whatever a foreign file makes of Keras
+    except Exception as error:  # Keras may raise anything on a foreign file
         raise LoadError(
             f"{name} cannot read this model: {first_line(error)}", node=str(path), hint=EXPORT
         ) from None
@@ -117,7 +119,7 @@ def _loaded(
 
 
 def _library(version: object, path: Path) -> tuple[str, KerasModel]:
-    """Keras 2 or 3: its name here, and what loads a model."""
+    """Keras 2 or 3: its name, and its function that loads a model."""
     if not str(version).startswith("3."):
         import tf_keras
 
@@ -134,7 +136,7 @@ def _library(version: object, path: Path) -> tuple[str, KerasModel]:
         )
     if keras.backend.backend() != "tensorflow":
         raise LoadError(
-            f"Keras runs on {keras.backend.backend()} here",
+            f"Keras uses the backend {keras.backend.backend()}",
             node=str(path),
             hint=f"set KERAS_BACKEND=tensorflow, or {EXPORT}",
         )
@@ -143,7 +145,7 @@ def _library(version: object, path: Path) -> tuple[str, KerasModel]:
 
 @contextmanager
 def _bounded_variables(most: int) -> Iterator[None]:
-    """Inside, variables of more than `most` elements together are a LoadError, not memory."""
+    """Context in which variables of more than `most` elements in total raise LoadError."""
     import tensorflow as tf
 
     made = 0
@@ -160,7 +162,7 @@ def _bounded_variables(most: int) -> Iterator[None]:
 
 
 def _elements(options: Mapping[str, KerasModel]) -> int:
-    """How many elements a variable will have; its initializer is traced, not run."""
+    """The number of elements of a variable; its initializer is traced, not run."""
     import tensorflow as tf
 
     shape, value = options.get("shape"), options.get("initial_value")

@@ -1,4 +1,4 @@
-"""A model's config, looked through before Keras makes anything of it: no code of a file is run."""
+"""Check a model's config before Keras uses it, so that no code of a file is run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Stranger:
 
 
 def check(config: object) -> None:
-    """Raise LoadError unless all in a model's `config` is known and harmless."""
+    """Raise LoadError unless everything in a model's `config` is known and harmless."""
     found = list(dict.fromkeys(_strangers(config, "", 0)))
     if not found:
         return
@@ -61,7 +61,7 @@ def check(config: object) -> None:
 
 
 def without_compile(config: object) -> object:
-    """`config` without how models are trained: losses, metrics and optimizers are not needed."""
+    """`config` without losses, metrics and optimizers, which are not needed."""
     if isinstance(config, Mapping):
         return {k: without_compile(v) for k, v in config.items() if k != "compile_config"}
     if isinstance(config, list):

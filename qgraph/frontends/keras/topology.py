@@ -1,7 +1,7 @@
 """Calls between the layers of a Keras 2 model, checked before Keras rebuilds it.
 
-Keras 2 calls layers again and again until every input of every call exists. Where one never will,
-it does not end; Keras 3 raises an error of its own.
+Keras 2 repeats calls of layers until every input of every call exists. If one never exists, it
+loops forever; Keras 3 raises an error.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from qgraph.errors import LoadError
 
-CONSTANT = "_CONSTANT_VALUE"  # stands in place of a layer's name
+CONSTANT = "_CONSTANT_VALUE"  # replaces the name of a layer
 SHAPES = ("batch_input_shape", "batch_shape", "input_shape")
 
 Reference = tuple[object, object]  # a layer's name, and which of its calls
 
 
 def check_calls(config: object) -> None:
-    """Raise LoadError, naming the layer, where a call takes what no layer ever makes.
+    """Raise LoadError, naming the layer, where a call takes a result that no layer produces.
 
-    config: of a model, with models in it.
+    config: of a model, which may contain models.
     """
     if isinstance(config, list):
         for value in config:
@@ -56,7 +56,7 @@ def _check_model(layers: Sequence[object]) -> None:
             lost = next(r for r in nodes[0] if r[0] not in inputs and not _is_in(r, known))
             raise LoadError(
                 f"layer `{str(name)[:60]}` takes the result of call {str(lost[1])[:20]} of layer "
-                f"`{str(lost[0])[:60]}`, which is never made",
+                f"`{str(lost[0])[:60]}`, which is never produced",
                 hint="the file is damaged, or its layers form a cycle",
             )
 
@@ -95,7 +95,7 @@ def _references(data: object) -> Iterator[Reference]:
 
 
 def _is_in(reference: Reference, known: set[Reference]) -> bool:
-    """As Keras looks it up: `True` is 1. What has no hash is nowhere."""
+    """Look up as Keras does: `True` equals 1, and values without a hash are not found."""
     try:
         return reference in known
     except TypeError:

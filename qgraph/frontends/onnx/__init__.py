@@ -1,9 +1,8 @@
-"""The front door for ONNX: a model file, with its external data, to a Graph.
+"""Front end for ONNX: loads a model file, with its external data, as a Graph.
 
-`model` reads the file into nodes, `importing` and `builder` take them over one after the other,
-`ops` maps each op to the IR, `opaque` runs what is not understood. Images come and
-go in NCHW, as in the model; each layer works in NHWC, between transposes of which
-`sink-transposes` leaves those at the rim.
+`model` reads the file into nodes, `importing` and `builder` import them one after the other, `ops`
+maps each op to the IR, `opaque` runs unknown ops. Inputs and outputs stay in NCHW, as in the model;
+each layer works in NHWC, between transposes. `sink-transposes` leaves only those at the ends.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The importer: a model's nodes, one after the other, to nodes of the IR.
 
-For each ONNX node, in order: what is statically known of it becomes constants; else the table in
-`ops` lists its ops of the IR; else it travels as `opaque`. The node that ends up with an
-ONNX tensor's name computes that very tensor; helpers beside it are called `name/what`.
+Each ONNX node, in order, becomes constants where its results are known; else ops of the IR, by the
+table in `ops`; else an `opaque` op. The node with the name of an ONNX tensor computes that tensor;
+its helpers are named `name/what`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ from qgraph.ir.narrow_floats import widened_array
 from qgraph.ir.ops import op_definition
 from qgraph.ir.types import Array, Shape, TensorType
 
-# What an importer returns: the values of the node's outputs, or None where it cannot express
-# the node.
+# Result of an importer: the values of the node's outputs, or None where it cannot express the node.
 Result = str | tuple[str, ...] | None
 Importer = Callable[["OnnxSite"], Result]
 Evaluator = Callable[["OnnxSite"], tuple[Partial, ...] | None]
 
-# Of constants that are computed while a model is loaded: elements of one, and of all of them.
+# Limits of constants that are computed during loading: elements of one, and of all together.
 LARGEST_RESULT = 1 << 24
 LARGEST_TOTAL = 1 << 28
 VIEWS = ("transpose", "identity", "squeeze", "expand_dims", "slice")
@@ -42,7 +41,7 @@ NO_MOVES = ("max_pool", "reduce_max")
 
 @dataclass(frozen=True)
 class OnnxSite(ImportSite["OnnxGraphBuilder", OnnxNode]):
-    """One ONNX node where it is imported; an input that is left out is ""."""
+    """One ONNX node during its import; an omitted input is ""."""
 
     def has(self, i: int) -> bool:
         return i < len(self.inputs) and bool(self.inputs[i])
@@ -58,7 +57,7 @@ class OnnxSite(ImportSite["OnnxGraphBuilder", OnnxNode]):
         return self.builder.derived(key, compute, self.builder.free(f"{self.name}/{what}"))
 
     def named(self, i: int) -> str:
-        """The name for output `i`, one of a helper where the output is left out."""
+        """The name for output `i`, or that of a helper where the output is omitted."""
         outputs = self.node.outputs
         given = outputs[i] if i < len(outputs) else ""
         return given or self.builder.free(f"{self.name}/output{i}")
@@ -80,7 +79,7 @@ class OnnxSite(ImportSite["OnnxGraphBuilder", OnnxNode]):
         return self.const(np.asarray(value, self.type(i).dtype), what)
 
     def rank(self, i: int = 0) -> int:
-        """The rank of input `i`, which has to be known."""
+        """The rank of input `i`, which must be known."""
         rank = self.type(i).rank
         if rank is None:
             raise Inexpressible
@@ -100,7 +99,7 @@ class OnnxSite(ImportSite["OnnxGraphBuilder", OnnxNode]):
 
 
 class OnnxGraphBuilder(Construction):
-    """The graph under construction, what is known of its values, and images in NHWC."""
+    """The graph under construction, known values of its tensors, and images in NHWC."""
 
     def __init__(
         self,
@@ -122,7 +121,7 @@ class OnnxGraphBuilder(Construction):
     # -- for importers ---------------------------------------------------------------------
 
     def make(self, name: str, op: str, inputs: tuple[str, ...], attrs: dict[str, object]) -> str:
-        """A node of the IR, or its result where that is a constant that is only moved."""
+        """A node of the IR, or its result if it only moves a constant."""
         value = self.graph.add(op, *inputs, name=name, attrs=attrs)
         definition, made = op_definition(op), self.graph.nodes[value]
         arrays = [self._constants.get(v) for v in inputs]
@@ -139,7 +138,7 @@ class OnnxGraphBuilder(Construction):
         return self.derived(key, lambda: run_node(made, known)[0], name)
 
     def derived(self, key: Hashable, compute: Callable[[], Array], name: str) -> str:
-        """The constant that `key` describes, computed once however often it is used."""
+        """The constant that `key` describes, computed once for all its uses."""
         if key not in self._derived:
             self._derived[key] = self.const(compute(), name)
         return self._derived[key]
@@ -194,7 +193,7 @@ class OnnxGraphBuilder(Construction):
                 self.partials.setdefault(values[index], partial)
 
     def _import(self, site: OnnxSite) -> tuple[dict[int, str], tuple[Partial, ...] | None]:
-        """The node's values by output, and what is known of the first ones."""
+        """The node's values by output, and the known values of the first ones."""
         own = site.node.domain in ("", "ai.onnx")
         key = site.node.op if own else f"{site.node.domain}.{site.node.op}"
         partials = self.attempt(self._evaluators[key], site) if key in self._evaluators else None
@@ -209,7 +208,7 @@ class OnnxGraphBuilder(Construction):
         return values, partials
 
     def _ask_for_shapes(self, site: OnnxSite) -> None:
-        """Nothing is left as it is because of a shape that the user can tell."""
+        """Raise an error if an op would stay opaque due to a shape that the user can give."""
         types = self.graph.types
         unknown = [v for v in site.inputs if v and types[v].shape is None]
         if unknown and any(types[i].shape is None for i in self.graph.inputs):
@@ -234,7 +233,7 @@ class OnnxGraphBuilder(Construction):
     def _computed_once(
         self, site: OnnxSite, source: OnnxSource, known: Sequence[Array]
     ) -> dict[int, str]:
-        """The constants that an op not understood makes of small constants."""
+        """The results of an unknown op on small constants, as constants."""
         found = source.run(known)
         arrays = found if isinstance(found, tuple) else (found,)
         present = zip(site.node.present, arrays, strict=True)
@@ -242,7 +241,7 @@ class OnnxGraphBuilder(Construction):
 
 
 def elements(shape: Shape | None) -> int | None:
-    """How many elements a tensor has, None where unknown."""
+    """The number of elements of a tensor, None if unknown."""
     if shape is None or any(d is None for d in shape):
         return None
     return math.prod(d or 0 for d in shape)

@@ -1,4 +1,4 @@
-"""Functions that a model brings along: their bodies in place of their calls."""
+"""Inlining of the functions that a model defines."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _total(nodes: Sequence[Proto], sizes: Mapping[Key, int]) -> int:
 
 
 def _all(nodes: Sequence[Proto]) -> Iterator[Proto]:
-    """The nodes, and those of graphs inside of them."""
+    """The nodes, and those of graphs inside them."""
     for node in nodes:
         yield node
         for attribute in node.attribute:

@@ -1,4 +1,4 @@
-"""Model -> Graph: find the ends, import what lies between, drop what was only scaffolding."""
+"""Model -> Graph: find the ends, import the nodes between, remove those no longer needed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def import_model(
 
 
 def _without_unused(order: Sequence[OnnxNode], ends: Iterable[Ref]) -> Iterator[OnnxNode]:
-    """The nodes, those of their outputs left out that nothing uses: exporters often list all."""
+    """The nodes without unused outputs: exporters often list all outputs."""
     used = {*ends, *(ref for node in order for ref in node.inputs)}
     for node in order:
         outputs = tuple(o if (node.name, i) in used else "" for i, o in enumerate(node.outputs))
@@ -81,7 +81,9 @@ def _ends(model: Model, outputs: Sequence[str] | None) -> dict[str, Ref]:
     refs = {t: model.tensors.get(t) for t in model.outputs}
     for tensor, ref in refs.items():
         if ref is None:
-            raise GraphError("no node makes this output", node=tensor, hint="the graph is damaged")
+            raise GraphError(
+                "no node produces this output", node=tensor, hint="the graph is damaged"
+            )
     return {tensor: ref for tensor, ref in refs.items() if ref is not None}
 
 

@@ -23,9 +23,9 @@ DEFAULT_DOMAINS = ("", "ai.onnx")
 class Model:
     """A model as nodes by name, in file order, with its ends.
 
-    Inputs and initializers are nodes too. `tensors` maps each tensor's name in the file to who
-    makes it, `inputs` and `outputs` list tensors; `types` are those that the file records.
-    `folder` is where external data may lie, `narrow` the float types narrower than float32 that the
+    Inputs and initializers are nodes too. `tensors` maps each tensor's name in the file to its
+    producer, `inputs` and `outputs` list tensors; `types` are those that the file records.
+    `folder` is the place of external data, `narrow` the float types narrower than float32 that the
     file has, which are read as float32.
     """
 
@@ -64,10 +64,10 @@ def read(proto: Proto, folder: Path | None = None) -> Model:
         return replace(model, narrow=narrow_types(proto))
     except QGraphError:
         raise
-    except Exception as error:  # whatever a damaged model makes of its readers
+    except Exception as error:  # readers may raise anything on a damaged model
         lines = str(error).splitlines() or [type(error).__name__]
         raise LoadError(
-            f"not a sound ONNX model: {lines[0]}", hint="onnx.checker.check_model may tell more"
+            f"not a valid ONNX model: {lines[0]}", hint="onnx.checker.check_model may give details"
         ) from None
 
 
@@ -82,7 +82,7 @@ def _opset(proto: Proto) -> int:
     found = next((domains[d] for d in DEFAULT_DOMAINS if d in domains), 0)
     newest = onnx.defs.onnx_opset_version()
     if not OLDEST <= found <= newest:
-        told = f"opset {found}" if found else "no opset that it is made for"
+        told = f"opset {found}" if found else "no opset of the default domain"
         raise UnsupportedError(
             f"the model has {told}; {OLDEST} to {newest} are understood",
             hint="convert it: onnx.version_converter.convert_version(model, 17)",
@@ -104,7 +104,7 @@ def _through_graphsurgeon(proto: Proto) -> Proto:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without graphsurgeon's notices, of which we tell what matters."""
+    """Suppress the messages of graphsurgeon; errors here report what matters."""
     from onnx_graphsurgeon.logger import G_LOGGER
 
     before = G_LOGGER.severity
@@ -116,7 +116,7 @@ def _quiet() -> Iterator[None]:
 
 
 class _ModelReader:
-    """From graphsurgeon's graph, whose tensors know each other by name."""
+    """Reads graphsurgeon's graph, whose tensors are identified by name."""
 
     def __init__(self, graph: OnnxObject, opset: int, domains: dict[str, int], folder: Path | None):
         self.graph, self.opset, self.domains, self.folder = graph, opset, domains, folder
@@ -171,7 +171,7 @@ class _ModelReader:
             raise LoadError("an input without a name")
         for index, tensor in enumerate(tensors):
             if tensor in self.tensors:
-                raise GraphError("two nodes make this tensor", node=tensor)
+                raise GraphError("two nodes produce this tensor", node=tensor)
             if tensor:
                 self.tensors[tensor] = (name, index)
         self.nodes[name] = OnnxNode(name, op, domain, version, (), names, attrs, label)

@@ -1,4 +1,4 @@
-"""ONNX nodes seen from here: references between them, attributes, names in the IR."""
+"""Views of ONNX nodes: references between them, attributes, names in the IR."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qgraph.frontends.onnx.schemas import no_effect
 
 Ref = tuple[str, int]  # node name, output index
 
-# Stand for parts of the file that are not nodes.
+# Ops for parts of the file that are not nodes.
 INPUT, INITIALIZER = "Input", "Initializer"
 
 _INDEXED = re.compile(r":(?=[1-9][0-9]*\Z)")
@@ -22,9 +22,9 @@ _INDEXED = re.compile(r":(?=[1-9][0-9]*\Z)")
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """One node. `slots` are its inputs, None where an optional one is left out.
+    """One node. `slots` are its inputs, None where an optional one is omitted.
 
-    `outputs` are the names of its outputs in the IR, "" where one is left out; the first of them
+    `outputs` are the names of its outputs in the IR, "" where one is omitted; the first of them
     is the node's name. `version` is the opset of the node's domain.
     """
 
@@ -54,7 +54,7 @@ class OnnxNode:
 
     @property
     def present(self) -> tuple[int, ...]:
-        """The places of the outputs that are not left out."""
+        """The indices of the outputs that are not omitted."""
         return tuple(i for i, name in enumerate(self.outputs) if name)
 
     def integer(self, key: str, default: int = 0) -> int:
@@ -84,5 +84,5 @@ class OnnxNode:
 
 
 def ir_name(tensor: str) -> str:
-    """A tensor's name as a node's of the IR, where `name:number` is something else."""
+    """A tensor's name as that of an IR node, where `name:number` means a value."""
     return _INDEXED.sub("_", tensor) or "tensor"

@@ -1,4 +1,4 @@
-"""Ops that are not understood: their types and their values come from ONNX itself."""
+"""Unknown ops: their types and values come from ONNX."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class OnnxSource:
     model: bytes
     inputs: tuple[TensorType, ...]
 
-    pure: ClassVar[bool] = True  # what is not (random numbers, files) is refused on import
+    pure: ClassVar[bool] = True  # others (random numbers, files) are refused on import
 
     def types(
         self, inputs: Sequence[TensorType], constants: Sequence[Array | None]
     ) -> tuple[TensorType, ...]:
-        """Output types for inputs of these types; `constants` are the values of those known."""
+        """Output types for inputs of these types; `constants` has the known values."""
         model = _parsed(self)
         for feed, kind in zip(model.graph.input, inputs, strict=True):
             feed.CopyFrom(_info(feed.name, kind.dtype, kind.shape))
@@ -78,7 +78,7 @@ class OnnxSource:
             results = self._evaluator.run(None, feeds)
         except QGraphError:
             raise
-        except Exception as error:  # whatever an op's reference raises
+        except Exception as error:  # the reference of an op may raise anything
             lines = str(error).splitlines() or [type(error).__name__]
             raise GraphError(f"ONNX's reference fails: {lines[0]}", node=self.node) from None
         arrays = tuple(np.asarray(r) for r in results)
@@ -94,7 +94,7 @@ class OnnxSource:
 def source_of(
     node: OnnxNode, values: Sequence[str], types: Sequence[TensorType], decoded: Decoded
 ) -> OnnxSource:
-    """`values` are the node's inputs, "" where one is left out; `types` those of the others.
+    """The source of a node. `values` are its inputs, "" if omitted; `types` those of the others.
 
     Raises UnsupportedError for an op that is unknown, or cannot be run alone.
     """
@@ -144,7 +144,7 @@ def _refuse(node: OnnxNode) -> None:
 
 
 def _label(node: OnnxNode) -> str:
-    """The node's own name in the file, where it has one beside the name of its result."""
+    """The node's name in the file, if it differs from the name of its result."""
     given = node.label and not node.label.startswith(f"{node.op} number ")
     return f" (`{node.label}`)" if given and node.label != node.name else ""
 
@@ -155,7 +155,7 @@ def _tensors(kinds: Sequence[Proto]) -> bool:
 
 
 def infer_types(source: OnnxSource, known: Sequence[Partial | None]) -> tuple[TensorType, ...]:
-    """Output types by ONNX's shape inference, given what is known of the inputs."""
+    """Output types by ONNX's shape inference, given known values of inputs."""
     import onnx
 
     model = _parsed(source)
@@ -164,7 +164,7 @@ def infer_types(source: OnnxSource, known: Sequence[Partial | None]) -> tuple[Te
             model.graph.initializer.append(onnx.numpy_helper.from_array(partial.values, f"in{i}"))
     try:
         inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
-    except Exception as error:  # whatever a malformed node makes of it
+    except Exception as error:  # ONNX may raise anything on a malformed node
         lines = [line for line in str(error).splitlines() if line.strip()]
         raise GraphError(
             f"ONNX refuses it: {(lines or [type(error).__name__])[-1]}", node=source.node
@@ -178,7 +178,7 @@ def _inferred(output: Proto, node: str, model: Proto) -> TensorType:
     kind = output.type.tensor_type
     if not kind.elem_type:
         op = model.graph.node[0].op_type
-        raise UnsupportedError(f"the type of `{op}` cannot be told", node=node, hint=CUT)
+        raise UnsupportedError(f"the type of `{op}` cannot be determined", node=node, hint=CUT)
     if not kind.HasField("shape"):
         return TensorType(dtype_name(kind.elem_type, node), None)
     dims = tuple(d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim)
@@ -201,7 +201,7 @@ def _info(name: str, dtype: str, shape: Shape | None) -> Proto:
 
 
 def _element_type(key: str, value: object) -> Proto:
-    """`value`, where attribute `key` names an element type the one that stands for it here."""
+    """`value`; where attribute `key` names an element type, the type used here."""
     import onnx
 
     narrow = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)

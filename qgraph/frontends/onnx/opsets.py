@@ -30,7 +30,7 @@ def same_in(model: Proto, opset: int) -> bool:
 
 
 def in_opset(model: Proto, node: str, newest: int) -> Proto:
-    """`model`, which is one op, in a newer opset: itself where nothing has changed since.
+    """`model`, which is one op, in a newer opset: itself if its meaning is the same.
 
     Raises UnsupportedError where ONNX cannot convert it.
     """
@@ -46,7 +46,7 @@ def in_opset(model: Proto, node: str, newest: int) -> Proto:
     before.graph.node[0].op_type = stands_for
     try:
         converted = onnx.version_converter.convert_version(before, newest)
-    except Exception as error:  # whatever the converter raises
+    except Exception as error:  # the converter may raise anything
         lines = str(error).splitlines() or [type(error).__name__]
         raise UnsupportedError(
             f"`{kind}` of opset {opset} cannot be converted to opset {newest}: {lines[0]}",

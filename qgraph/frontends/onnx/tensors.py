@@ -1,4 +1,4 @@
-"""Constants of a model: in the file itself, or in files beside it."""
+"""Constants of a model, from the file itself or from external data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NUMPY = frozenset(
         "uint8", "uint16", "uint32", "uint64", "bool", "complex64", "complex128",
     )
 )  # fmt: skip
-HINT = "the file is damaged, or was cut short"
+HINT = "the file is damaged or truncated"
 
 
 def dtype_name(kind: OnnxObject, node: str) -> str:
@@ -49,7 +49,7 @@ def _stored_dtype(kind: OnnxObject, node: str) -> str:
 
 
 def narrow_types(proto: Proto) -> frozenset[str]:
-    """The float types narrower than float32 that a model's ends, constants and casts have."""
+    """The float types narrower than float32 of a model's inputs, outputs, constants and casts."""
     import onnx
 
     names: dict[int, str] = {
@@ -71,11 +71,11 @@ def _element_types(graph: Proto) -> Iterator[int]:
 
 
 def decode(proto: Proto, folder: Path | None, node: str) -> Array:
-    """The array of a TensorProto; over the bytes of the file where they are plain.
+    """The array of a TensorProto; a view of the bytes of the file where possible.
 
     Values of float types narrower than float32 are given in float32.
-    `folder` is where external data may lie, None where there is no place for it. Raises LoadError
-    where the data does not fit the shape, UnsupportedError for element types without numpy's.
+    `folder` is the place of external data, None if there is none. Raises LoadError
+    where the data does not fit the shape, UnsupportedError for element types that numpy lacks.
     """
     array: Array = widened_array(_as_stored(proto, folder, node))
     return array
@@ -96,7 +96,7 @@ def _as_stored(proto: Proto, folder: Path | None, node: str) -> Array:
         return np.frombuffer(proto.raw_data, np.dtype(kind).newbyteorder("<")).reshape(shape)
     try:
         array = np.asarray(onnx.numpy_helper.to_array(proto))
-    except Exception as error:  # whatever a damaged tensor makes of the decoder
+    except Exception as error:  # the decoder may raise anything on a damaged tensor
         raise LoadError(f"the constant cannot be decoded: {error}", node=node) from None
     if array.shape != shape:
         raise LoadError(f"the constant holds {array.shape}, not {shape}", node=node, hint=HINT)
@@ -129,7 +129,7 @@ def _external(
             )
         if size == 0:
             return np.zeros(shape, kind)
-        # A plain array over the mapping: callers see no difference.
+        # A plain array over the mapping, like any other for callers.
         return np.asarray(np.memmap(path, dtype, "r", offset, shape if shape else (1,))).reshape(
             shape
         )
@@ -137,12 +137,12 @@ def _external(
         raise LoadError(
             f"`{path.name}`, which holds its data, cannot be read: {error.strerror or error}",
             node=node,
-            hint="keep it beside the model",
+            hint="keep it next to the model",
         ) from None
 
 
 def _inside(folder: Path | None, location: str, node: str) -> Path:
-    """The file `location` in `folder`, links followed; nothing outside of it is ever opened."""
+    """The file `location` in `folder`, links resolved; no file outside `folder` is opened."""
     if folder is None:
         raise LoadError("its data is in another file", node=node, hint="load the model by its path")
     root = folder.resolve()
@@ -151,7 +151,7 @@ def _inside(folder: Path | None, location: str, node: str) -> Path:
         raise LoadError(
             f"its data is in `{location}`, which is not in the model's folder",
             node=node,
-            hint="keep it beside the model",
+            hint="keep it next to the model",
         )
     if os.path.exists(path) and not os.path.isfile(path):
         raise LoadError(f"`{location}`, which holds its data, is not a file", node=node)

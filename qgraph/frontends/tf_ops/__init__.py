@@ -1,4 +1,4 @@
-"""Importers of TensorFlow ops, by theme: op name -> function that writes it in the IR."""
+"""Importers of TensorFlow ops, by theme: op name -> function that imports it."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def _const(site: TfSite) -> Result:
 
 
 def _identity(site: TfSite) -> Result:
-    """The first input; others are only printed."""
+    """The first input; other inputs are only printed."""
     site.without_effect(*range(1, len(site.inputs)))
     return site.emit("identity", site.inputs[0])
 

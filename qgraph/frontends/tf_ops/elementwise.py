@@ -54,7 +54,7 @@ def _equality(op: str) -> Importer:
 
 
 def _select(site: TfSite) -> Result:
-    """`SelectV2` broadcasts; `Select` also takes one condition for each row, which is left."""
+    """`SelectV2` broadcasts; `Select` also takes one condition for each row, which stays opaque."""
     if site.type(1).dtype in NOT_NUMPY:
         return None
     conditions, values = site.type(0).rank, site.type(1).rank

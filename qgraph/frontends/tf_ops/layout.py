@@ -1,4 +1,4 @@
-"""NHWC inside: an op in NCHW is turned, run in NHWC and turned back (a later pass cancels)."""
+"""Import NCHW ops in NHWC between two transposes, which a later pass cancels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def in_nhwc(site: TfSite, op: str, x: str, *others: str, **attrs: object) -> str
 
 
 def spatial(values: tuple[int, ...], node: TFNode) -> Pair | None:
-    """Height and width of a per-dimension attribute; None where batch or channel take part."""
+    """Height and width of a per-dimension attribute; None if batch or channels are involved."""
     if len(values) != 4 or node.text("data_format", "NHWC") not in ("NHWC", "NCHW"):
         return None
     n, c, h, w = values if channels_first(node) else (values[0], values[3], values[1], values[2])

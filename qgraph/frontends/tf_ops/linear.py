@@ -25,7 +25,7 @@ def _convolution(op: str) -> Importer:
 
 
 def _turned(site: TfSite, i: int, what: str) -> str:
-    """Input `i` with its last two axes exchanged: a new constant if it is one."""
+    """Input `i` with its last two axes exchanged; a new constant if it is constant."""
     value = site.constant(i)
     if value is not None:
         return site.const(np.ascontiguousarray(np.swapaxes(value, -1, -2)), what)
@@ -106,14 +106,14 @@ def _layer_norm(site: TfSite) -> Result:
     dtype = site.type(0).dtype
     gamma, beta = np.ones(channels, dtype), np.zeros(channels, dtype)
     ends = (site.const(gamma, "gamma"), site.const(beta, "beta"))
-    site.without_effect(3, 4, "exponential_avg_factor")  # what training would make of them
+    site.without_effect(3, 4, "exponential_avg_factor")  # updated statistics of training
     epsilon = site.node.real("epsilon", 1e-4)
     made = site.helper("layer_norm", "layer_norm", before.inputs[0], *ends, epsilon=epsilon)
     return (site.emit("reshape", made, shape=(1, -1, channels, 1)), None, None)
 
 
 def _global_batch_norm(site: TfSite) -> Result:
-    """The batch norm of graphs from before 2016: statistics first, the scale optional."""
+    """The batch norm of graphs before 2016: statistics first, with an optional scale."""
     x, mean, variance, beta, gamma = site.inputs
     if not site.node.flag("scale_after_normalization"):
         beta_shape = site.shape(3)

@@ -27,7 +27,7 @@ def _concat(site: TfSite, parts: Sequence[str], axis: tuple[int, ...] | None) ->
 
 
 def _known_rank(site: TfSite, values: Iterable[str]) -> int | None:
-    """The rank of those that share one, as far as it is known of any."""
+    """The common rank of inputs, if it is known for one of them."""
     ranks = (site.builder.graph.types[value].rank for value in values)
     return next((rank for rank in ranks if rank is not None), None)
 
@@ -78,7 +78,7 @@ def _reshape(site: TfSite) -> Result:
 
 
 def reshape_target(site: ImportSite[Any, Any], target: Partial) -> tuple[int, ...] | None:
-    """The target with at most one -1: an unknown batch becomes it. None where that cannot be."""
+    """The target with at most one -1: an unknown batch becomes it. None if that is impossible."""
     dims = [None if u else int(v) for v, u in zip(target.values, target.missing, strict=True)]
     if dims.count(None) + dims.count(-1) <= 1:
         return tuple(-1 if d is None else d for d in dims)

@@ -1,4 +1,4 @@
-"""Partial evaluation: what a graph computes from shapes, as far as it is known on import."""
+"""Partial evaluation of computations on shapes that are known on import."""
 
 from __future__ import annotations
 

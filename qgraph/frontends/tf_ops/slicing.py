@@ -1,4 +1,4 @@
-"""Slices, and the ops that take a tensor apart, which are slices too."""
+"""Slices, and ops that split a tensor, which are slices too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.tf_node import TFNode
 
 FULL = (None, None, 1)
-MOST_PIECES = 1 << 16  # that a tensor is taken apart into; a file with more is damaged
+MOST_PIECES = 1 << 16  # pieces of one tensor; a file with more is damaged
 MASKS = ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask", "begin_mask", "end_mask")
 Part = tuple[int | None, int | None, int]
 
@@ -78,7 +78,7 @@ def strided_spec(
 
 
 def _known_where_used(site: TfSite, i: int, mask: str) -> tuple[int, ...] | None:
-    """Input `i` as integers; what a mask makes irrelevant may be unknown."""
+    """Input `i` as integers; elements that a mask ignores may be unknown."""
     partial = site.partial(i)
     if partial is None:
         return None
@@ -112,7 +112,7 @@ def _slice_attrs(parts: Sequence[Part]) -> dict[str, object]:
 
 
 def _chain(site: TfSite, steps: Sequence[tuple[str, dict[str, object]]]) -> str:
-    """The steps one after the other; the last one carries the node's name."""
+    """The steps one after the other; the last one has the node's name."""
     value = site.inputs[0]
     for op, attrs in steps[:-1]:
         value = site.helper(op, op, value, **attrs)

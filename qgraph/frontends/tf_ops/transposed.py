@@ -1,4 +1,4 @@
-"""Transposed convolutions (`qgraph.frontends.transposed`), as Conv2DTranspose of Keras has them."""
+"""Transposed convolutions (`qgraph.frontends.transposed`), as in Conv2DTranspose of Keras."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _conv_transpose(site: TfSite) -> Result:
     if node.text("data_format", "NHWC") != "NHWC" or not site.type(2).is_float:
         return None
     kernel: Pair = filters.shape[:2]
-    # What the convolution that this is the gradient of adds around its image, and leaves over.
+    # Padding of the convolution whose gradient this is, and positions that it does not use.
     totals = [(i - 1) * s + k - o for i, s, k, o in zip(size, strides, kernel, target, strict=True)]
     if mode == "valid" and max(totals) > 0:
         raise GraphError(f"an image of {target} is too small for the filter", node=site.name)
@@ -41,7 +41,7 @@ def _conv_transpose(site: TfSite) -> Result:
 
 
 def _sizes(site: TfSite) -> tuple[Pair | None, Pair | None]:
-    """Height and width of the image that comes in, and of the one that comes out."""
+    """Height and width of the input image and of the output image."""
     shape, wanted = site.shape(2) or (), site.partial(0)
     size = shape[1:3] if len(shape) == 4 else ()
     known = (size[0], size[1]) if len(size) == 2 and size[0] and size[1] else None

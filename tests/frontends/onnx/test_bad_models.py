@@ -99,7 +99,7 @@ REFUSED = {
     "dropout": (
         one_op("Dropout", ROW, np.float32(0.5), np.array(True)),
         UnsupportedError,
-        "at work",
+        "dropout in training mode",
     ),
     "indices": (
         one_op("MaxPool", f(1, 1, 4, 4), kernel_shape=[2, 2], outputs=("y", "z")),
@@ -107,7 +107,7 @@ REFUSED = {
         "y: a max pool that also gives indices",
     ),
     "cycle": (cyclic(), GraphError, "cycle: b -> a -> b"),
-    "twice": (twice(), GraphError, "y: two nodes make this tensor"),
+    "twice": (twice(), GraphError, "y: two nodes produce this tensor"),
     "missing": (one_op("Add", ROW), GraphError, "y: "),
     "giant": (filled(2**20, 2**20), LoadError, "c: a constant of 1,099,511,627,776 elements"),
     "negative": (filled(-1, 2), LoadError, r"c: a constant of shape \(-1, 2\)"),

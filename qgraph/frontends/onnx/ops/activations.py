@@ -125,7 +125,7 @@ def _celu(site: OnnxSite) -> Result:
 def _gelu(site: OnnxSite) -> Result:
     mode = site.node.text("approximate", "none")
     if mode not in ("none", "tanh"):
-        raise GraphError(f"there is no GELU `{mode}`", node=site.name)
+        raise GraphError(f"unknown GELU `{mode}`", node=site.name)
     return site.emit("gelu", _float(site), approximate=mode == "tanh")
 
 
@@ -168,7 +168,7 @@ def _along(site: OnnxSite, op: str, x: str, axis: int) -> Result:
 
 
 def _of_rows(site: OnnxSite, op: str, x: str, axis: int) -> Result:
-    """Before opset 13: over all axes from `axis` on at once."""
+    """The form before opset 13: over all axes from `axis` on together."""
     shape = site.known_shape()
     if all(d == 1 for d in shape[axis + 1 :]):
         return _along(site, op, x, axis)

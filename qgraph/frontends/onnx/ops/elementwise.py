@@ -80,7 +80,7 @@ def _logical(op: str) -> Importer:
 
 
 def _is_nan(site: OnnxSite) -> Result:
-    """The one number that does not equal itself."""
+    """NaN is the only number that does not equal itself."""
     x = site.inputs[0]
     return site.emit("not_equal", x, x) if site.type().is_float else None
 

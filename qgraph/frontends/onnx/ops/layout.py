@@ -1,4 +1,4 @@
-"""Images: NCHW in the model, NHWC inside; a signal is an image of height 1."""
+"""Images: NCHW in the model, NHWC in the IR; a signal is an image of height 1."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def check_kernel(site: OnnxSite, weights: tuple[int, ...]) -> None:
 
 
 def refuse_pads(site: OnnxSite) -> None:
-    """Pads beside `auto_pad` have no meaning that all runtimes share."""
+    """Refuse pads together with `auto_pad`, which runtimes interpret differently."""
     if any(site.node.integers("pads") or ()):
         raise Inexpressible
 
@@ -93,7 +93,7 @@ def refuse_pads(site: OnnxSite) -> None:
 def window(
     site: OnnxSite, kernel: Pair, strides: Pair, dilations: Pair, *, numbers: bool = False
 ) -> Any:
-    """The padding as the IR writes it: `same` (unless `numbers`), `valid` or numbers."""
+    """The padding in the form of the IR: `same` (unless `numbers`), `valid` or numbers."""
     mode = site.node.text("auto_pad", "NOTSET")
     if mode == "NOTSET":
         pads = explicit(site)
@@ -113,7 +113,7 @@ def window(
 
 
 def _same(size: int | None, kernel: int, stride: int, dilation: int, mode: str) -> Pair:
-    """As many positions as strides; SAME_LOWER has the odd element of padding in front."""
+    """Padding for `same`; SAME_LOWER has the odd element in front."""
     span = (kernel - 1) * dilation + 1
     if stride == 1:
         total = span - 1
@@ -126,7 +126,7 @@ def _same(size: int | None, kernel: int, stride: int, dilation: int, mode: str) 
 
 
 def with_ceiling(site: OnnxSite, padding: Any, kernel: Pair, strides: Pair) -> Any:
-    """`padding`, more of it behind where the last, incomplete window counts (`ceil_mode`)."""
+    """`padding`, with more at the end if the last, incomplete window counts (`ceil_mode`)."""
     if not site.node.flag("ceil_mode") or padding == "same":
         return padding
     pads = NONE if padding == "valid" else padding
@@ -144,7 +144,7 @@ def _ceiling(size: int | None, kernel: int, stride: int, pads: Pair) -> Pair:
         raise Inexpressible
     room = size + sum(pads) - kernel
     count = -(-room // stride) + 1
-    if (count - 1) * stride >= size + pads[0]:  # it would begin behind the image
+    if (count - 1) * stride >= size + pads[0]:  # it would begin after the image
         count -= 1
     return (pads[0], pads[1] + max((count - 1) * stride - room, 0))
 

@@ -112,7 +112,7 @@ def _matmul(site: OnnxSite) -> Result:
 
 
 def _rows(site: OnnxSite, x: str, w: str) -> Result:
-    """A batch of rows times one matrix: one product of two matrices."""
+    """Write a batch of rows times one matrix as one product of two matrices."""
     types = site.builder.graph.types
     shape, width = types[x].shape or (), (types[w].shape or (None,))[-1]
     if shape[-1] is None or width is None or shape[:-1].count(None) > 1:

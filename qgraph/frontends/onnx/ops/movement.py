@@ -76,7 +76,7 @@ def _mode(site: OnnxSite) -> dict[str, object]:
 
 def _reshape(site: OnnxSite) -> Result:
     target = site.partial(1)
-    if "shape" in site.node.attrs:  # before opset 5, and some exporters since
+    if "shape" in site.node.attrs:  # before opset 5, and in some exporters since
         target = Partial.known(np.asarray(site.node.integers("shape"), np.int64))
     if target is None or target.values.ndim != 1:
         return None
@@ -89,7 +89,7 @@ def _reshape(site: OnnxSite) -> Result:
 
 
 def _zeros_filled(site: OnnxSite, target: Partial) -> Partial:
-    """A 0 stands for the dimension of the input at its place."""
+    """Replace each 0 by the dimension of the input at its position."""
     values, unknown = target.values.copy(), target.unknown.copy()
     for at in range(values.size):
         if values[at] or unknown[at] is not None:

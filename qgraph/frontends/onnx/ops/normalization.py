@@ -1,4 +1,4 @@
-"""Batch norms; instance, layer and local response norms as far as float ops say them."""
+"""Batch norms; instance, layer and local response norms in float ops."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _windows(site: OnnxSite, padded: str, bounds: Sequence[tuple[int, int]]) -> 
 
 
 def _group_norm(site: OnnxSite) -> Result:
-    """The channels of a group are one image. One scale a channel; before opset 21, a group."""
+    """The channels of a group are one image. One scale per channel; before opset 21 per group."""
     groups, rank = site.node.integer("num_groups"), site.rank()
     shape = site.known_shape()
     if not site.type().is_float or rank < 3 or groups < 1:
@@ -129,7 +129,7 @@ def _group_norm(site: OnnxSite) -> Result:
 
 
 def _per_channel(site: OnnxSite, i: int, channels: int, groups: int) -> str:
-    """Input `i`, of one number a channel or a group, as [channels, 1, ...]."""
+    """Input `i`, of one number per channel or group, as [channels, 1, ...]."""
     value, count = site.inputs[i], channels if site.node.version >= 21 else groups
     if site.shape(i) != (count,):
         raise GraphError(f"{site.type(i)} for {count} numbers", node=site.name)

@@ -10,7 +10,7 @@ from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 
 
 def _axes(site: OnnxSite) -> tuple[tuple[int, ...], bool] | None:
-    """The axes, from the front, and whether they stay; None where nothing is reduced."""
+    """The axes, from the front, and whether they stay; None if nothing is reduced."""
     rank, given = site.rank(), site.setting("axes", 1)
     keepdims = site.node.flag("keepdims", True)
     if site.node.flag("noop_with_empty_axes") and not given:
@@ -41,7 +41,7 @@ def _reduction(op: str, before: str | None = None, after: str | None = None) -> 
     return importer
 
 
-# That keep the type of integers.
+# Reductions that keep the type of integers.
 WHOLE = (("reduce_max", None, None),)
 
 

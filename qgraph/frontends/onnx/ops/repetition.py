@@ -1,7 +1,7 @@
 """Ops that repeat a tensor along axes: `Expand`, `Tile`, `ConstantOfShape`.
 
-Along an axis of known size, copies are joined. To the open size of another tensor, a batch say, a
-tensor is spread by a select between itself and itself, whose condition has that size.
+Along an axis of known size, copies are joined. To match an unknown size of another tensor, such as
+a batch, a tensor is broadcast by a select between itself and itself with a condition of that size.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _dims(wanted: Partial | None) -> tuple[Dim, ...]:
 
 
 def _expand(site: OnnxSite) -> Result:
-    """To a shape that the input broadcasts with; 1 leaves a dimension alone."""
+    """Expand to a shape that the input broadcasts with; 1 keeps a dimension."""
     have, wanted = site.dims(), _dims(site.partial(1))
     if have is None:
         raise Inexpressible
@@ -57,7 +57,7 @@ def _tile(site: OnnxSite) -> Result:
 
 
 def _constant_of_shape(site: OnnxSite) -> Result:
-    """All elements are one: a view of it takes no memory."""
+    """All elements are one number, so a view takes no memory."""
     fill, wanted = site.node.attrs.get("value"), _dims(site.partial(0))
     value = np.zeros(1, np.float32) if fill is None else site.builder.decoded(fill, site.name)
     known = tuple(d if isinstance(d, int) else 1 for d in wanted)
@@ -95,9 +95,9 @@ def _broadcast(site: OnnxSite, own: tuple[Dim, ...], wanted: tuple[Dim, ...]) ->
 
 
 def _repeated(site: OnnxSite, x: str, times: list[int], *, last: bool) -> str:
-    """`x` repeated `times` along each axis: copies that are joined.
+    """`x` repeated `times` along each axis, as a concat of copies.
 
-    `last` makes it the node's own result.
+    `last`: it becomes the node's result.
     """
     array = site.builder.constant(x)
     if array is not None and site.builder.allows(array.size * math.prod(times)):
@@ -115,7 +115,7 @@ def _repeated(site: OnnxSite, x: str, times: list[int], *, last: bool) -> str:
 
 
 def _spread(site: OnnxSite, x: str, opened: tuple[str | None, ...]) -> str:
-    """`x` with the axes of open sizes, where it has 1, as long as those."""
+    """`x` broadcast from 1 to the axes of unknown sizes."""
     flags = ""
     for axis, name in enumerate(opened):
         if name is not None:
@@ -125,7 +125,7 @@ def _spread(site: OnnxSite, x: str, opened: tuple[str | None, ...]) -> str:
 
 
 def _flags(site: OnnxSite, name: str, axis: int, rank: int) -> str:
-    """A condition of `rank` with the open size `name` along `axis`, and 1 elsewhere."""
+    """A condition of `rank` with the unknown size `name` along `axis`, and 1 elsewhere."""
     types = site.builder.graph.types
     found = AXIS_OF.fullmatch(name)
     value, at = (name, 0) if name in types or found is None else (found[1], int(found[2]))

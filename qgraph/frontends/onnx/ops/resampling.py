@@ -17,7 +17,7 @@ from qgraph.ir.types import Array
 
 MOST_COPIES = 64
 LARGEST_SIDE = 1 << 16
-# Of the IR's op: plain, half-pixel centres, aligned corners.
+# Forms of the IR's op: plain, half-pixel centres, aligned corners.
 FORMS = (
     {"align_corners": False, "half_pixel": False},
     {"align_corners": False, "half_pixel": True},
@@ -39,7 +39,7 @@ def _factors(site: OnnxSite, values: Array) -> tuple[float, ...]:
 
 
 def _sizes(site: OnnxSite, given: Partial) -> tuple[int, ...]:
-    """Height and width that are asked for; batch and channels have to stay as they are."""
+    """The requested height and width; batch and channels must stay the same."""
     rank, have = site.rank(), site.dims()
     axes = site.node.integers("axes")
     places = range(rank) if axes is None else [site.axis(a, rank) for a in axes]
@@ -49,7 +49,7 @@ def _sizes(site: OnnxSite, given: Partial) -> tuple[int, ...]:
     values[list(places)], unknown[list(places)] = given.values, given.unknown
     for at in (0, 1):
         own, wanted = have.unknown[at], unknown[at]
-        baked = at == 0 and own is not None and wanted is None  # an exporter's own batch
+        baked = at == 0 and own is not None and wanted is None  # the batch size of the exporter
         if not baked and (own != wanted or (own is None and values[at] != have.values[at])):
             raise Inexpressible
     if any(u is not None for u in unknown[2:]):
@@ -68,7 +68,7 @@ def _resize(site: OnnxSite) -> Result:
         site.without_effect("extrapolation_value")
         if not older:
             site.without_effect(1)  # the region
-    # Of interpolation; nearest neighbours have none.
+    # Attributes of interpolation, unused for nearest neighbours.
     site.without_effect("cubic_coeff_a", "exclude_outside", "antialias")
     sizes = None if older or not site.has(3) else site.partial(3)
     if sizes is not None and sizes.values.size:
@@ -97,7 +97,7 @@ def _to(
     where: str,
     rounding: str,
 ) -> Result:
-    """The form of the IR's op that reads the very same elements, if there is one."""
+    """The form of the IR's op that reads the same elements, if there is one."""
     spatial = (site.builder.graph.types[image(site)].shape or ())[1:3]
     if None in spatial or not all(1 <= t <= LARGEST_SIDE for t in target):
         raise Inexpressible
@@ -113,12 +113,12 @@ def _to(
 
 
 def _read_by(attrs: Mapping[str, bool], size: int, out: int) -> Array:
-    """Which element each result of the IR's op is."""
+    """Index of the element that each result of the IR's op is."""
     return nearest(size, out, **attrs)
 
 
 def _indices(site: OnnxSite, size: int, out: int, ratio: float, where: str, rounding: str) -> Array:
-    """Which element each result is, by the definition of ONNX."""
+    """Index of the element that each result is, by the definition of ONNX."""
     at = np.arange(out)
     if where == "half_pixel" or (where == "pytorch_half_pixel" and out > 1):
         x = (at + 0.5) / ratio - 0.5
@@ -142,7 +142,7 @@ def _indices(site: OnnxSite, size: int, out: int, ratio: float, where: str, roun
 
 
 def _copied(site: OnnxSite, factors: tuple[float, ...], where: str, rounding: str) -> Result:
-    """Whole factors on an image of unknown size: copies of each element, side by side."""
+    """Integer factors on an image of unknown size: adjacent copies of each element."""
     times = int(factors[0])
     if factors != (times, times) or times * times > MOST_COPIES:
         return None
@@ -171,7 +171,7 @@ def _space_to_depth(site: OnnxSite) -> Result:
 
 
 def _block(site: OnnxSite) -> tuple[int, bool]:
-    """The side of a block, and whether its place in the block is counted before the channel."""
+    """The side of a block, and whether the position in it is counted before the channel."""
     block, mode = site.node.integer("blocksize"), site.node.text("mode", "DCR")
     if mode not in ("DCR", "CRD"):
         raise GraphError(f"unknown mode `{mode}`; DCR and CRD exist", node=site.name)
@@ -181,7 +181,7 @@ def _block(site: OnnxSite) -> tuple[int, bool]:
 
 
 def _exchanged(site: OnnxSite, x: str, split: Callable[[int], tuple[int, int]]) -> str:
-    """The last axis of `x` seen as two, which change places."""
+    """Split the last axis of `x` into two and exchange them."""
     shape = site.builder.graph.types[x].shape or ()
     if None in shape[1:]:
         raise Inexpressible

@@ -1,4 +1,4 @@
-"""Partial evaluation: what a model computes from shapes, as far as it is known on import."""
+"""Partial evaluation of computations on shapes that are known on import."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _expand(site: OnnxSite, args: list[Partial]) -> Partial | None:
 
 
 def _equal(site: OnnxSite, args: list[Partial]) -> Partial:
-    """Exporters compare sizes with -1, which none is; one name stands for one size."""
+    """Exporters compare sizes with -1, which no size equals; equal names are equal sizes."""
     a, b = args
     result = elementwise(np.equal, args, "bool")
     values, unknown = result.values.copy(), result.unknown.copy()

@@ -1,4 +1,4 @@
-"""Slices, and the ops that take a tensor apart, which are slices too."""
+"""Slices, and ops that split a tensor, which are slices too."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def along(rank: int, axis: int, part: Part) -> dict[str, object]:
 
 
 def bounds(begin: int, end: int, step: int, size: int | None) -> Part:
-    """One axis of a slice, its ends left out where it begins or ends with the axis."""
+    """One axis of a slice, None for an end that is the end of the axis."""
     if step == 0:
         raise GraphError("a slice whose step is 0")
     huge = 1 << 31
@@ -99,7 +99,7 @@ def _gather(site: OnnxSite) -> Result:
 
 
 def _picked(site: OnnxSite, axis: int, size: int | None, indices: Array) -> Result:
-    """One index drops the axis; a row of them is one slice, or slices that are joined."""
+    """A single index drops the axis; several are one slice, or joined slices."""
     rank, x = site.rank(), site.inputs[0]
     if indices.size > MOST_PIECES:
         return None

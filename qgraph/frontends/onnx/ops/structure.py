@@ -36,11 +36,11 @@ def _identity(site: OnnxSite) -> Result:
 
 
 def _dropout(site: OnnxSite) -> Result:
-    """Inference: the input. The mask, where anything asks for it, is left to ONNX."""
+    """The input, as in inference. If the mask is used, ONNX computes it."""
     training = site.constant(2)
     if site.has(2) and (training is None or bool(training.any())):
         raise UnsupportedError(
-            "dropout that is at work", node=site.name, hint="export the model for inference"
+            "dropout in training mode", node=site.name, hint="export the model for inference"
         )
     site.without_effect(1)  # the ratio
     return site.emit("identity", site.inputs[0])

@@ -25,9 +25,9 @@ from qgraph.cli.rl.options import (
     HighOption,
     bits_of,
     head_in,
+    known_facts,
     needed,
     policy_network,
-    told,
 )
 from qgraph.errors import UsageError
 
@@ -109,18 +109,20 @@ def evaluate(
     check_model(source)
     if plots is not None:
         check_figures(plots)
-    known = told(source, environment, head, high)
+    known = known_facts(source, environment, head, high)
     place = needed(known)
     with at_work(as_json) as progress:
         network = policy_network(source, inputs, outputs, input_shapes, signature, trust)
         program, weights = network.program, network.weights
-        made = head_in(place, program, known)
+        policy_head = head_in(place, program, known)
         policy = load_policy(model) if packed else None
         compared = (
-            forms(network, wanted, chosen, made, place) if policy is None else [_form(policy)]
+            forms(network, wanted, chosen, policy_head, place)
+            if policy is None
+            else [_form(policy)]
         )
         found = study(
-            Simulated(program, weights), compared, made, place, episodes=episodes,
+            Simulated(program, weights), compared, policy_head, place, episodes=episodes,
             first_seed=known.first_seed if seed is None else seed, steps=steps, progress=progress,
         )  # fmt: skip
     written = plot(found, plots) if plots is not None else []

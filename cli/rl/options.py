@@ -68,7 +68,7 @@ def policy_network(
     )
 
 
-def told(path: Path, environment: str | None, head: str | None, high: float | None) -> About:
+def known_facts(path: Path, environment: str | None, head: str | None, high: float | None) -> About:
     """Facts from the options, and from the file beside the policy for options left out."""
     from qgraph.rl.policy.about import about
 
@@ -87,14 +87,14 @@ def head_in(environment: str, program: ActorProgram, known: About) -> Head:
     from qgraph.rl.environments import make
     from qgraph.rl.policy.about import head_for
 
-    made = make(environment)
+    instance = make(environment)
     try:
-        if tuple(made.shape) != program.shape:
-            raise wrong_shape(tuple(made.shape), program.shape, environment)
+        if tuple(instance.shape) != program.shape:
+            raise wrong_shape(tuple(instance.shape), program.shape, environment)
         outputs = program.size(program.outputs[0])
-        return head_for(made.actions, outputs, known.head, known.high, known.whole)
+        return head_for(instance.actions, outputs, known.head, known.high, known.whole)
     finally:
-        made.close()
+        instance.close()
 
 
 def head_alone(outputs: int, known: About) -> Head | None:

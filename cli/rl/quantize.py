@@ -25,9 +25,9 @@ from qgraph.cli.rl.options import (
     HighOption,
     head_alone,
     head_in,
+    known_facts,
     needed,
     policy_network,
-    told,
 )
 from qgraph.errors import CalibrationError, OutputError, UsageError
 
@@ -112,15 +112,15 @@ def quantize(
     _check_output(output, force)
     if observations is not None and environment is not None:
         raise UsageError("observations come from --observations or --env, not from both")
-    known = told(model, environment, head, high)
+    known = known_facts(model, environment, head, high)
     with at_work(as_json) as progress:
         network = policy_network(model, inputs, outputs, input_shapes, signature, trust)
         place = environment or _place(network, known)
         count = network.program.size(network.program.outputs[0])
         if place is None or observations is not None:
-            made = head_alone(count, known)
+            policy_head = head_alone(count, known)
         else:
-            made = head_in(place, network.program, known)
+            policy_head = head_in(place, network.program, known)
         seen = _read(observations, network.program.observation, network.program.shape)
         if seen is None and (place is not None or form is PackedForm.static):
             progress("watching", 0, 1)
@@ -130,7 +130,7 @@ def quantize(
         if model.is_file():
             about["source_sha256"] = sha256_of(model)
         packed = pack(
-            network, made, bits, form.value, learnt, about, first_bits, last_bits, progress
+            network, policy_head, bits, form.value, learnt, about, first_bits, last_bits, progress
         )
         packed.write(output)
     facts = _facts(network, Policy(packed), learnt if apart is None else apart, output)
@@ -182,11 +182,11 @@ def _place(network: PolicyNetwork, known: About) -> str | None:
     if known.environment is None:
         return None
     try:
-        made = make(known.environment)
+        instance = make(known.environment)
     except UsageError:  # it needs another package, or is registered elsewhere
         return None
-    made.close()
-    return known.environment if tuple(made.shape) == network.program.shape else None
+    instance.close()
+    return known.environment if tuple(instance.shape) == network.program.shape else None
 
 
 def _watched(network: PolicyNetwork, known: About, steps: int) -> Array:
@@ -196,8 +196,8 @@ def _watched(network: PolicyNetwork, known: About, steps: int) -> Array:
     from qgraph.rl.policy.study import CALIBRATION_SEED
 
     place, program = needed(known), network.program
-    made = head_in(place, program, known)
-    return watch(place, Simulated(program, network.weights), made, steps, CALIBRATION_SEED)
+    instance = head_in(place, program, known)
+    return watch(place, Simulated(program, network.weights), instance, steps, CALIBRATION_SEED)
 
 
 def _parts(seen: Array | None) -> tuple[Array | None, Array | None]:

@@ -15,9 +15,9 @@ class SettingText(str):
     values: dict[str, object]
 
     def __new__(cls, template: str, **values: object) -> SettingText:
-        made = super().__new__(cls, template.format_map(_Spelled(values, str)))
-        made.template, made.values = template, values
-        return made
+        text = super().__new__(cls, template.format_map(_Spelled(values, str)))
+        text.template, text.values = template, values
+        return text
 
     def spelled(self, spell: Callable[[str], str]) -> str:
         return self.template.format_map(_Spelled(self.values, spell))

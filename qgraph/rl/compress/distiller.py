@@ -53,7 +53,7 @@ class Distiller:
         shapes = program.weight_shapes.items()
         self.policy = variables({n: np.zeros(s, np.float32) for n, s in shapes}, "student")
         self.adam = Adam({name: self.policy[name] for name in learnt(program)}, rate, NORM)
-        self.judge = _linear_values(program)
+        self.value_layer = _linear_values(program)
         self.unit = tf.Variable([0.0, 1.0], trainable=False, name="unit")  # mean, deviation
         self.rng = np.random.default_rng(0)
         self.fresh = True  # has not learnt since `begin`
@@ -92,9 +92,9 @@ class Distiller:
 
     def _value_weights(self, unit: tuple[float, float]) -> dict[str, Array]:
         """The weights of the layer for values, with values in a unit (mean, deviation)."""
-        if self.judge is None:
+        if self.value_layer is None:
             return {}
-        kernel, bias = self.judge.weights
+        kernel, bias = self.value_layer.weights
         (mean, deviation), (shift, scale) = self.unit.numpy().astype(np.float64), unit
         moved = self.policy[bias].numpy() * deviation + mean - shift
         return {
@@ -104,7 +104,7 @@ class Distiller:
 
     def _rescale(self, values: Array) -> Array:
         """Change to the unit of these values; returns the values in it."""
-        if self.judge is None:
+        if self.value_layer is None:
             return values
         mean, deviation = float(values.mean()), float(values.std())
         unit = mean, max(deviation, LEAST * abs(mean), LEAST)

@@ -38,12 +38,12 @@ class Factorize(Link):
             raise UnsupportedError("the policy has no dense layer")
         common, steps, taken = shared(program), list[ActorStep](), set(program.shapes())
         for step in program.steps:
-            made = None
+            pair = None
             if step.op == "dense" and common.intersection(step.weights):
                 task.refuse(step.output, "other steps use its weights too")
             elif step.op == "dense":
-                made = self._narrow(step, np.asarray(weights[step.weights[0]]), task)
-            steps += [step] if made is None else _two(step, *made, weights, taken)
+                pair = self._narrow(step, np.asarray(weights[step.weights[0]]), task)
+            steps += [step] if pair is None else _two(step, *pair, weights, taken)
         return rebuilt(policy, steps, weights)
 
     def _narrow(self, step: ActorStep, kernel: Array, task: Task) -> tuple[Array, Array] | None:

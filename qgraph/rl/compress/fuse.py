@@ -29,8 +29,8 @@ class Fuse(Link):
     name: ClassVar[str] = "fuse"
 
     def __call__(self, policy: ChainPolicy, task: Task) -> ChainPolicy:
-        while (made := _once(policy, task)) is not None:
-            policy = made
+        while (merged := _once(policy, task)) is not None:
+            policy = merged
         return policy
 
 
@@ -112,12 +112,12 @@ def _mean_into_layer(
 
 def _two_linear(first: ActorStep, then: ActorStep, values: Mapping[str, Array]) -> Merged | str:
     (before, shift), (kernel, bias) = first.weights, then.weights
-    made = values[before] @ values[kernel]
+    product = values[before] @ values[kernel]
     if first.activation != "linear":
         return BENT
-    if made.size > values[before].size + values[kernel].size:
+    if product.size > values[before].size + values[kernel].size:
         return "one layer would have more weights than two"
-    return then, {kernel: made, bias: values[shift] @ values[kernel] + values[bias]}
+    return then, {kernel: product, bias: values[shift] @ values[kernel] + values[bias]}
 
 
 Rule = Callable[[ActorStep, ActorStep, Mapping[str, Array]], Merged | str]

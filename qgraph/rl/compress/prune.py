@@ -87,14 +87,14 @@ def importance(program: ActorProgram, weights: dict[str, Array], channels: Chann
 
     The product does not change if a factor moves from one to the other, as ReLU allows.
     """
-    made, taken = np.zeros(channels.count), np.zeros(channels.count)
+    incoming, outgoing = np.zeros(channels.count), np.zeros(channels.count)
     for step in program.steps:
         if not step.definition.layer:
             continue
         kernel = weights[step.weights[0]].astype(np.float64)
         bias = weights[step.weights[1]].astype(np.float64)
         others = tuple(range(kernel.ndim - 1))
-        made[channels.of[step.output]] = (kernel**2).sum(others) + bias**2
+        incoming[channels.of[step.output]] = (kernel**2).sum(others) + bias**2
         rows = (kernel**2).sum((*others[:-1], kernel.ndim - 1))
-        np.add.at(taken, channels.of[step.inputs[0]], rows)
-    return np.asarray(np.sqrt(made * taken))
+        np.add.at(outgoing, channels.of[step.inputs[0]], rows)
+    return np.asarray(np.sqrt(incoming * outgoing))

@@ -66,13 +66,13 @@ class Settings:
         for chain in self._chains():
             short = chain.changed(Distill, lambda link: replace(link, steps=1))
             try:
-                made = short(whole, seen.astype(np.float32))
+                compressed = short(whole, seen.astype(np.float32))
             except QGraphError as error:  # with the texts of the full chain
                 for long, tried in zip(chain.links, short.links, strict=True):
                     error.message = error.message.replace(f"`{tried}`", f"`{long}`")
                 raise
             _check_pruned(chain, whole)
-            if len(made.pack()) > room_for(spec.program):
+            if len(compressed.pack()) > room_for(spec.program):
                 raise UsageError(f"`{chain}` makes the policy larger")
 
     def _chains(self) -> list[Compressor]:

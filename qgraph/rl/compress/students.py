@@ -116,10 +116,10 @@ class _StudentBuilder:
         return self._add("dense", name, weights, activation=activation)
 
     def _shape(self) -> tuple[int, ...]:
-        made = ActorProgram(
+        student = ActorProgram(
             self.teacher.shape, tuple(self.steps), (), self.shapes, self.teacher.observation
         )
-        return made.shapes()[self.value]
+        return student.shapes()[self.value]
 
     def _add(
         self, op: str, name: str, weights: Mapping[str, tuple[int, ...]], **attrs: object

@@ -82,9 +82,9 @@ class Correction:
         missing log probabilities; UnsupportedError for other exceptions, and for a shape that is
         not [n, b].
         """
-        made = {link.corrects: _given(link, steps, xp) for link in self.links}
-        targets = made[TARGETS] if TARGETS in made else n_step(steps, xp)
-        weights = made[WEIGHTS] if WEIGHTS in made else xp.ones_like(steps.rewards)
+        results = {link.corrects: _given(link, steps, xp) for link in self.links}
+        targets = results[TARGETS] if TARGETS in results else n_step(steps, xp)
+        weights = results[WEIGHTS] if WEIGHTS in results else xp.ones_like(steps.rewards)
         if self.of_actions:
             advantages = targets - steps.values
         else:

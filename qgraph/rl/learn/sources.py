@@ -199,7 +199,7 @@ class LocalActors:
         self.packer = Packer(job.spec.program, *packed_bits(config, job.spec.program))
         self.compute_bits = compute_bits(config)
         self.compressor = None if settings is None else settings.worker(job.spec)
-        self.told: tuple[LearnerFacts, Array | None] = (LearnerFacts(), None)
+        self.notes: tuple[LearnerFacts, Array | None] = (LearnerFacts(), None)
         self.workers: list[ActorWorker] = []
         self.newest: Array | None = None  # the block
         self.actor: Actor | None = None  # by the newest block
@@ -207,18 +207,18 @@ class LocalActors:
         self.turn = 0
 
     def tell(self, facts: LearnerFacts, observations: Array | None) -> None:
-        self.told = facts, observations
+        self.notes = facts, observations
 
     def publish(self, weights: Mapping[str, Variable], version: int) -> None:
         arrays = {name: np.asarray(weight) for name, weight in weights.items()}
         if self.compressor is None:
             block = self.packer.pack(arrays, version)
         else:
-            facts, observations = self.told
-            made = self.compressor.step(arrays, replace(facts, version=version), observations)
-            if made is None:
+            facts, observations = self.notes
+            compressed = self.compressor.step(arrays, replace(facts, version=version), observations)
+            if compressed is None:
                 return
-            block = made
+            block = compressed
         self.newest = block
         if self.actor is not None:
             self.actor.become(block)

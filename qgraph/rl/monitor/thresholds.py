@@ -61,8 +61,8 @@ class _Steps(ABC):
         refused = looks[-1].refused
         if value > self.threshold:
             reason = f"{self.words} {value:.4g} > {self.threshold:g}"
-            made = _stepped(self.more_careful, now, begun, refused)
-            if made is None:
+            chain = _stepped(self.more_careful, now, begun, refused)
+            if chain is None:
                 last = self.more_careful(now, begun) is None
                 return stays(looks, f"{reason}: {self.spent if last else FAILED}")
         else:
@@ -70,11 +70,11 @@ class _Steps(ABC):
                 f"{self.words} <= {QUIET * self.threshold:g} for {self.patience} {self.measured}"
             )
             calm = self._calm(looks)
-            made = _stepped(self.less_careful, now, begun, refused) if calm else None
-            if made is None:
+            chain = _stepped(self.less_careful, now, begun, refused) if calm else None
+            if chain is None:
                 return stays(looks)
-        change = self.change.format(self.care(now), self.care(made))
-        return Decision(made, reason=f"{reason}: {change}")
+        change = self.change.format(self.care(now), self.care(chain))
+        return Decision(chain, reason=f"{reason}: {change}")
 
     def _calm(self, looks: Sequence[Look]) -> bool:
         """Whether the newest measurements of the current chain were far below the threshold."""
@@ -189,10 +189,10 @@ def _stepped(
     step: Step, now: Compressor, begun: Compressor, refused: Sequence[Compressor]
 ) -> Compressor | None:
     """The first chain after one or more steps that is not refused, or None."""
-    made = step(now, begun)
-    while made is not None and made in refused:
-        made = step(made, begun)
-    return made
+    chain = step(now, begun)
+    while chain is not None and chain in refused:
+        chain = step(chain, begun)
+    return chain
 
 
 def _pruned(begun: Compressor, sparsity: float) -> Compressor:

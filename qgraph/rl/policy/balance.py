@@ -39,8 +39,8 @@ def balance(network: PolicyNetwork, observations: Array) -> PolicyNetwork | None
     ]
     shapes = {name: array.shape for name, array in weights.items()}
     steps = (affine, *others)
-    made = ActorProgram(program.shape, steps, program.outputs, shapes, program.observation)
-    return replace(network, program=made, weights=weights)
+    balanced = ActorProgram(program.shape, steps, program.outputs, shapes, program.observation)
+    return replace(network, program=balanced, weights=weights)
 
 
 def nearer(

@@ -126,17 +126,17 @@ def _static(
     # `quantize` keeps some samples apart: they must not all be of the last episode.
     mixed = np.random.default_rng(0).permutation(observations)
     feed = np.ascontiguousarray(mixed, graph.types[name].dtype)
-    made = quantize(graph, {name: feed}, profile=profile_for(bits), progress=progress).graph
-    program = lower(made)
+    quantized = quantize(graph, {name: feed}, profile=profile_for(bits), progress=progress).graph
+    program = lower(quantized)
     manifest.update(
-        **ends(made, program, name),
-        outputs=list(made.outputs),
+        **ends(quantized, program, name),
+        outputs=list(quantized.outputs),
         input=name,
-        facts=sorted(made.facts),
+        facts=sorted(quantized.facts),
     )
     parts = {
-        "graph": print_graph(made).encode(),
-        "constants": npz_bytes(constants("constant", made)),
+        "graph": print_graph(quantized).encode(),
+        "constants": npz_bytes(constants("constant", quantized)),
         "engine": engine_file(program),
     }
     return Packed(manifest, {k: np.frombuffer(v, np.uint8) for k, v in parts.items()})

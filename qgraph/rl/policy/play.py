@@ -62,25 +62,25 @@ def play(
     returns = np.zeros(len(seeds))
     steps = np.zeros(len(seeds), np.int64)
     with ExitStack() as stack:
-        made = [make(environment) for _ in seeds[:SIDE_BY_SIDE]]
-        for one in made:
+        environments = [make(environment) for _ in seeds[:SIDE_BY_SIDE]]
+        for one in environments:
             stack.callback(one.close)
         waiting = list(range(len(seeds)))[::-1]
         playing: dict[int, tuple[int, Array]] = {}  # slot: episode, what it sees
-        for slot in range(len(made)):
-            _begin(slot, made, playing, waiting, seeds)
+        for slot in range(len(environments)):
+            _begin(slot, environments, playing, waiting, seeds)
         while playing:
             slots = list(playing)
             seen = np.stack([np.asarray(playing[slot][1], np.float32) for slot in slots])
             for slot, action in zip(slots, head.actions(policy(seen), rng), strict=True):
                 episode = playing[slot][0]
-                outcome = made[slot].step(action)
+                outcome = environments[slot].step(action)
                 returns[episode] += outcome.reward
                 steps[episode] += 1
                 if outcome.over:
                     del playing[slot]
                     progress(stage, len(seeds) - len(waiting) - len(playing), len(seeds))
-                    _begin(slot, made, playing, waiting, seeds)
+                    _begin(slot, environments, playing, waiting, seeds)
                 else:
                     playing[slot] = (episode, outcome.observation)
     return Returns(returns, steps)
@@ -88,14 +88,14 @@ def play(
 
 def _begin(
     slot: int,
-    made: Sequence[Environment],
+    environments: Sequence[Environment],
     playing: dict[int, tuple[int, Array]],
     waiting: list[int],
     seeds: Sequence[int],
 ) -> None:
     if waiting:
         episode = waiting.pop()
-        playing[slot] = (episode, made[slot].reset(seeds[episode]))
+        playing[slot] = (episode, environments[slot].reset(seeds[episode]))
 
 
 def watch(environment: str, policy: Outputs, head: Head, steps: int, seed: int = 0) -> Array:

@@ -25,12 +25,12 @@ COLUMNS = 4
 
 def plot(study: Study, folder: Path) -> list[Path]:
     """Write `returns.png`, and `actions_WAY.png` for each way. Raises UsageError, OutputError."""
-    made = {"returns": _returns(study)}
+    figures = {"returns": _returns(study)}
     for way in dict.fromkeys(row.way for row in study.rows):
-        made[f"actions_{way}"] = _actions(study, [row for row in study.rows if row.way == way])
+        figures[f"actions_{way}"] = _actions(study, [row for row in study.rows if row.way == way])
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    for name, figure in made.items():
+    for name, figure in figures.items():
         paths.append(folder / f"{name}.png")
         figure.savefig(paths[-1], dpi=100)
     return paths

@@ -91,15 +91,15 @@ def _with_open_batch(graph: Graph) -> Graph:
         if before[:1] != after[:1]:
             return graph
         changed.append(replace(node, attrs={**node.attrs, "shape": (-1, *after[1:])}))
-    made = graph.copy()
+    whole = graph.copy()
     try:
-        made.replace_all(changed)
+        whole.replace_all(changed)
     except GraphError:
         return graph
     open_ends = [
-        (made.types[value].shape or (0,))[:1] == (None,) for value in made.outputs.values()
+        (whole.types[value].shape or (0,))[:1] == (None,) for value in whole.outputs.values()
     ]
-    return made if all(open_ends) else graph
+    return whole if all(open_ends) else graph
 
 
 def _take_images_last(graph: Graph) -> bool:
@@ -200,9 +200,9 @@ class _PolicyReader:
         """Steps and outputs, with the public names of outputs in the graph."""
         names = {value: value for value in [observation, *self.writer.steps]}
         for public, value in self.outputs.items():
-            made = self.writer.value(value)
-            if made != observation and public not in names.values():
-                names[made] = public
+            own = self.writer.value(value)
+            if own != observation and public not in names.values():
+                names[own] = public
         steps = [
             replace(s, inputs=tuple(names[v] for v in s.inputs), output=names[s.output])
             for s in self.writer.steps.values()

@@ -57,8 +57,8 @@ class ModuleReader:
     ) -> None:
         names = {role: f"{name}/{role}" for role in weights}
         self.parameters.update({names[role]: read for role, read in weights.items()})
-        made = inputs or (self.value,)
-        self.steps.append(ActorStep(op, made, name, tuple(names.values()), attrs or {}))
+        values = inputs or (self.value,)
+        self.steps.append(ActorStep(op, values, name, tuple(names.values()), attrs or {}))
         self.value = name
 
     def normalize(self, normalizer: Normalizer) -> None:

@@ -78,7 +78,9 @@ def test_a_policy_is_packed_without_an_environment(model, tmp_path):
     done = run("rl", "quantize", model, "--observations", tmp_path / "seen.npy", "-o", file)
     assert done.code == 0, done.err
     assert (
-        "dynamic" in done.out and "none: outputs" in done.out and "qgraph rl evaluate" in done.out
+        "dynamic" in done.out
+        and "none, outputs only" in done.out
+        and "qgraph rl evaluate" in done.out
     )
     assert load_policy(file)(np.zeros(2, "f")) == pytest.approx([0, 0.5, 0], abs=1e-5)
     again = run("rl", "quantize", model, "-o", file, "--head", "argmax")
@@ -92,7 +94,7 @@ def test_a_policy_is_packed_without_an_environment(model, tmp_path):
     [
         (("--form", "static"), 2, "give --env"),
         (("--head", "clip"), 2, "give --high"),
-        (("--head", "best"), 2, "no head"),
+        (("--head", "best"), 2, "unknown head"),
         (("--bits", 9), 2, "9"),
         (("--observations", "a.npy", "--env", "Chase"), 2, "not from both"),
         (("--observations", "missing.npy"), 6, "missing.npy"),

@@ -15,14 +15,14 @@ LOG2_E, LN2_HIGH, LN2_LOW = F(1.4426950408889634), F(0.693359375), F(-2.12194440
 ROUNDER = F(12582912)  # 1.5 * 2^23: adding it rounds to a whole number
 
 
-def held(x: Array, low: Array | np.float32, high: Array | np.float32) -> Array:
+def clipped(x: Array, low: Array | np.float32, high: Array | np.float32) -> Array:
     """x clipped to low..high; NaN stays."""
     x = np.where(x < low, low, x)
     return np.where(x > high, high, x)
 
 
 def exp(x: Array) -> Array:
-    x = held(x, F(-104), F(89))
+    x = clipped(x, F(-104), F(89))
     n = x * LOG2_E + ROUNDER
     whole = np.asarray(n.view(np.int32) - ROUNDER.view(np.int32))
     n = n - ROUNDER
@@ -44,7 +44,7 @@ def tanh(x: Array) -> Array:
     square = x * x
     above = x * ((square + F(105)) * square + F(945))
     near = above / ((F(15) * square + F(420)) * square + F(945))
-    far = F(1) - F(2) / (exp(held(size + size, F(0), F(40))) + F(1))
+    far = F(1) - F(2) / (exp(clipped(size + size, F(0), F(40))) + F(1))
     return np.where(size < F(0.6), near, np.where(x < 0, -far, far))
 
 

@@ -93,13 +93,13 @@ def _words(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def wanted(shape: Shape, found: Shape, what: str) -> None:
+def check_shape(shape: Shape, found: Shape, what: str) -> None:
     """Raise GraphError if the shapes differ."""
     if shape != found:
         raise GraphError(f"{what} has shape {found}, not {shape}")
 
 
-def rank(x: Shape, count: int) -> None:
+def check_rank(x: Shape, count: int) -> None:
     """Raise GraphError if a value has another number of axes."""
     if len(x) != count:
         raise GraphError(f"needs a value of rank {count}, found {x}")

@@ -29,8 +29,8 @@ from qgraph.rl.actor.ops.base import (
     ChannelRule,
     Shape,
     StepWeight,
-    rank,
-    wanted,
+    check_rank,
+    check_shape,
 )
 
 SMALLEST = F(2.0**-100)  # a range of an input, or a largest weight, below this counts as 0
@@ -53,19 +53,19 @@ def _dense_shape(
     attrs: ActivationAttrs, inputs: Sequence[Shape], weights: Sequence[Shape]
 ) -> Shape:
     (x,), (kernel, bias) = inputs, weights
-    rank(x, 1)
-    rank(kernel, 2)
-    wanted((x[0], kernel[1]), kernel, "the kernel")
-    wanted((kernel[1],), bias, "the bias")
+    check_rank(x, 1)
+    check_rank(kernel, 2)
+    check_shape((x[0], kernel[1]), kernel, "the kernel")
+    check_shape((kernel[1],), bias, "the bias")
     return bias
 
 
 def _conv_shape(attrs: ActorConvAttrs, inputs: Sequence[Shape], weights: Sequence[Shape]) -> Shape:
     (x,), (kernel, bias) = inputs, weights
-    rank(x, 3)
-    rank(kernel, 4)
-    wanted((*kernel[:2], x[2], kernel[3]), kernel, "the kernel")
-    wanted((kernel[3],), bias, "the bias")
+    check_rank(x, 3)
+    check_rank(kernel, 4)
+    check_shape((*kernel[:2], x[2], kernel[3]), kernel, "the kernel")
+    check_shape((kernel[3],), bias, "the bias")
     return (*slid(x, kernel, attrs.strides, attrs.pads), kernel[3])
 
 

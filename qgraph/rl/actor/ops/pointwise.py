@@ -8,14 +8,14 @@ from qgraph.errors import GraphError
 from qgraph.ir.types import Array
 from qgraph.ops.attributes import Attributes
 from qgraph.rl.actor.ops.activations import ActivationAttrs
-from qgraph.rl.actor.ops.arithmetic import held
+from qgraph.rl.actor.ops.arithmetic import clipped
 from qgraph.rl.actor.ops.base import (
     ActorOp,
     AnyActorOp,
     ChannelRule,
     Shape,
+    check_shape,
     same_channels,
-    wanted,
 )
 
 
@@ -23,7 +23,7 @@ def by_channel(attrs: Attributes, inputs: Sequence[Shape], weights: Sequence[Sha
     """The shape of x; each weight has one number for each channel of x."""
     (x,) = inputs
     for weight in weights:
-        wanted(x[-1:], weight, "a weight")
+        check_shape(x[-1:], weight, "a weight")
     return x
 
 
@@ -77,7 +77,7 @@ OPS: tuple[AnyActorOp, ...] = (
         Attributes,
         ChannelRule.APART,
         by_channel,
-        lambda attrs, inputs, weights: held(inputs[0], *(w.values for w in weights)),
+        lambda attrs, inputs, weights: clipped(inputs[0], *(w.values for w in weights)),
         same_channels,
     ),
     ActorOp(

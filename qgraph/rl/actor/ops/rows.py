@@ -19,7 +19,7 @@ from qgraph.rl.actor.ops.base import (
     ChannelRule,
     Shape,
     StepWeight,
-    rank,
+    check_rank,
     same_channels,
 )
 from qgraph.rl.actor.ops.layers import windows
@@ -39,7 +39,7 @@ class LayerNormAttrs(Attributes):
 def _layer_norm_shape(
     attrs: LayerNormAttrs, inputs: Sequence[Shape], weights: Sequence[Shape]
 ) -> Shape:
-    rank(inputs[0], 1)
+    check_rank(inputs[0], 1)
     return by_channel(attrs, inputs, weights)
 
 
@@ -47,7 +47,7 @@ def _max_pool_shape(
     attrs: MaxPoolAttrs, inputs: Sequence[Shape], weights: Sequence[Shape]
 ) -> Shape:
     (x,) = inputs
-    rank(x, 3)
+    check_rank(x, 3)
     return (*slid(x, attrs.ksize, attrs.strides, attrs.pads), x[2])
 
 

@@ -83,11 +83,11 @@ class ImpalaLearner:
         goes_on: Tensor, log_mu: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         with tf.GradientTape() as tape:
-            logits, judged = self._outputs(x)
+            logits, critic = self._outputs(x)
             logs = tf.nn.log_softmax(logits)
             log_pi = tf.gather(logs, action, batch_dims=2)
-            values = self._values(logits, judged)
-            chosen = tf.gather(judged, action, batch_dims=2) if self.correct.of_actions else values
+            values = self._values(logits, critic)
+            chosen = tf.gather(critic, action, batch_dims=2) if self.correct.of_actions else values
             steps = Trajectories(
                 tf.stop_gradient(log_pi),
                 log_mu,
@@ -116,11 +116,11 @@ class ImpalaLearner:
         later = tf.concat([values[1:], values[-1:]], 0)
         return tf.stop_gradient(tf.tensor_scatter_nd_update(later, elsewhere, found))
 
-    def _values(self, logits: Tensor, judged: Tensor) -> Tensor:
+    def _values(self, logits: Tensor, critic: Tensor) -> Tensor:
         """V(x) of outputs: the mean of Q(x, .) under the policy, or the critic's value."""
         if self.correct.of_actions:
-            return tf.reduce_sum(tf.nn.softmax(logits) * judged, -1)
-        return judged[..., 0]
+            return tf.reduce_sum(tf.nn.softmax(logits) * critic, -1)
+        return critic[..., 0]
 
     def _outputs(self, x: Tensor) -> list[Tensor]:
         """Logits and values [..., m] of observations [..., *shape]."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +70,10 @@ class OnnxModelBuilder:
         tensor.name = self.fresh(tensor.name)
         self._initializers.append(tensor)
         return str(tensor.name)
+
+    def adopt(self, initializers: Iterable[onnx.TensorProto]) -> None:
+        """Add the initializers of another model, whose names were reserved."""
+        self._initializers.extend(initializers)
 
     def input(self, name: str, dtype: str, shape: Sizes) -> None:
         self.inputs.append(value_info(name, dtype, shape))

@@ -7,7 +7,7 @@ into the other where a node needs it, once. Weights are turned when they are wri
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -54,18 +54,26 @@ class ProgramEmission(ABC):
     holds: ClassVar[str]  # `codes` or `values`
     lowerings: ClassVar[Lowerings[Lower]]
 
-    def __init__(self, program: Program, publics: Mapping[str, str] = NO_NAMES) -> None:
+    def __init__(
+        self,
+        program: Program,
+        publics: Mapping[str, str] = NO_NAMES,
+        reserved: Collection[str] = (),
+    ) -> None:
         self.program = program
         self.tensors = program.tensors
         self.inputs = self.inputs_of_model()
-        self.outputs = self._outputs_of_model(publics)
-        reserved = (*self.outputs.values(), *self.inputs.values())
-        self.model = OnnxModelBuilder(program.name, self.opset, reserved)
+        self.outputs = self._outputs_of_model(publics, reserved)
+        taken = (*self.outputs.values(), *self.inputs.values(), *reserved)
+        self.model = OnnxModelBuilder(program.name, self.opset, taken)
         self.held: dict[str, dict[tuple[str, bool], str]] = {}
 
-    def _outputs_of_model(self, publics: Mapping[str, str]) -> dict[str, str]:
+    def _outputs_of_model(
+        self, publics: Mapping[str, str], reserved: Collection[str]
+    ) -> dict[str, str]:
         """Names of the model's outputs, by exit: as the user calls them."""
-        names = Namespace(taken=self.inputs.values())
+        own = {publics[name] for name in self.program.exits if name in publics}
+        names = Namespace(taken={*self.inputs.values(), *reserved} - own | {*self.inputs.values()})
         known = [name for name in self.program.exits if name in publics]
         found = {
             name: names.fresh(publics.get(name, name))

@@ -7,7 +7,7 @@ float32 up to 2^24 (docs/numerics.md, section 4). What goes past it is refused, 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import ClassVar
 
@@ -38,12 +38,17 @@ class ValueEmission(ProgramEmission):
     exact: ClassVar[int] = FLOAT32_EXACT
     roundings: ClassVar[tuple[Rounding, ...]]
 
-    def __init__(self, program: Program, publics: Mapping[str, str] = NO_NAMES) -> None:
+    def __init__(
+        self,
+        program: Program,
+        publics: Mapping[str, str] = NO_NAMES,
+        reserved: Collection[str] = (),
+    ) -> None:
         self.users: dict[str, list[Step]] = {}
         for step in program.steps:
             for name in step.inputs:
                 self.users.setdefault(name, []).append(step)
-        super().__init__(program, publics)
+        super().__init__(program, publics, reserved)
 
     def inputs_of_model(self) -> dict[str, str]:
         """The float values that become codes; of one that does so twice, each is fed apart."""

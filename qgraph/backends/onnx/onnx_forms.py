@@ -9,15 +9,18 @@ from typing import ClassVar
 
 import onnx
 
+from qgraph.backends.ends import ends_of
 from qgraph.backends.network_forms import Network, Runner
 from qgraph.backends.onnx.boundary_models import dequantize_model, quantize_model
 from qgraph.backends.onnx.builder import metadata_of, save
 from qgraph.backends.onnx.emission import ProgramEmission
+from qgraph.backends.onnx.float_parts import end_names, is_program_alone, with_float_parts
 from qgraph.backends.onnx.integer import IntegerEmission
 from qgraph.backends.onnx.qdq import QdqEmission
 from qgraph.backends.onnx.qonnx import QonnxEmission
-from qgraph.backends.onnx.runners import onnx_runtime, qonnx_executor
+from qgraph.backends.onnx.runners import check_whole, onnx_runtime, qonnx_executor
 from qgraph.errors import UnsupportedError
+from qgraph.names import onnx_name
 from qgraph.ops.lowerings import Lowerings
 
 FILE = "network.onnx"
@@ -83,10 +86,34 @@ class OnnxInteger(OnnxForm):
 
 @dataclass(frozen=True)
 class OnnxQdq(OnnxForm):
-    """QuantizeLinear and DequantizeLinear around float ops: values in, values out."""
+    """QuantizeLinear and DequantizeLinear around float ops, with the float ops before and after."""
 
     name: str = "onnx-qdq"
     emission: ClassVar[type[ProgramEmission]] = QdqEmission
+
+    def emit(self, network: Network) -> onnx.ModelProto:
+        """The model with the network's own inputs and outputs, if ONNX has all of its float ops.
+
+        Else its inputs are the float values that become codes, its outputs those of codes.
+        """
+        core = self.emitter(network).emit()
+        if is_program_alone(network):
+            return core
+        try:
+            return with_float_parts(core, network)
+        except UnsupportedError:  # an op of TensorFlow, which ONNX does not have
+            return core
+
+    def emitter(self, network: Network) -> ProgramEmission:
+        publics: dict[str, str] = {}
+        for public, name in ends_of(network.graph, onnx_name).outputs.items():
+            publics.setdefault(network.graph.outputs[public], name)
+        return QdqEmission(network.program, publics, end_names(network.graph))
+
+    def runner(self, network: Network, folder: Path) -> Runner:
+        if not is_program_alone(network):
+            check_whole(folder / FILE, network)
+        return super().runner(network, folder)
 
 
 @dataclass(frozen=True)

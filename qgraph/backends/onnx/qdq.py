@@ -6,7 +6,7 @@ bounds of `values` make both the same codes.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -30,8 +30,13 @@ class QdqEmission(ValueEmission):
     opset: ClassVar[int] = 18  # 21 with what only that has: 4 and 16 bits
     roundings: ClassVar[tuple[Rounding, ...]] = (Rounding.HALF_EVEN,)
 
-    def __init__(self, program: Program, publics: Mapping[str, str] = NO_NAMES) -> None:
-        super().__init__(program, publics)
+    def __init__(
+        self,
+        program: Program,
+        publics: Mapping[str, str] = NO_NAMES,
+        reserved: Collection[str] = (),
+    ) -> None:
+        super().__init__(program, publics, reserved)
         self._constants: dict[Hashable, str] = {}  # dequantized once, whoever takes them
         self.dequantized: set[str] = set()  # values that a DequantizeLinear gives
         self.bytes: set[str] = set()  # those of them that 8 bits hold

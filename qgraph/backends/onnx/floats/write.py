@@ -23,7 +23,7 @@ def float_model(graph: Graph) -> onnx.ModelProto:
     ends = ends_of(graph, onnx_name)
     reserved = [*ends.inputs.values(), *ends.outputs.values()]
     model = OnnxModelBuilder(onnx_name(graph.name), opset_of(graph), reserved)
-    emission = FloatEmission(graph, model, ends.inputs, _biases(graph))
+    emission = FloatEmission(graph, model, ends.inputs, biases(graph))
     for node in graph.topological():
         LOWERINGS.of(node.op, node.name)(emission, node)
     for public, value in graph.outputs.items():
@@ -38,7 +38,7 @@ def float_model(graph: Graph) -> onnx.ModelProto:
         ) from error
 
 
-def _biases(graph: Graph) -> dict[str, Node]:
+def biases(graph: Graph) -> dict[str, Node]:
     """The bias that follows a layer and nothing else takes, by the layer's name."""
     found: dict[str, Node] = {}
     for node in graph.nodes.values():

@@ -28,6 +28,7 @@ from qgraph.rl.agents.setting import Panel
 PRIORITY = 0.6  # the exponent of --prioritized
 METAVAR, TYPES = 8, {int: "N", float: "NUMBER"}  # the longest unit that stands for a value
 ALGORITHM = ("--algo", "--algorithm")
+# mypy does not support members that are not literals.
 Algorithm = Enum("Algorithm", {name: name for name in AGENTS}, type=str)  # type: ignore[misc]
 
 

@@ -1,4 +1,4 @@
-"""Stable-baselines3: its policies read, its collection on quantized actors, its training aware.
+"""Stable-baselines3: reading its policies, collecting with quantized actors, aware training.
 
 model = PPO("MlpPolicy", "CartPole-v1")
 model.learn(100_000, callback=QuantizedCollection(bits=8))

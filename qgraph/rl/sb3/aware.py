@@ -15,17 +15,16 @@ from qgraph.rl.policy.affine import FLOAT, HALF
 from qgraph.rl.sb3.modules import layers
 
 
-class QuantizationAware(BaseCallback):  # type: ignore[misc]
-    """After `quant_delay` steps every layer runs on D(Q(W)) and D(Q(x)), of actors and critics.
+class QuantizationAware(BaseCallback):  # type: ignore[misc]  # sb3 is not type-checked
+    """Runs all layers of actors and critics on D(Q(W)) and D(Q(x)) after `quant_delay` steps.
 
-    The arithmetic is that of `qgraph.rl.policy.affine`: kernels have a range for the whole, of
-    convolutions for each channel, what goes into a layer has one for each sample. Observations that
-    go into a first layer are quantized too. Weights themselves stay float32, and gradients pass as
-    if nothing was rounded. When training ends, layers are as they were.
+    The arithmetic is that of `qgraph.rl.policy.affine`: a kernel has one range, or one for each
+    channel of a convolution; the input of a layer has one for each sample, also the observation.
+    Weights stay float32, and gradients pass as if nothing was rounded. When training ends, layers
+    are restored.
 
-    The last layer of a QRDQN is trained with one range for the kernels of all quantiles, and read
-    as their mean, which has a range of its own: there, what is evaluated differs from what was
-    trained.
+    The last layer of a QRDQN is trained with one range for the kernels of all quantiles, but read
+    as their mean, which has another range: its evaluation differs from its training there.
     """
 
     def __init__(self, bits: int = 8, quant_delay: int = 0, verbose: int = 0) -> None:

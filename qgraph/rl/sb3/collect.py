@@ -14,18 +14,17 @@ from qgraph.rl.sb3.families import ARS, family_of
 from qgraph.rl.sb3.read import Sb3Policy, read_normalized
 
 
-class QuantizedCollection(BaseCallback):  # type: ignore[misc]
-    """Acts by weights in so many bits while a model collects; it learns in float as ever.
+class QuantizedCollection(BaseCallback):  # type: ignore[misc]  # sb3 is not type-checked
+    """Acts with weights in `bits` bits while a model collects; the model learns in float.
 
-    Actions are drawn from the quantized policy's distribution, and their log probabilities are
-    those of it, so that PPO's ratios weigh by what was really played. Critics stay as they are,
-    and so do exploration and evaluation, such as by `EvalCallback`: policies that predict
-    deterministically are not collecting.
+    Actions and their log probabilities are those of the quantized policy, so PPO's ratios are
+    correct. Critics, exploration and evaluation, such as by `EvalCallback`, do not change:
+    deterministic predictions are not part of the collection.
 
-    Where `learn` ends by an exception, call `release`: the model then acts in float again.
+    If `learn` ends by an exception, call `release`: the model then acts in float again.
 
     update_period: steps after which the actor takes new weights, at the start of a collection.
-    level: that of `Actor`. `versions` counts the blocks that were packed, `steps` the actions.
+    level: as in `Actor`. `versions` counts the packed blocks, `steps` the actions.
     """
 
     def __init__(
@@ -37,7 +36,7 @@ class QuantizedCollection(BaseCallback):  # type: ignore[misc]
 
     def _on_training_start(self) -> None:
         if family_of(self.model.policy) is ARS:
-            raise UnsupportedError("ARS plays perturbed copies of its weights, in float only")
+            raise UnsupportedError("ARS acts with perturbed copies of its weights, in float only")
         self.network: Sb3Policy = read_normalized(self.model)
         self.packer = Packer(self.network.program, self.bits)
         self.actor: Actor | None = None

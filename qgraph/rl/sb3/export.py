@@ -21,13 +21,13 @@ from qgraph.rl.sb3.read import read
 def export_onnx(
     model: TorchModule, path: str | Path, normalizer: VecNormalize | None = None
 ) -> Path:
-    """Write what the actor computes: `observation` to `action`, outputs before any head.
+    """Write the actor's network, from `observation` to `action`, the outputs in front of a head.
 
-    Observations are as the environment has them, uint8 images too, [n, ...] float32 in the file; a
-    VecNormalize is part of it, as for `read`. The head is written beside it, `policy.json` for
+    Observations are those of the environment, also uint8 images, as [n, ...] float32; a
+    VecNormalize is part of the network, as for `read`. The head is written to `policy.json` beside
     `policy.onnx`, for `qgraph rl quantize` and `qgraph rl evaluate`.
 
-    Raises UnsupportedError for every model that `read` refuses, OutputError.
+    Raises UnsupportedError for models that `read` refuses, OutputError.
     """
     path, found = Path(path), read(model, normalizer)
     policy, family = model.policy, family_of(model.policy)

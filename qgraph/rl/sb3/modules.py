@@ -23,14 +23,14 @@ ACTIVATIONS: Mapping[TorchModule, str] = {
     nn.SiLU: "swish",
     nn.Softplus: "softplus",
 }
-NOTHING = (nn.Identity, nn.Dropout)  # as they are when a policy acts
-SOFTPLUS_THRESHOLD = 20.0  # above it torch returns x, which float32 cannot tell apart
+NOTHING = (nn.Identity, nn.Dropout)  # they do nothing when a policy acts
+SOFTPLUS_THRESHOLD = 20.0  # above it torch returns x, which is the same in float32
 
 Read = Callable[[], Array]
 
 
 class ModuleReader:
-    """Goes through modules in the order in which they run; `value` is what the last one made.
+    """Reads modules in the order in which they run; `value` is the output of the last one.
 
     Modules are read by their exact class: a subclass may compute anything.
     """
@@ -41,7 +41,9 @@ class ModuleReader:
         self.steps: list[ActorStep] = []
         self.parameters: dict[str, Read] = {}
         self.value = "observation"
-        self.flattened: tuple[int, ...] | None = None  # what an image was before
+        self.flattened: tuple[int, ...] | None = (
+            None  # the shape of an image before it was flattened
+        )
 
     def program(self) -> ActorProgram:
         shapes = {name: read().shape for name, read in self.parameters.items()}

@@ -22,7 +22,7 @@ TRANSPARENT = (VecCheckNan, VecMonitor, VecTransposeImage, VecVideoRecorder)
 
 
 class Normalizer:
-    """clip((x - mean) / sqrt(variance + epsilon), -limit, limit), by the statistics of now.
+    """clip((x - mean) / sqrt(variance + epsilon), -limit, limit), with the current statistics.
 
     Raises UnsupportedError for statistics of observations of another shape.
     """

@@ -25,7 +25,7 @@ from qgraph.rl.sb3.normalizer import Normalizer, normalizer_of
 class Sb3Policy:
     """The program of a model's actor. `images`: observations are [c, h, w] in the model.
 
-    normalizer: what the program begins with; None where observations go to the policy as they are.
+    normalizer: the first steps of the program; None if the policy takes observations unchanged.
     """
 
     program: ActorProgram
@@ -47,7 +47,7 @@ class Sb3Policy:
         return self.make_head()
 
     def as_seen(self, observations: Array) -> Array:
-        """Observations as the model has them, [n, ...], in the order of the program."""
+        """The model's observations, [n, ...], in the order of the program."""
         found = np.asarray(observations, np.float32)
         return np.ascontiguousarray(np.moveaxis(found, 1, -1)) if self.images else found
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from benchmarks.result import ROOT, read
 from benchmarks.topics import (
     actors,
+    compiler,
     engine,
     kernels,
     learning,
@@ -25,6 +26,7 @@ TOPICS: tuple[Topic, ...] = (
     *policies.TOPICS,
     *training.TOPICS,
     *engine.TOPICS,
+    *compiler.TOPICS,
     *mutation.TOPICS,
     *kernels.TOPICS,
     *actors.TOPICS,

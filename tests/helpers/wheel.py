@@ -1,7 +1,8 @@
 """Install a wheel where no compiler is found, and run the fast tests against it: `make test-wheel`.
 
 Usage: `python -m tests.helpers.wheel [--python PYTHON] [--wheels FOLDER] [PYTEST_ARGUMENT ...]`.
-The tests and what they read are copied to build/wheel-test, without the sources of qgraph.
+The tests and what they read come from the source distribution beside the wheel. They are laid in
+build/wheel-test without the sources of qgraph.
 """
 
 from __future__ import annotations
@@ -24,14 +25,29 @@ COMPILER = re.compile(
 VARIABLES = ("CC", "CXX", "CUDACXX", "PYTHONPATH", "VIRTUAL_ENV")
 
 
+def newest(folder: Path, pattern: str) -> Path:
+    """The newest file of a name like this."""
+    found = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime)
+    if not found:
+        sys.exit(f"{folder} has no {pattern}; make one: make wheel")
+    return found[-1]
+
+
 def wheel_for(python: str, folder: Path) -> Path:
     """The newest wheel in a folder that is for this Python."""
     code = "import sys; print('cp%d%d' % sys.version_info[:2])"
     tag = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout
-    found = sorted(folder.glob(f"*-{tag.strip()}-*.whl"), key=lambda path: path.stat().st_mtime)
-    if not found:
-        sys.exit(f"{folder} has no wheel for {tag.strip()}; make one: make wheel")
-    return found[-1]
+    return newest(folder, f"*-{tag.strip()}-*.whl")
+
+
+def lay_sources(sdist: Path, folder: Path) -> None:
+    """Lay the files that tests read, without the sources of qgraph."""
+    shutil.unpack_archive(sdist, folder / "unpacked")
+    (unpacked,) = (folder / "unpacked").iterdir()
+    (folder / "copy").mkdir()
+    for name in pyproject()["tool"]["cibuildwheel"]["test-sources"]:
+        (unpacked / name).rename(folder / "copy" / name)
+    shutil.rmtree(folder / "unpacked")
 
 
 def programs_without_compilers(folder: Path) -> None:
@@ -54,10 +70,7 @@ def main() -> int:
     shutil.rmtree(PLACE, ignore_errors=True)
     PLACE.mkdir(parents=True)
     programs_without_compilers(PLACE / "bin")
-    for name in pyproject()["tool"]["cibuildwheel"]["test-sources"]:
-        source, copy = ROOT / name, PLACE / "copy" / name
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(source, copy) if source.is_dir() else shutil.copy(source, copy)
+    lay_sources(newest(options.wheels.resolve(), "*.tar.gz"), PLACE)
 
     subprocess.run([options.python, "-m", "venv", PLACE / "venv"], check=True)
     python = PLACE / "venv" / "bin" / "python"

@@ -103,7 +103,7 @@ MethodOption = Annotated[
     typer.Option(
         metavar="METHOD",
         help=f"Thresholds of activations: {alternatives(CalibrationMethod)}.",
-        show_default="kl_j",
+        show_default=CalibrationMethod.KL_J,
     ),
 ]
 EffortOption = Annotated[

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from qgraph.artifacts import FILES
+from qgraph.choices import Effort
 from qgraph.cli.console import Names, console, print_last, print_table, print_warnings
 from qgraph.manifest import Exponent, LayerEntry, Manifest
 from qgraph.quant.plan import PLAIN
@@ -168,8 +169,8 @@ def _reason(entry: PartFacts) -> str:
 def print_next_steps(given: str, manifest: Manifest) -> None:
     """Print the next command, by the result; `given`: the model and options as typed."""
     effort, plan = manifest.facts.choice.effort, manifest.facts.choice.plan_spec
-    plain = effort == "plain" and plan == PLAIN.spec()
-    how = f"--plan {plan}" if effort == "plain" else f"--effort {effort}"
+    plain = effort == Effort.PLAIN and plan == PLAIN.spec()
+    how = f"--plan {plan}" if effort == Effort.PLAIN else f"--effort {effort}"
     quantize = f"qgraph quantize {given} {'--effort default' if plain else how}"
     out = console()
     if not plain:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
+from qgraph.choices import LossKind
 from qgraph.cli.console import at_work, console, print_last, print_table, print_warnings
 from qgraph.errors import Interrupted
 
@@ -142,7 +143,7 @@ def _print_history(trainer: Trainer) -> None:
         (">step", ">epoch", ">loss", ">accuracy", ">frozen", ""),
         [_row(score, trainer.best_score) for score in trainer.history],
     )
-    if trainer.loss.kind == "teacher":
+    if trainer.loss.kind == LossKind.TEACHER:
         out.print("accuracy: the same class as the float network\n", style="dim")
 
 

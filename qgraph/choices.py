@@ -45,6 +45,14 @@ class WeightMethod(StrEnum):
     DEVIATIONS = "3sd"
 
 
+class Equalization(StrEnum):
+    """How ranges of channels are equalized between layers (`qgraph.transforms`)."""
+
+    OFF = ""
+    WEIGHTS = "weights"
+    BIASES = "biases"  # counts biases into the ranges
+
+
 class ExportFormat(StrEnum):
     """The forms that a network can be exported to (`qgraph.exports`)."""
 

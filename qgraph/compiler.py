@@ -15,7 +15,15 @@ from pathlib import Path
 
 import numpy as np
 
-from qgraph.choices import CalibrationMethod, Effort, Mode, WeightMethod, chosen, optional
+from qgraph.choices import (
+    CalibrationMethod,
+    Effort,
+    Equalization,
+    Mode,
+    WeightMethod,
+    chosen,
+    optional,
+)
 from qgraph.exact.bounds import Bound, bounds, check_accumulators
 from qgraph.exact.compare import measure, measure_constants
 from qgraph.files import sha256_of
@@ -60,7 +68,7 @@ from qgraph.words import counted
 SQNR_SAMPLES = 16
 # Where training begins: equal channels have one scale in common, and thresholds that clip the
 # largest weights are nearer to where they end (TQT, table 2).
-TO_TRAIN = Plan(equalize="biases", weights=WeightMethod.DEVIATIONS)
+TO_TRAIN = Plan(equalize=Equalization.BIASES, weights=WeightMethod.DEVIATIONS)
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,7 +133,7 @@ def quantize(
     calibration: Data | None = None,
     *,
     profile: str | Path | Profile = "graffitist-int8",
-    mode: str = "static",
+    mode: str = Mode.STATIC,
     effort: str | None = None,
     plan: str | Plan | None = None,
     method: str | None = None,

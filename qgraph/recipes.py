@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from qgraph.choices import Equalization
 from qgraph.passes import Pass
 from qgraph.quant.plan import PLAIN, Plan, everything
 from qgraph.quant.profile import Profile
@@ -89,7 +90,7 @@ def prepare(plan: Plan) -> tuple[Pass, ...]:
     """FLOAT, with what `plan` does to weights before they are quantized."""
     constants = [FoldConstantChannels(plan.constant_channels)] if plan.constant_channels else []
     prune = [PruneConstantChannels()] if constants else []
-    biases, powers = plan.equalize == "biases", plan.powers_of_two
+    biases, powers = plan.equalize is Equalization.BIASES, plan.powers_of_two
     equalize = [EqualizeChannels(biases, powers_of_two=powers)] if plan.equalize else []
     absorb = [AbsorbBiases()] if plan.absorb else []
     return (*CLEAN, *constants, *FOLD, *prune, *equalize, *absorb)

@@ -30,7 +30,7 @@ from benchmarks.tables import Table
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
-from qgraph.choices import Learning
+from qgraph.choices import Equalization, Learning
 from qgraph.compiler import TO_TRAIN, quantize
 from qgraph.files import sha256_of
 from qgraph.ir.graph import Graph
@@ -88,7 +88,7 @@ class Way:
     def plan(self) -> Plan:
         """As it is, by MAX; or what `--mode retrain` does, where thresholds learn too."""
         plan = TO_TRAIN if self.learn == "all" else PLAIN
-        return plan if self.equalized else replace(plan, equalize="")
+        return plan if self.equalized else replace(plan, equalize=Equalization.OFF)
 
 
 WAYS = (

@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks import assets
 from benchmarks.real.mobilenet import LOGITS, enlarged
 from benchmarks.tables import Table
-from qgraph.choices import CalibrationMethod
+from qgraph.choices import CalibrationMethod, Equalization
 from qgraph.frontends import load
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
@@ -47,9 +47,14 @@ def _real() -> Table:
     small = [images.astype(np.float32) for images in (train[:512], test[:1000])]
     large = [enlarged(images) for images in (train[:64], test[:100])]
     cifar, mobilenet = load(assets.cifar10_network()), load(assets.mobilenet_v1(), outputs=[LOGITS])
-    in8 = Plan(constant_channels=0.1, equalize="weights", correct_bias=True)
-    in4 = Plan(constant_channels=0.03, equalize="biases", reconstruct=True, correct_bias=True)
-    folded = Plan(constant_channels=0.1, equalize="biases", correct_bias=True)
+    in8 = Plan(constant_channels=0.1, equalize=Equalization.WEIGHTS, correct_bias=True)
+    in4 = Plan(
+        constant_channels=0.03,
+        equalize=Equalization.BIASES,
+        reconstruct=True,
+        correct_bias=True,
+    )
+    folded = Plan(constant_channels=0.1, equalize=Equalization.BIASES, correct_bias=True)
     for name, model, profile, plan, data in (
         ("cifar_10_model, 8/8", cifar, "graffitist-int8", in8, small),
         ("cifar_10_model, 4/8", cifar, "graffitist-int4", in4, small),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from qgraph.choices import CalibrationMethod, WeightMethod
+from qgraph.choices import CalibrationMethod, Equalization, WeightMethod
 from qgraph.errors import UsageError
 from qgraph.quant.key_types import ChoiceType, KeyMisfit, NumberType, SwitchType
 from qgraph.quant.keys import Declared, declared, key, made_of
@@ -26,9 +26,9 @@ class Plan:
         NumberType(0),
         "batch-norm channels that vary by less than this ratio become constants, and are pruned",
     )
-    equalize: str = key(
-        "",
-        ChoiceType(("", "weights", "biases")),
+    equalize: Equalization = key(
+        Equalization.OFF,
+        ChoiceType(tuple(Equalization)),
         "channels are scaled between layers until the ranges on both sides meet; `biases` counts "
         "biases into the ranges",
     )

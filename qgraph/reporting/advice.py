@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from qgraph.choices import Effort
+from qgraph.choices import Effort, LossKind
 from qgraph.quant.plan import parse_plan
 from qgraph.reporting.facts import LayerFacts, NextStep, ReportFacts
 from qgraph.static.agreement import LEVELS, level_of
@@ -93,7 +93,7 @@ def trained(training: TrainingRecord) -> str:
     before, steps = training.history[0].accuracy, f"after {counted(best.step, 'step')}"
     if best.accuracy is None or before is None:
         return f"Trained, as it was {steps}"
-    what = "as the float network decides" if training.loss != "labels" else "right"
+    what = "as the float network decides" if training.loss != LossKind.LABELS else "right"
     return (
         f"Trained: {percent(best.accuracy)} of the validation samples are {what} {steps}, "
         f"{percent(before)} were before"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from qgraph.choices import CalibrationMethod, Effort, chosen
+from qgraph.choices import CalibrationMethod, Effort, Equalization, chosen
 from qgraph.errors import ExactnessError
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
@@ -31,7 +31,10 @@ TRIED_METHODS = (
 )
 TRIED = 2  # plans are tried on half as many samples as corrections learn from
 SAFE = Plan(
-    constant_channels=0.03, equalize="biases", method=CalibrationMethod.MSE, correct_bias=True
+    constant_channels=0.03,
+    equalize=Equalization.BIASES,
+    method=CalibrationMethod.MSE,
+    correct_bias=True,
 )
 # Without data nothing can be compared: what mostly helps. Real numbers have longer tails than
 # invented ones, of which nothing should be clipped then.
@@ -125,7 +128,8 @@ def _steps(effort: Effort, inputs: bool, norms: bool) -> Iterator[Callable[[Plan
         return [replace(best, scale_inputs=scaled) for scaled in (True, False)] if inputs else []
 
     def equalize(best: Plan) -> Sequence[Plan]:
-        return [replace(best, equalize=kind) for kind in ("weights", "biases", "")]
+        kinds = Equalization.WEIGHTS, Equalization.BIASES, Equalization.OFF
+        return [replace(best, equalize=kind) for kind in kinds]
 
     def constants(best: Plan) -> Sequence[Plan]:
         ratios = (0.0, 0.03, 0.1, 0.3) if norms else ()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from qgraph.choices import LossKind
 from qgraph.errors import CalibrationError, TrainingError, UsageError
 from qgraph.foreign import Tensor, Variable
 from qgraph.ir.graph import Graph
@@ -66,7 +67,7 @@ class Trainer:
         self.folder, self.save_seconds, self.watch = folder, save_seconds, watch
         self.network = network_of(graph)
         self.loss: Loss = loss_for(graph, floating, data.labelled, options.loss, options.output)
-        if validation and self.loss.kind == "labels" and not validation.labelled:
+        if validation and self.loss.kind == LossKind.LABELS and not validation.labelled:
             raise UsageError("the training data has labels, the validation data has none")
         if options.learn == "weights":
             graph = with_unclipped_weights(graph)
@@ -172,7 +173,7 @@ class Trainer:
         given = {n: tf.constant(a, graph.types[n].dtype) for n, a in batch.inputs.items()}
         inputs = {n: shaped(x, graph, n) for n, x in given.items()}
         count = len(next(iter(batch.inputs.values())))
-        if self.loss.kind != "labels" or batch.labels is None:
+        if self.loss.kind != LossKind.LABELS or batch.labels is None:
             return inputs, None, count
         return inputs, tf.constant(_checked(batch.labels, self.loss.classes, count)), count
 

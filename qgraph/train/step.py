@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from qgraph.choices import LossKind
 from qgraph.foreign import KerasModel, Tensor, Variable
 from qgraph.ir.graph import Graph
 from qgraph.train.forward import Forward
@@ -31,7 +32,7 @@ class Steps:
 
         self.graph, self.loss, self.optimizer = graph, loss, optimizer
         self.variables, self.weight_decay = list(variables), weight_decay
-        self.teacher = Forward(floating) if loss.kind != "labels" else None
+        self.teacher = Forward(floating) if loss.kind != LossKind.LABELS else None
         self.norms_frozen = not graph.norms.by_layer
         self.wide = graph.wide
         optimizer.build(self.variables)

@@ -1,4 +1,4 @@
-"""The digits network and its data as files, for the commands of README.md.
+"""The digits network and its data as files, for the commands of README.md and docs/guides/.
 
 python examples/digits/files.py [DIRECTORY]
 

@@ -1,4 +1,4 @@
-"""README's list of commands runs from top to bottom on the digits network."""
+"""The page of all commands runs from top to bottom on the digits network."""
 
 import re
 import shlex
@@ -14,9 +14,9 @@ ROOT = Path(__file__).parents[1]
 
 
 def commands() -> list[list[str]]:
-    """The first list of commands below `Use it`, without what they say of themselves."""
-    section = (ROOT / "README.md").read_text("utf-8").split("## Use it")[1]
-    block = re.search(r"(?:^    qgraph .*\n)+", section, re.MULTILINE)
+    """The list of commands, without their comments."""
+    page = (ROOT / "docs/guides/commands.md").read_text("utf-8")
+    block = re.search(r"(?:^    qgraph .*\n)+", page, re.MULTILINE)
     assert block is not None
     return [shlex.split(line, comments=True)[1:] for line in block[0].splitlines()]
 

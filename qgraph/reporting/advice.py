@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 
 from qgraph.choices import Effort, LossKind
 from qgraph.quant.plan import parse_plan
@@ -102,11 +103,19 @@ def trained(training: TrainingRecord) -> str:
 
 # -- what to do next ------------------------------------------------------------------------
 
+SAMPLES, OUT = "samples.npz", "out"  # stand for what the user has and chooses
+
+
+def _quantize(facts: ReportFacts, *options: str, data: bool = True) -> str:
+    """The command that quantizes the model again, in another way."""
+    words = ["qgraph", "quantize", facts.summary.model, *(["-c", SAMPLES] if data else [])]
+    return shlex.join([*words, *options, "-o", OUT])
+
 
 def next_steps(facts: ReportFacts) -> list[NextStep]:
     """The most urgent first."""
     if facts.summary.training:
-        return [*_accuracy(), *_float_ops(facts)]
+        return [*_accuracy(facts), *_float_ops(facts)]
     return [
         *_without_data(facts),
         *_domain(facts),
@@ -115,7 +124,7 @@ def next_steps(facts: ReportFacts) -> list[NextStep]:
         *_weak_layers(facts),
         *_costly_groups(facts),
         *_clipping(facts),
-        *_accuracy(),
+        *_accuracy(facts),
         *_float_ops(facts),
         *_samples(facts),
     ]
@@ -128,7 +137,8 @@ def _without_data(facts: ReportFacts) -> list[NextStep]:
         NextStep(
             "Calibrate on data.",
             "Thresholds come from batch-norm statistics: a few dozen typical inputs, without "
-            "labels, are better, and show how near the outputs are (`--calibration`).",
+            "labels, are better, and show how near the outputs are.",
+            commands=[_quantize(facts)],
         )
     ]
 
@@ -137,7 +147,13 @@ def _domain(facts: ReportFacts) -> list[NextStep]:
     domain = facts.summary.domain
     texts = [domain.warning if domain else "", *facts.summary.input_doubts]
     return [
-        NextStep("Check the calibration samples.", f"{_capital(text)}.") for text in texts if text
+        NextStep(
+            "Check the calibration samples.",
+            f"{_capital(text)}. Give samples that are prepared as in training.",
+            commands=[_quantize(facts)],
+        )
+        for text in texts
+        if text
     ]
 
 
@@ -150,6 +166,7 @@ def _effort(facts: ReportFacts) -> list[NextStep]:
             f"Quantize again with `--effort {more}`.",
             "It tries what helps without training, like equalized channels and corrected biases, "
             "on part of the samples, and keeps what does.",
+            commands=[_quantize(facts, "--effort", more)],
         )
     ]
 
@@ -160,8 +177,13 @@ def _retrain(facts: ReportFacts) -> list[NextStep]:
     return [
         NextStep(
             "Retrain, or use more bits.",
-            "The outputs are too far from float for thresholds alone to bring back: "
-            "`qgraph quantize --mode retrain`, then `qgraph train`. Images do, without labels.",
+            "The outputs are too far from float for thresholds alone to bring back. Training takes "
+            "images, with labels or without.",
+            commands=[
+                _quantize(facts, "--mode", "retrain"),
+                f"qgraph train {OUT} --data train.npz --validation validation.npz",
+                f"qgraph finalize {OUT}",
+            ],
         )
     ]
 
@@ -171,7 +193,12 @@ def _weak_layers(facts: ReportFacts) -> list[NextStep]:
     weak = [y for y in facts.layers if _decibels(y) < WEAK_DB]
     guilty = [y for y in weak if _lost(y) >= LOST_DB] or weak
     return [
-        NextStep(f"Look at `{layer.entry.name}`.", f"{_fall(layer)} {_cause(layer)}", layer.id)
+        NextStep(
+            f"Look at `{layer.entry.name}`.",
+            f"{_fall(layer)} {_cause(layer)}",
+            layer.id,
+            [shlex.join(["qgraph", "analyze", facts.summary.model, "-c", SAMPLES])],
+        )
         for layer in sorted(guilty, key=lambda y: (-_lost(y), _decibels(y)))[:NAMED]
     ]
 
@@ -240,17 +267,19 @@ def _clipping(facts: ReportFacts) -> list[NextStep]:
             f"{percent(share)} of its output is clipped. `--method max` clips nothing, "
             "for coarser steps; `percentile` and `mse` stand between.",
             layer.id,
+            [_quantize(facts, "--method", "max")],
         )
         for share, layer in much[:NAMED]
     ]
 
 
-def _accuracy() -> list[NextStep]:
+def _accuracy(facts: ReportFacts) -> list[NextStep]:
     return [
         NextStep(
             "Measure accuracy on labelled data.",
-            "Run `inference.pb` or `saved_model` on a test set: it gives the target's numbers "
-            "to the bit.",
+            "A test set shows what the float network and this one get right. DIRECTORY is the one "
+            "that this page is in.",
+            commands=["qgraph evaluate DIRECTORY --data test.npz"],
         )
     ]
 
@@ -268,6 +297,7 @@ def _float_ops(facts: ReportFacts) -> list[NextStep]:
             f"{kinds}: outside the integer graph. Where the target has no floating point, end "
             "the network before it: `--outputs NAME`." + f" {SCALED_INPUTS}" * scaled,
             "float-ops",
+            [_quantize(facts, "--outputs", "NAME")],
         )
     ]
 
@@ -280,5 +310,6 @@ def _samples(facts: ReportFacts) -> list[NextStep]:
         NextStep(
             "Calibrate on more samples.",
             f"Thresholds come from {count}: a few dozen that look like real inputs are better.",
+            commands=[_quantize(facts)],
         )
     ]

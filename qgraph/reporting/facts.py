@@ -163,11 +163,12 @@ class CertificateShown:
 
 @dataclass(frozen=True)
 class NextStep:
-    """Something to do, and the anchor on the page that it is about."""
+    """Something to do: why, the anchor on the page that it is about, and commands that do it."""
 
     what: str
     why: str
     anchor: str = ""
+    commands: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from qgraph.ir.reading import kind_of
 from qgraph.ir.types import Array
 from qgraph.npz import write_npz
 from qgraph.quant.profile import Profile, dump_profile, load_profile
+from qgraph.quiet import quiet_tensorflow
 from qgraph.records import from_json, to_json, to_object
 from qgraph.rewrite.trace import Trace, TraceRecord
 from qgraph.static.facts import Facts
@@ -88,6 +89,7 @@ def save(result: Quantized, path: str | Path, *, force: bool = False) -> Path:
     return path
 
 
+@quiet_tensorflow()
 def write(result: Quantized, place: Reserved) -> None:
     """Write a directory to train in, whole or not at all.
 

@@ -9,6 +9,7 @@ from qgraph.compiler import Quantized, finished
 from qgraph.errors import LoadError
 from qgraph.ir.graph import Graph
 from qgraph.quant.shifts import check_shifts
+from qgraph.quiet import quiet_tensorflow
 from qgraph.retrain.directory import load
 from qgraph.static.agreement import agreement
 from qgraph.static.facts import AgreementFacts
@@ -16,6 +17,7 @@ from qgraph.train.checkpoint import read_checkpoint, record_of
 from qgraph.train.loop import BEST, CHECKPOINTS, LAST, network_of, restore
 
 
+@quiet_tensorflow()
 def finalize(path: str | Path, *, last: bool = False) -> Quantized:
     """The network of the best checkpoint in the directory `path`, or of the last one.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from qgraph.drafts import sole_user
 from qgraph.quant.sources import is_entry_point
+from qgraph.quiet import quiet_tensorflow
 from qgraph.retrain.directory import load
 from qgraph.train.data import Source, training_data
 from qgraph.train.fused import set_threads
@@ -17,6 +18,7 @@ from qgraph.train.options import Options
 from qgraph.train.score import Watch
 
 
+@quiet_tensorflow()
 def train(
     path: str | Path,
     data: Source,
@@ -41,6 +43,7 @@ def train(
         return made
 
 
+@quiet_tensorflow()
 def trainer(
     path: str | Path,
     data: Source,

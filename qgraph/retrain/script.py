@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from qgraph.train.module import TrainingModule
 
 
+from qgraph.quiet import quiet_tensorflow
 from qgraph.retrain.directory import TrainingDirectory, check_trainable, load
 
 
+@quiet_tensorflow()
 def keras_model(source: str | Path | TrainingDirectory | Quantized) -> QuantizedModel:
     """A network to train, as a `tf_keras.Model`; as calibration left it.
 
@@ -27,6 +29,7 @@ def keras_model(source: str | Path | TrainingDirectory | Quantized) -> Quantized
     return QuantizedModel(*_twins(source))
 
 
+@quiet_tensorflow()
 def module(source: str | Path | TrainingDirectory | Quantized) -> TrainingModule:
     """A network to train in a loop of your own, as a `tf.Module`. Else as `keras_model`."""
     from qgraph.train.module import TrainingModule

@@ -148,3 +148,18 @@ def test_tensorflow_is_imported_in_silence(model) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "SourceFileLoader True 0\n"
     assert "oneDNN" not in done.stderr and "cuInit" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "call", ["train({folder!r}, {data!r}, options=Options(epochs=1))", "keras_model({folder!r})"]
+)
+def test_training_in_python_is_silent_too(trained_in, call) -> None:
+    data = trained_in.parent / "calib.npz"
+    code = (
+        "from qgraph import retrain\nfrom qgraph.train.options import Options\n"
+        f"retrain.{call.format(folder=str(trained_in), data=str(data))}\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "oneDNN" not in done.stderr and "cuInit" not in done.stderr
+    assert "cuda" not in done.stderr.lower()

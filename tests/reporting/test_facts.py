@@ -1,13 +1,17 @@
 """The facts of a report are those of the output directory; what is advised follows from them."""
 
 import json
+import shlex
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import typer.main
 
+from qgraph.cli.main import app
 from qgraph.errors import LoadError
 from qgraph.reporting.advice import next_steps
+from qgraph.reporting.page import render
 from qgraph.reporting.reading import read_facts
 from qgraph.words import noise_share, percent
 from tests.helpers.cli import typical_images
@@ -246,3 +250,25 @@ def test_files_that_are_not_as_they_were_written(tmp_path, name):
     (tmp_path / name).unlink()
     with pytest.raises(LoadError, match=name):
         facts_of(tmp_path)
+
+
+def test_each_advice_has_a_command_or_a_link(tmp_path):
+    """Commands name verbs and options that exist; the page shows them."""
+    group = typer.main.get_command(app)
+    seen = set()
+    for decibel in (-3, 20, 60):
+        with_outputs(tmp_path, {"a": decibel, "exact": None})
+        known = read_facts(tmp_path)
+        page = render(replace(known, next=next_steps(known)))
+        for data_free in (None, {"a": "b"}):
+            summary = replace(known.summary, data_free=data_free, effort="plain")
+            for step in next_steps(replace(known, summary=summary)):
+                assert step.commands or step.anchor, step
+                for command in step.commands:
+                    name, verb, *words = shlex.split(command)
+                    options = {o for p in group.get_command(None, verb).params for o in p.opts}
+                    flags = [word for word in words if word.startswith("-")]
+                    assert name == "qgraph" and {*flags} <= options, command
+                    seen.add(verb)
+        assert "<code>qgraph evaluate DIRECTORY --data test.npz</code>" in page
+    assert seen >= {"quantize", "train", "finalize", "evaluate"}

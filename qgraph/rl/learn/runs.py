@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from qgraph.errors import UsageError
 from qgraph.progress import Steps, silent_steps
+from qgraph.quiet import quiet_tensorflow
 from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.agents.learner import teacher_of
 from qgraph.rl.agents.registry import check_fits, config_for, learner_for, own_settings
@@ -43,6 +44,7 @@ def _unheard(caution: str) -> None:
     """Do nothing."""
 
 
+@quiet_tensorflow()
 def train(
     path: Path,
     algorithm: str | None = None,

@@ -10,7 +10,9 @@ from qgraph.passes import PassManager
 from qgraph.recipes import FLOAT, RECIPES
 from qgraph.rewrite.trace import Trace
 from tests.helpers.evaluate import assert_same_function
-from tests.helpers.random_graphs import Network, random_cnn
+from tests.helpers.generators.choices import Choices
+from tests.helpers.generators.graphs import random_graph
+from tests.helpers.generators.layers import Network
 
 UNKNOWN_TO_QUANTIZATION = {
     "batch_norm", "leaky_relu", "avg_pool", "mean", "sub", "div", "neg", "identity",
@@ -33,10 +35,7 @@ def ops(g: Graph) -> list[str]:
 
 
 def network(*shape: int) -> Network:
-    net = Network(0, "float64")
-    net.graph = Graph("net")
-    net.live = [net.graph.input("x", "float64", (None, *shape))]
-    return net
+    return Network(Choices(0), "float64", "net", *shape)
 
 
 def conv(net: Network, x: str, out: int, kernel: int = 3, **attrs) -> str:
@@ -170,7 +169,7 @@ def test_a_convolution_with_a_second_consumer():
 @settings(max_examples=60)
 @given(seed=st.integers(0, 2**32 - 1), layers=st.integers(1, 14))
 def test_random_networks(seed, layers):
-    graph = random_cnn(seed, layers)
+    graph = random_graph(seed, layers)
     run(graph)
     assert not {op for op in ops(graph) if op in UNKNOWN_TO_QUANTIZATION}
 
@@ -255,8 +254,8 @@ def test_activations_before_a_batch_norm_of_its_own_are_one_function():
 
 
 def test_random_networks_are_what_the_seed_says():
-    assert print_graph(random_cnn(7)) == print_graph(random_cnn(7))
-    assert print_graph(random_cnn(7)) != print_graph(random_cnn(8))
+    assert print_graph(random_graph(7)) == print_graph(random_graph(7))
+    assert print_graph(random_graph(7)) != print_graph(random_graph(8))
 
 
 def test_every_recipe_is_made_of_passes_with_names_of_their_own():

@@ -26,7 +26,7 @@ from qgraph.recipes import FLOAT, static
 from qgraph.rewrite.trace import Trace
 from qgraph.transforms.wrap_accumulators import WrapAccumulators
 from tests.helpers.evaluate import random_feeds
-from tests.helpers.random_graphs import random_cnn
+from tests.helpers.generators.graphs import random_graph
 
 INT8, INT4, INT32_BIAS = map(load_profile, ("graffitist-int8", "graffitist-int4", "int32-bias"))
 PROFILES = {
@@ -64,7 +64,7 @@ def quantize(graph: Graph, profile: Profile = INT8, data=None, method: str = "ma
 
 def random_network(seed: int, profile: str, layers: int = 6) -> Graph:
     """A random network, quantized for a profile of `PROFILES`."""
-    graph = random_cnn(seed, layers, dtype="float32")
+    graph = random_graph(seed, layers, dtype="float32")
     PassManager(FLOAT).run(graph)
     return quantize(graph, PROFILES[profile])
 

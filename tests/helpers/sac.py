@@ -2,18 +2,9 @@
 
 import numpy as np
 
-from benchmarks.low_precision_speed import batch_of
 from qgraph.rl.agents import config_for
 from qgraph.rl.agents.sac.learner import SacLearner
-from qgraph.rl.environments import Actions
-
-
-class World:
-    """Properties of an environment that a learner needs."""
-
-    def __init__(self, shape=(3,), dtype=np.float32, actions=2):
-        self.shape, self.dtype = shape, np.dtype(dtype)
-        self.actions = Actions(low=(-2.0,) * actions, high=(2.0,) * actions)
+from tests.helpers.rl_records import World, transitions
 
 
 def learner(world=None, **settings):
@@ -25,7 +16,7 @@ def learner(world=None, **settings):
 def batches(world, count, size=16, seed=0, rewards=1.0):
     rng = np.random.default_rng(seed)
     for _ in range(count):
-        batch = batch_of(world, size, rng)
+        batch = transitions(world, size, rng)
         batch.records["reward"] *= rewards
         yield batch
 

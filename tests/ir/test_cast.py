@@ -4,12 +4,12 @@ import tensorflow as tf
 from qgraph.interpret import evaluate
 from qgraph.ir.cast import cast_floats
 from qgraph.ir.verify import verify
-from tests.helpers.random_graphs import random_cnn
+from tests.helpers.generators.graphs import random_graph
 from tests.helpers.tf_graphs import graph_def_of, opaque_kinds, v1
 
 
 def test_everything_is_float64():
-    graph = random_cnn(3, dtype="float32")
+    graph = random_graph(3, dtype="float32")
     exact = cast_floats(graph, "float64")
     verify(exact)
     assert {t.dtype for t in graph.types.values() if t.is_float} == {"float32"}
@@ -37,7 +37,7 @@ def test_unknown_ops_keep_their_types():
 
 
 def test_integers_are_left_alone():
-    graph = random_cnn(1, dtype="float32")
+    graph = random_graph(1, dtype="float32")
     graph.const(np.arange(3), "counts")
     assert cast_floats(graph, "float64").types["counts"].dtype == "int64"
 
@@ -61,7 +61,7 @@ def test_outputs_of_unknown_ops_are_cast_one_by_one():
 
 
 def test_casts_between_float_types_become_identities():
-    graph = random_cnn(1, dtype="float32")
+    graph = random_graph(1, dtype="float32")
     wide = graph.add("cast", next(iter(graph.outputs.values())), attrs={"dtype": "float64"})
     graph.outputs["wide"] = graph.add("relu", wide)
     single = cast_floats(graph, "float32")

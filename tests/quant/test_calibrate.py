@@ -20,8 +20,8 @@ from qgraph.quant.constant_scales import constant_exponent
 from qgraph.quant.topology import QUANTIZERS, value_exponent
 from qgraph.recipes import FLOAT
 from tests.helpers.evaluate import random_feeds
+from tests.helpers.generators.graphs import random_graph
 from tests.helpers.quantized import INT8, INT32_BIAS, PROFILES, exact, insert, quantize
-from tests.helpers.random_graphs import random_cnn
 
 WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
 RNG = np.random.default_rng(2)
@@ -52,7 +52,7 @@ def dense(weights=None, bias=None, channels: int = 4) -> Graph:
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("seed", [0, 1, 7])
 def test_every_quantizer_has_a_scale_that_fits_its_place(seed, profile):
-    g = random_cnn(seed, dtype="float32")
+    g = random_graph(seed, dtype="float32")
     PassManager(FLOAT).run(g)
     insert(g, PROFILES[profile])
     calibrate(g, random_feeds(g, batch=8), Calibration("mse", PROFILES[profile].shift))
@@ -226,7 +226,7 @@ def test_the_result_does_not_depend_on_the_chunk_size(method, monkeypatch):
     texts = set()
     for size in (1, 3, 8, 100):
         monkeypatch.setattr(qgraph.quant.data, "CHUNK", size)
-        g = random_cnn(4, dtype="float32")
+        g = random_graph(4, dtype="float32")
         PassManager(FLOAT).run(g)
         texts.add(print_graph(quantize(g, INT8, random_feeds(g, batch=10), method)))
     assert len(texts) == 1

@@ -15,8 +15,9 @@ from qgraph.ir.types import Rounding
 from qgraph.numerics import round_shift
 from qgraph.train.model import TrainingGraph
 from tests.helpers import tflite_convolution
-from tests.helpers.drawn_graphs import graphs, profiles
 from tests.helpers.forms import check_every_form
+from tests.helpers.generators.graphs import graphs
+from tests.helpers.generators.profiles import profiles
 from tests.helpers.quantized import INT32_BIAS, assert_tf_equals_reference, quantize
 from tests.quant.test_target_keys import FEW
 

@@ -29,7 +29,8 @@ from qgraph.quant.profile import Profile, load_profile
 from qgraph.recipes import static
 from qgraph.rewrite.trace import Trace
 from qgraph.static.build import build
-from tests.helpers.drawn_graphs import graphs, profiles
+from tests.helpers.generators.graphs import graphs
+from tests.helpers.generators.profiles import profiles
 
 INT8 = load_profile("graffitist-int8")
 RNG = np.random.default_rng(0)

@@ -9,8 +9,8 @@ from qgraph.numerics import fake_quantize
 from qgraph.quant.calibrate import Calibration, calibrate
 from qgraph.quant.topology import QUANTIZERS
 from qgraph.recipes import FLOAT
+from tests.helpers.generators.graphs import random_graph
 from tests.helpers.quantized import INT8, insert, quantize
-from tests.helpers.random_graphs import random_cnn
 
 RNG = np.random.default_rng(3)
 POINTWISE = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
@@ -125,7 +125,7 @@ def test_random_networks_have_one_exponent_a_group(seed, method):
     from qgraph.passes import PassManager
     from tests.helpers.evaluate import random_feeds
 
-    g = random_cnn(seed, 14, "float32")
+    g = random_graph(seed, 14, "float32")
     PassManager(FLOAT).run(g)
     quantize(g, INT8, random_feeds(g, batch=8), method)
     groups: dict = {}

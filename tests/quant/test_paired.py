@@ -12,13 +12,13 @@ from qgraph.passes import PassManager
 from qgraph.quant.paired import layer_of, quantized_constant_of, run_paired, set_constant
 from qgraph.recipes import FLOAT
 from tests.helpers.evaluate import random_feeds
+from tests.helpers.generators.graphs import random_graph
 from tests.helpers.quantized import INT8, PROFILES, quantize
-from tests.helpers.random_graphs import random_cnn
 
 
 def pair(seed: int, profile: str = "int8", batch: int = 10):
     """(quantized, float, data): a random network, ten samples in two chunks."""
-    g = random_cnn(seed, dtype="float32")
+    g = random_graph(seed, dtype="float32")
     PassManager(FLOAT).run(g)
     data = random_feeds(g, batch=batch)
     return quantize(g.copy(), PROFILES[profile], data), g, data

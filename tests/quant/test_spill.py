@@ -22,8 +22,8 @@ from qgraph.quant.reconstruct import reconstruct_weights
 from qgraph.quant.spill import Scratch, Shelf, memory_bound
 from qgraph.recipes import FLOAT
 from tests.helpers.evaluate import random_feeds
+from tests.helpers.generators.graphs import random_graph
 from tests.helpers.quantized import INT8, insert
-from tests.helpers.random_graphs import random_cnn
 
 RNG = np.random.default_rng(8)
 
@@ -44,7 +44,7 @@ def shelves(monkeypatch):
 
 
 def ready(seed: int):
-    g = random_cnn(seed, 14, "float32")
+    g = random_graph(seed, 14, "float32")
     PassManager(FLOAT).run(g)
     floating = g.copy()
     insert(g)
@@ -137,7 +137,7 @@ def test_half_of_what_is_free():
 
 
 def test_samples_to_learn_from_are_spread_evenly():
-    g = random_cnn(0, dtype="float32")
+    g = random_graph(0, dtype="float32")
     data = {"x": np.arange(10_000).reshape(-1, 1, 1, 1)}
     found = thinned(g, data, 512)["x"].ravel()
     assert len(found) == 512 and found[0] == 0 and set(np.diff(found)) == {19, 20}
@@ -147,7 +147,7 @@ def test_samples_to_learn_from_are_spread_evenly():
 
 def test_more_samples_are_learnt_from_where_they_are_small(monkeypatch):
     monkeypatch.setattr(quant_data, "LEARNT_NUMBERS", 6000)
-    g = random_cnn(0, dtype="float32")
+    g = random_graph(0, dtype="float32")
     small, large = np.zeros((2000, 2, 2, 1)), np.zeros((2000, 4, 4, 1))
     assert len(thinned(g, {"x": small})["x"]) == 1500
     assert len(thinned(g, {"x": large})["x"]) == LEARNT_FROM
@@ -177,7 +177,7 @@ def test_corrections_use_few_samples_and_thresholds_all(monkeypatch):
         calibrate(g, data, *rest)
 
     monkeypatch.setattr(build, "calibrate", watched)
-    g = random_cnn(0, 4, "float32")
+    g = random_graph(0, 4, "float32")
     data = random_feeds(g, batch=LEARNT_FROM + 200)
     split = sample_parts.split(g, data)
     search.search(g, INT8, split, "plain")

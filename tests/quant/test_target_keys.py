@@ -12,8 +12,9 @@ from qgraph.passes import PassManager
 from qgraph.program import lower
 from qgraph.quant.profile import Profile
 from qgraph.recipes import FLOAT
-from tests.helpers.drawn_graphs import graphs, profiles
 from tests.helpers.forms import check_every_form
+from tests.helpers.generators.graphs import graphs
+from tests.helpers.generators.profiles import profiles
 from tests.helpers.quantized import INT8, quantize
 
 FEW = settings(

@@ -14,8 +14,9 @@ from qgraph.ir.graph import Graph
 from qgraph.program import lower
 from qgraph.quant.profile import Profile
 from qgraph.train.model import TrainingGraph
-from tests.helpers.drawn_graphs import graphs, profiles
 from tests.helpers.forms import check_every_form
+from tests.helpers.generators.graphs import graphs
+from tests.helpers.generators.profiles import profiles
 from tests.helpers.quantized import INT8
 from tests.quant.test_target_keys import FEW, made, residual, specs
 

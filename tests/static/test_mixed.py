@@ -30,8 +30,8 @@ from qgraph.static.units import (
     widest_within,
 )
 from tests.helpers.evaluate import random_feeds
+from tests.helpers.generators.graphs import random_graph
 from tests.helpers.quantized import assert_tf_equals_reference
-from tests.helpers.random_graphs import random_cnn
 
 INT8 = load_profile("graffitist-int8")
 MAX = Plan(method="max")
@@ -258,7 +258,7 @@ def test_effort_finds_a_plan_first(monkeypatch) -> None:
 @settings(max_examples=20)
 @given(seed=st.integers(0, 10_000), data=st.data())
 def test_every_assignment_is_exact(seed: int, data) -> None:
-    graph = random_cnn(seed, layers=5, dtype="float32")
+    graph = random_graph(seed, layers=5, dtype="float32")
     units = units_by(graph, INT8, PLAIN)
     bits = tuple(data.draw(st.sampled_from(WIDTHS)) for _ in units)
     profile = overridden(INT8, units, bits)

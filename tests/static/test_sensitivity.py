@@ -22,7 +22,7 @@ from qgraph.static.build import build
 from qgraph.static.sensitivity import parts_of, sensitivities
 from qgraph.static.switched import Variant, agreements
 from tests.helpers.evaluate import random_feeds
-from tests.helpers.random_graphs import random_cnn
+from tests.helpers.generators.graphs import random_graph
 
 INT8 = load_profile("graffitist-int8")
 RNG = np.random.default_rng(0)
@@ -53,7 +53,7 @@ def made(graph: Graph, data, plan: Plan = MAX) -> tuple[Graph, Graph]:
 @settings(max_examples=30)
 @given(seed=st.integers(0, 10_000))
 def test_every_quantizer_is_in_one_part_and_switches_give_both_networks(seed: int) -> None:
-    graph = random_cnn(seed)
+    graph = random_graph(seed)
     data = random_feeds(graph, batch=4)
     floating, quantized = made(graph, data)
     owned = [q for part in parts_of(quantized) for q in part.quantizers]

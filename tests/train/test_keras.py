@@ -315,9 +315,9 @@ def digits():
 
 
 def graph_of(seed: int) -> Graph:
-    from tests.helpers.random_graphs import random_cnn
+    from tests.helpers.generators.graphs import random_graph
 
-    return random_cnn(seed, 6, "float32")
+    return random_graph(seed, 6, "float32")
 
 
 @pytest.mark.slow

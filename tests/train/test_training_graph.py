@@ -17,14 +17,14 @@ from qgraph.recipes import static
 from qgraph.train.forward import Forward
 from qgraph.train.model import TrainingGraph
 from tests.helpers.evaluate import random_feeds
+from tests.helpers.generators.graphs import random_graph
 from tests.helpers.quantized import PROFILES
-from tests.helpers.random_graphs import random_cnn
 
 TRAINABLE = ("int8", "int4", "int32-bias", "half_up", "half_away", "floor", "double")
 
 
 def calibrated(seed: int, profile: str = "int8", layers: int = 6) -> tuple[Graph, dict]:
-    graph = random_cnn(seed, layers, "float32")
+    graph = random_graph(seed, layers, "float32")
     feeds = random_feeds(graph, seed, batch=8)
     PassManager(static(PROFILES[profile])).run(graph)
     calibrate(graph, feeds)

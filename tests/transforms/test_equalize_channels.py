@@ -11,7 +11,7 @@ from qgraph.ir.printing import print_graph
 from qgraph.passes import PassManager
 from qgraph.recipes import FLOAT
 from qgraph.transforms.equalize_channels import EqualizeChannels
-from tests.helpers.random_graphs import random_cnn
+from tests.helpers.generators.graphs import random_graph
 
 RNG = np.random.default_rng(0)
 WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
@@ -102,7 +102,7 @@ def graph_bias(graph: Graph) -> str:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_random_networks_keep_their_function(seed: int) -> None:
-    graph = random_cnn(seed)
+    graph = random_graph(seed)
     PassManager(FLOAT).run(graph)
     before = outputs(graph)
     after = outputs(equalized(graph, powers_of_two=seed % 2 == 0))

@@ -23,10 +23,9 @@ from qgraph.ir.ops import OPS
 from qgraph.ir.types import QuantSpec
 from qgraph.passes import PassManager
 from qgraph.recipes import FLOAT
-from tests.helpers.drawn_graphs import graphs
+from tests.helpers.generators.graphs import graphs, random_graph
 from tests.helpers.onnx_graphs import model_of
 from tests.helpers.op_graphs import CASES, biased, conv, image, in_nchw, normal
-from tests.helpers.random_graphs import random_cnn
 
 
 def feeds_of(g: Graph, batch: int = 2, seed: int = 3) -> dict[str, Any]:
@@ -144,7 +143,7 @@ def test_a_dilated_window_with_strides_needs_sizes():
 @settings(max_examples=25)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_random_networks(rewritten, seed):
-    g = random_cnn(seed, 8, "float32")
+    g = random_graph(seed, 8, "float32")
     if rewritten:
         PassManager(FLOAT).run(g)
     assert_same(g, rtol=1e-4)

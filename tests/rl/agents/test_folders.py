@@ -20,7 +20,7 @@ from qgraph.rl.head import Head
 from tests.helpers.agent_tables import TABLES
 from tests.helpers.cli import run as qgraph
 from tests.helpers.doc_tables import pages
-from tests.helpers.sac import World
+from tests.helpers.rl_records import World
 from tests.helpers.sources import needs_sources
 
 pytestmark = needs_sources

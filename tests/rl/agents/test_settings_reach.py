@@ -13,10 +13,9 @@ from qgraph import rl
 from qgraph.rl.agents import AGENTS, config_class
 from qgraph.rl.agents.registry import config_classes, learner_for
 from qgraph.rl.agents.setting import Panel
-from qgraph.rl.environments import Actions, Outcome
 from qgraph.rl.learn import worker
 from qgraph.rl.learn.records import record_type
-from tests.helpers.sac import World
+from tests.helpers.rl_records import Episodes, FixedPolicy
 
 RL = Path(rl.__file__).parent
 LEARNING = (Panel.LEARNING, Panel.OWN, Panel.EXPLORATION, Panel.REPLAY)
@@ -39,34 +38,7 @@ BESIDE = {
 ELSEWHERE = {"replicas"}  # needs processors to divide: tests/rl/learn/test_replicas.py
 
 
-class Place(World):
-    """Episodes of nine steps with rewards of -1 and 1."""
-
-    def __init__(self, discrete):
-        super().__init__((3,))
-        if discrete:
-            self.actions = Actions(count=3)
-
-    def reset(self, seed):
-        self.steps = 0
-        return np.zeros(3, np.float32)
-
-    def step(self, action):
-        self.steps += 1
-        seen, over = np.full(3, self.steps / 9, np.float32), self.steps == 9
-        return Outcome(seen, (-1.0) ** self.steps, 0.0 if over else 1.0, over)
-
-
-class Fixed:
-    """A policy with the same outputs for all observations."""
-
-    version = 0
-
-    def __init__(self, outputs):
-        self.outputs = np.linspace(0, 0.5, outputs).astype(np.float32)
-
-    def __call__(self, observations):
-        return self.outputs[None]
+REWARDS = tuple((-1.0) ** step for step in range(1, 10))
 
 
 @pytest.fixture
@@ -79,10 +51,11 @@ def eager():
 
 def short_run(monkeypatch, config):
     """A digest of what two actors, their memory and two steps of a learner come to."""
-    place = Place(config.discrete_actions)
+    place = Episodes(REWARDS, count=3 if config.discrete_actions else 0)
     monkeypatch.setattr(worker, "make", lambda name: place)
     learner, memory = learner_for(config, place), config.memory(record_type(place))
-    policy = Fixed(learner.program.size(learner.program.outputs[0]))
+    size = learner.program.size(learner.program.outputs[0])
+    policy = FixedPolicy(np.linspace(0, 0.5, size))
     for index in range(config.actors):
         actor = worker.ActorWorker(config, index, learner.head, lambda: policy)
         for _ in range(60):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks.low_precision_speed import batch_of
 from qgraph.errors import UsageError
 from qgraph.rl.agents import config_for
 from qgraph.rl.agents.registry import check_fits
@@ -14,7 +13,7 @@ from qgraph.rl.agents.td3.config import Td3Config
 from qgraph.rl.agents.td3.learner import Td3Learner, smoothed
 from qgraph.rl.learn.runs import train
 from tests.helpers.cli import run as qgraph
-from tests.helpers.sac import World
+from tests.helpers.rl_records import World, transitions
 
 POINT = "tests.helpers.environments:Point-v0"
 BETAS, EPSILON = (0.9, 0.999), 1e-8
@@ -42,12 +41,9 @@ def linear(policy, critics, targets, **settings):
     return made
 
 
-def transitions(size=16, **columns):
-    """A batch for `linear` of nothing in particular, or with these columns."""
-    batch = batch_of(World((1,), actions=1), size, np.random.default_rng(0))
-    for name, values in columns.items():
-        batch.records[name] = np.reshape(values, batch.records[name].shape)
-    return batch
+def for_linear(size=16, **columns):
+    """A batch for `linear`, random except for these columns."""
+    return transitions(World((1,), actions=1), size, **columns)
 
 
 def test_target_actions_have_clipped_noise_and_stay_in_their_range():
@@ -62,7 +58,7 @@ def test_the_target_is_the_smaller_of_both_critics_for_each_transition():
         (0, 0), [(0, 0, 1), (0, 0, 10)], [(2, 0, 0), (-1, 0, 3)],
         target_noise=0.0, reward_scale=0.5,
     )  # fmt: skip
-    batch = transitions(
+    batch = for_linear(
         4, next_observation=[0, 1, 2, -4], reward=[2, 2, 4, 6], discount=[0.5, 0.5, 0.5, 0]
     )
     batch.importance[:] = [1, 0.5, 0.25, 1]
@@ -77,7 +73,7 @@ def test_targets_are_of_the_target_policy_and_its_noise():
     """Q1'(x', a') = a', so errors of Q1 = Q2 = 0 are |a'|; the policy's target is tanh(1.5)."""
     critics, targets = [(0, 0, 0)] * 2, [(0, 1, 0), (0, 1, 5)]
     size = 4000
-    batch = transitions(size, reward=np.zeros(size), discount=np.ones(size))
+    batch = for_linear(size, reward=np.zeros(size), discount=np.ones(size))
 
     def actions(bias, **settings):
         made = linear((0, bias), critics, targets, policy_delay=9, **settings)
@@ -101,7 +97,7 @@ def test_the_policy_goes_up_the_first_critic_only():
     """Q1 falls with the action and Q2 rises: the bias of the policy goes down, by Adam's rate."""
     made = linear((0, 0), [(0, -1, 0), (0, 5, 0)], [(0, 0, 0)] * 2, policy_delay=1)
     made.critic_adam.rate = 0.0
-    made.step(transitions(observation=np.ones(16)))
+    made.step(for_linear(observation=np.ones(16)))
     rate = made.config.learning_rate
     assert made.policy["output/bias"].numpy() == pytest.approx([-rate], rel=1e-4)
     assert made.policy["output/kernel"].numpy()[0] == pytest.approx([-rate], rel=1e-4)
@@ -232,7 +228,7 @@ def test_each_step_is_algorithm_1(settings):
             variable.assign(rng.normal(size=variable.shape) / 2)
     for step in range(7):
         plain = PlainTd3(made)
-        batch = batch_of(World(), 16, rng)
+        batch = transitions(World(), rng=rng)
         batch.importance[:] = rng.uniform(0.2, 1, 16)
         batch.records["discount"] = rng.choice([0, 0.9], 16)
         noise = tf.random.stateless_normal((16, 2), [made.config.seed, step]).numpy()
@@ -252,7 +248,7 @@ def test_policy_and_targets_wait_for_their_turn():
     made, rng = learner_of(policy_delay=3), np.random.default_rng(0)
     for step in range(1, 7):
         before = {name: v.numpy() for name, v in made.state.items()}
-        made.step(batch_of(World(), 16, rng))
+        made.step(transitions(World(), rng=rng))
         moved = {
             name.split("/")[0]
             for name, v in made.state.items()
@@ -263,7 +259,7 @@ def test_policy_and_targets_wait_for_their_turn():
 
 
 def test_a_learner_goes_on_from_its_state_to_the_bit():
-    batches = [batch_of(World(), 16, np.random.default_rng(i)) for i in range(6)]
+    batches = [transitions(World(), rng=i) for i in range(6)]
     whole, begun, other = learner_of(seed=3), learner_of(seed=3), learner_of(seed=4)
     for batch in batches:
         whole.step(batch)
@@ -283,8 +279,8 @@ def test_bfloat16_is_near_float32_and_not_equal():
     found = []
     for precision in ("float32", "mixed_bfloat16"):
         made, rng = learner_of(precision=precision), np.random.default_rng(0)
-        made.step(batch_of(World(), 16, rng))
-        found.append(made.step(batch_of(World(), 16, rng))[1])
+        made.step(transitions(World(), rng=rng))
+        found.append(made.step(transitions(World(), rng=rng))[1])
     assert found[0] != found[1] and found[1] == pytest.approx(found[0], rel=0.05)
     with pytest.raises(UsageError, match="precision float16 is not supported by TD3"):
         Td3Config("fixed", precision="float16")

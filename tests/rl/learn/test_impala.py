@@ -9,64 +9,19 @@ import pytest
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.rl.actor import Actor, Packer
 from qgraph.rl.agents import config_for
-from qgraph.rl.agents.impala.learner import EPSILON, NORM, ImpalaLearner
+from qgraph.rl.agents.impala.learner import EPSILON, NORM
 from qgraph.rl.compress.worker import CompressionWorker
 from qgraph.rl.correct import Correction, Trajectories
-from qgraph.rl.environments import Actions
 from qgraph.rl.learn.queue import TrajectoryQueue, follows
-from qgraph.rl.learn.records import record_type
-from qgraph.rl.learn.replay import Batch
 from qgraph.rl.learn.runs import train
 from qgraph.rl.learn.sources import LocalActors
+from tests.helpers.impala import RECORD, SCALE, SMALL, learner, trajectories
+from tests.helpers.rl_records import batch_of
 from tests.helpers.runs import MANY, begun, ends_when, resumed, unwatched
 
 pytest.importorskip("gymnasium", reason="needs the extra `rl`")
 ROOT = Path(__file__).parents[3]
-SCALE = 0.5
-SMALL = {
-    "in_process": True,
-    "steps": 400,
-    "actors": 3,
-    "actor_bits": 8,
-    "hidden_sizes": (16,),
-    "layer_norm": False,
-    "batch_size": 20,
-    "reward_scale": SCALE,
-    "entropy_cost": 0.02,
-    "evaluate_every": 10,
-    "episodes": 2,
-}
 CORRECTIONS = ("none", "vtrace,is", "retrace(0.9),is", "tree_backup")
-
-
-class Place:
-    """An environment's face, which is all that learners look at."""
-
-    shape, dtype, actions = (4,), np.dtype(np.float32), Actions(count=3)
-
-
-def records(n=5, b=4, seed=0):
-    """Steps that follow each other, except at ends of both kinds."""
-    rng = np.random.default_rng(seed)
-    found = np.zeros((n, b), record_type(Place()))
-    states = rng.normal(size=(n + 1, b, 4))
-    found["observation"], found["next_observation"] = states[:-1], states[1:]
-    found["action"] = rng.integers(3, size=(n, b))
-    found["reward"] = rng.normal(size=(n, b)) / SCALE
-    found["discount"] = 0.9
-    found["log_probability"] = np.log(rng.uniform(0.1, 0.9, (n, b)))
-    found["length"][1, 0], found["discount"][1, 0] = 7, 0  # an end for good
-    found["length"][2, 1] = 9  # an episode that was cut
-    found["next_observation"][[1, 2], [0, 1]] += 1
-    return found
-
-
-def batch_of(found):
-    return Batch(found, np.arange(found.size), np.ones(found.size, np.float32))
-
-
-def learner(**more):
-    return ImpalaLearner(config_for("impala", "CartPole-v1", **{**SMALL, **more}), Place())
 
 
 def outputs(weights, x):
@@ -108,7 +63,7 @@ def loss_of(weights, found, options, constants=None):
 
 @pytest.mark.parametrize("correct", CORRECTIONS)
 def test_a_step_is_one_of_adam_down_the_papers_loss(correct):
-    made, found = learner(correction=correct), records()
+    made, found = learner(correction=correct), trajectories()
     before = {name: v.numpy().astype(np.float64) for name, v in made.weights.items()}
     wanted, constants = loss_of(before, found, made.config)
     _, loss = made.step(batch_of(found))
@@ -142,7 +97,7 @@ def test_a_step_is_one_of_adam_down_the_papers_loss(correct):
 def test_steps_are_finite(correct, more):
     made = learner(correction=correct, **more)
     for seed in range(3):
-        errors, loss = made.step(batch_of(records(seed=seed)))
+        errors, loss = made.step(batch_of(trajectories(seed=seed)))
         assert errors.shape == (5, 4) and np.isfinite(errors).all() and np.isfinite(loss)
     for name, variable in made.state.items():
         assert np.isfinite(variable.numpy()).all(), name
@@ -162,7 +117,7 @@ def test_actors_get_the_policy_alone():
 
 
 def test_log_probabilities_are_asked_for():
-    found = records()
+    found = trajectories()
     found["log_probability"][2, 2] = np.nan
     with pytest.raises(UsageError, match="log probabilities of the policy that acted"):
         learner().step(batch_of(found))
@@ -170,7 +125,7 @@ def test_log_probabilities_are_asked_for():
 
 
 def test_steps_follow_each_other_but_for_ends_and_new_actors():
-    found = records()
+    found = trajectories()
     found["observation"][3, 2] += 1  # the actor was replaced before
     wanted = np.ones((5, 4))
     wanted[4] = wanted[1, 0] = wanted[2, 1] = wanted[2, 2] = 0
@@ -178,13 +133,13 @@ def test_steps_follow_each_other_but_for_ends_and_new_actors():
 
 
 def steps_of(actor, count, begin=0):
-    found = np.zeros(count, record_type(Place()))
+    found = np.zeros(count, RECORD)
     found["actor"], found["length"] = actor, np.arange(begin, begin + count)
     return found
 
 
 def test_the_queue_gives_each_step_once_in_order():
-    queue, rng = TrajectoryQueue(3, record_type(Place())), np.random.default_rng(0)
+    queue, rng = TrajectoryQueue(3, RECORD), np.random.default_rng(0)
     given, taken, sizes = {0: 0, 1: 0}, [], []
     for _ in range(50):
         actor, count = int(rng.integers(2)), int(rng.integers(1, 6))
@@ -204,7 +159,7 @@ def test_the_queue_gives_each_step_once_in_order():
 
 
 def test_a_restored_queue_goes_on_as_the_other():
-    queue, again = (TrajectoryQueue(3, record_type(Place())) for _ in range(2))
+    queue, again = (TrajectoryQueue(3, RECORD) for _ in range(2))
     for actor, count in ((1, 4), (0, 5), (1, 3)):
         queue.add(steps_of(actor, count))
     again.restore(queue.state())
@@ -220,7 +175,7 @@ def test_a_batch_that_may_be_sampled_is_there(actors):
     """However steps come in: here as badly as can be, one of each actor in turn."""
     config = config_for("impala", "CartPole-v1", **{**SMALL, "actors": actors})
     limiter, most = config.limiter(), 0
-    queue, turn = TrajectoryQueue(config.unroll_length, record_type(Place())), 0
+    queue, turn = TrajectoryQueue(config.unroll_length, RECORD), 0
     for _ in range(2000):
         count = limiter.may_insert()
         for _ in range(min(count, 3)):

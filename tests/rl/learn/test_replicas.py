@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from qgraph.errors import UsageError
-from tests.rl.learn.test_impala import learner
+from tests.helpers.impala import learner
 
 pytest.importorskip("gymnasium", reason="needs the extra `rl`")
 ROOT = Path(__file__).parents[3]
@@ -17,9 +17,10 @@ ROOT = Path(__file__).parents[3]
 def test_replicas_learn_what_one_learns(tmp_path):
     """In processes of their own: a processor is divided before TensorFlow begins."""
     program = (
-        "import sys; import numpy as np; from tests.rl.learn import test_impala as t;"
+        "import sys; import numpy as np; from tests.helpers import impala as t;"
+        "from tests.helpers.rl_records import batch_of;"
         "made = t.learner(replicas=int(sys.argv[1]), reward_scale=1.0);"
-        "found = [made.step(t.batch_of(t.records(seed=i))) for i in range(3)];"
+        "found = [made.step(batch_of(t.trajectories(seed=i))) for i in range(3)];"
         "np.savez(sys.argv[2], errors=[e for e, _ in found], losses=[x for _, x in found],"
         "**{k: v.numpy() for k, v in made.state.items()});"
         "assert made.strategy.num_replicas_in_sync == int(sys.argv[1])"
@@ -34,9 +35,10 @@ def test_replicas_learn_what_one_learns(tmp_path):
 
 def test_a_run_divides_the_processor_before_tensorflow_is_at_work(tmp_path):
     program = (
-        "import sys; from pathlib import Path; from tests.rl.learn import test_impala as t;"
-        "settings = {**t.SMALL, 'steps': 100, 'replicas': 2};"
-        "made = t.train(Path(sys.argv[1]), 'impala', 'CartPole-v1', settings);"
+        "import sys; from pathlib import Path; from qgraph.rl.learn.runs import train;"
+        "from tests.helpers.impala import SMALL;"
+        "settings = {**SMALL, 'steps': 100, 'replicas': 2};"
+        "made = train(Path(sys.argv[1]), 'impala', 'CartPole-v1', settings);"
         "assert made.learner.strategy.num_replicas_in_sync == 2 and made.done"
     )
     in_a_process(program, str(tmp_path / "run"))

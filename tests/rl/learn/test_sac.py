@@ -12,7 +12,8 @@ from qgraph.rl.agents.earlier import half_settings
 from qgraph.rl.half.methods import METHODS
 from qgraph.rl.learn.runs import train
 from tests.helpers.cli import run as qgraph
-from tests.helpers.sac import World, apart, batches, learner, types_of, weights_of
+from tests.helpers.rl_records import World
+from tests.helpers.sac import apart, batches, learner, types_of, weights_of
 
 # -- Statement 1 -----------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ from qgraph.errors import TrainingError
 from qgraph.rl.agents.earlier import half_settings
 from qgraph.rl.half.hadam import HAdam
 from qgraph.rl.half.methods import METHODS
-from tests.helpers.sac import World, batches, learner, types_of, weights_of
+from tests.helpers.rl_records import World
+from tests.helpers.sac import batches, learner, types_of, weights_of
 
 
 def test_each_method_is_at_work_where_it_belongs():

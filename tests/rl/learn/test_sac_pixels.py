@@ -9,7 +9,8 @@ from qgraph.rl.agents.earlier import half_settings
 from qgraph.rl.agents.sac.pixels import shifted
 from qgraph.rl.half.scaling import FIRST
 from qgraph.rl.learn.tensors import run
-from tests.helpers.sac import World, batches, learner
+from tests.helpers.rl_records import World
+from tests.helpers.sac import batches, learner
 
 
 def test_images_are_shifted_each_by_itself():

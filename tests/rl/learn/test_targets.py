@@ -9,9 +9,8 @@ from qgraph.errors import UsageError
 from qgraph.rl.agents import config_for
 from qgraph.rl.agents.registry import check_fits, learner_for
 from qgraph.rl.environments import make
-from qgraph.rl.learn.records import record_type
-from qgraph.rl.learn.replay import Batch
 from qgraph.rl.policy import floats
+from tests.helpers.rl_records import transitions
 
 pytest.importorskip("gymnasium", reason="needs the extra `rl`")
 SIZES = {"hidden_sizes": (16,), "target_update_period": 1000, "seed": 3}
@@ -25,18 +24,9 @@ def begun(algorithm, name, **more):
     for of in ("target", "critic_target"):
         for variable in getattr(learner, of, {}).values():
             variable.assign(variable + rng.normal(0, 0.3, variable.shape))
-    records = np.zeros(32, record_type(environment))
-    for name in ("observation", "next_observation", "reward"):
-        records[name] = rng.normal(size=records[name].shape)
-    records["discount"] = rng.choice([0, 0.9], 32)
-    actions = environment.actions
-    records["action"] = (
-        rng.integers(actions.count, size=32)
-        if actions.discrete
-        else rng.uniform(-1, 1, records["action"].shape)
-    )
-    importance = rng.uniform(0.1, 1, 32).astype("f4")
-    return learner, Batch(records, np.arange(32), importance)
+    batch = transitions(environment, 32, rng, discount=rng.choice([0, 0.9], 32))
+    batch.importance[:] = rng.uniform(0.1, 1, 32)
+    return learner, batch
 
 
 def made(program, variables, x):

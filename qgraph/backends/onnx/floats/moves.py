@@ -143,7 +143,7 @@ def _resize_nearest(e: FloatEmission, node: Node) -> None:
         mode = ("half_pixel", "round_prefer_ceil") if half else ("asymmetric", "floor")
         scales = e.numbers((1, 1, *factors), f"{node.name}/scales", np.float32)
         made = e.op(
-            "Resize", name, "", scales, stem=node.name, mode="movement.nearest",
+            "Resize", name, "", scales, stem=node.name, mode="nearest",
             coordinate_transformation_mode=mode[0], nearest_mode=mode[1],
         )  # fmt: skip
         e.put(node.name, made, nchw=True)

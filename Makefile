@@ -100,9 +100,10 @@ native-tests:
 	@$(NATIVE_BUILD)/engine_test fused_ops/tests/every_op.qgi
 	@$(NATIVE_BUILD)/actor_test fused_ops/tests/every_op.qga
 
-lint: $(STAMP)  ## ruff and clang-format, checking only
+lint: $(STAMP)  ## ruff, clang-format and phrases that read badly, checking only
 	@$(BIN)/ruff check -q $(LINTED)
 	@$(BIN)/ruff format -q --check $(LINTED) || { echo "run: make format"; exit 1; }
+	@$(BIN)/python -m tests.helpers.english
 	@$(BIN)/clang-format --dry-run -Werror $(NATIVE) 2>$(VENV)/.unformatted || { \
 	    sed -n 's/:[0-9]*: error: code should be clang-formatted.*/: not formatted/p' \
 	    $(VENV)/.unformatted | uniq | grep . && echo "run: make format" \

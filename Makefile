@@ -24,7 +24,7 @@ INSTALL := $(PIP) install --no-build-isolation --config-settings=build-dir=$(VEN
 PARALLEL := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo train-demo test test-fast test-extras test-real test-slow fuzz test-native test-avx512 native-tests lint format types golden assets bench docs wheel test-wheel clean
+.PHONY: help venv demo train-demo test test-fast test-extras test-real test-slow fuzz test-native test-avx512 native-tests lint format types golden assets bench docs pages wheel test-wheel clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/' | expand -t 14
@@ -141,6 +141,10 @@ wheel: $(STAMP)  ## dist/: a source distribution, and a manylinux wheel for each
 
 test-wheel: $(STAMP)  ## the fast tests against the wheel of PYTHON in dist/, in a new environment without a compiler
 	@$(BIN)/python -m tests.helpers.wheel --python $(PYTHON) $(PYTEST_ARGS)
+
+pages: $(DOCS)  ## run the commands and notebooks of the documentation, and store what they print
+	@$(BIN)/python docs/builder/sessions.py README.md $$(grep -rl '^```console' docs --include='*.md')
+	@$(BIN)/python docs/builder/notebooks.py docs/notebooks/*.ipynb
 
 clean:  ## remove .venv and what tools left behind
 	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -157,7 +157,7 @@ def _read(file: Path | None, name: str, shape: tuple[int, ...]) -> Array | None:
     graph = Graph("observations")
     graph.input(name, "float32", (None, *shape))
     try:
-        return load_data(file, graph)[name]
+        return load_data(file, graph, what="observations")[name]
     except CalibrationError as error:
         error.hint = _layout(file, shape) or error.hint
         raise

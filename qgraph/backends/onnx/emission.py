@@ -16,6 +16,7 @@ import numpy.typing as npt
 import onnx
 
 from qgraph.backends.onnx.builder import OnnxModelBuilder, element_type
+from qgraph.backends.onnx.layouts import TO_NCHW, TO_NHWC, axis_in, turned
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import AttrValue
 from qgraph.ir.types import Array
@@ -36,7 +37,6 @@ from qgraph.program.ops import (
     WindowAttrs,
 )
 
-TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 END = np.iinfo(np.int64)
 Lower = Callable[[Any, Step], None]  # of an emission
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
@@ -396,12 +396,3 @@ SHARED: Mapping[str, Lower] = {
     "pad": ProgramEmission._pad,
     "take": ProgramEmission._take,
 }
-
-
-def turned(array: Array) -> Array:
-    """A constant as it broadcasts over NCHW tensors."""
-    return array.reshape((1,) * (4 - array.ndim) + array.shape).transpose(TO_NCHW)
-
-
-def axis_in(axis: int, nchw: bool) -> int:
-    return TO_NCHW.index(axis) if nchw else axis

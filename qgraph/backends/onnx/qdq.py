@@ -12,8 +12,9 @@ from typing import ClassVar
 import numpy as np
 from onnx import TensorProto, helper
 
-from qgraph.backends.onnx.emission import NO_NAMES, turned
+from qgraph.backends.onnx.emission import NO_NAMES
 from qgraph.backends.onnx.float_values import ValueEmission, value_lowerings
+from qgraph.backends.onnx.layouts import turned
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import AttrValue
 from qgraph.ir.types import Array, QuantSpec, Rounding

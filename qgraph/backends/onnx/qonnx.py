@@ -14,8 +14,9 @@ from typing import ClassVar
 import numpy as np
 import onnx
 
-from qgraph.backends.onnx.emission import NO_NAMES, TO_NCHW, turned
+from qgraph.backends.onnx.emission import NO_NAMES
 from qgraph.backends.onnx.float_values import ValueEmission, reach, value_lowerings
+from qgraph.backends.onnx.layouts import TO_NCHW, turned
 from qgraph.errors import UnsupportedError
 from qgraph.exact.sums import FLOAT32_EXACT, FLOAT64_EXACT
 from qgraph.ir.types import Array, QuantSpec, Role, Rounding

@@ -15,7 +15,7 @@ from qgraph.archives import JsonObject
 from qgraph.backends.ends import ends_of
 from qgraph.backends.network_forms import Network, Runner
 from qgraph.backends.onnx.builder import metadata_of
-from qgraph.backends.onnx.emission import TO_NHWC
+from qgraph.backends.onnx.layouts import TO_NHWC
 from qgraph.distribution import install_hint
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.exact.reference import Reference

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qgraph.backends.onnx.builder import OnnxModelBuilder, element_type
-from qgraph.backends.onnx.emission import TO_NCHW, TO_NHWC, axis_in, turned
+from qgraph.backends.onnx.layouts import TO_NCHW, TO_NHWC, axis_in, turned
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import AttrValue
 from qgraph.ir.graph import Graph, Node

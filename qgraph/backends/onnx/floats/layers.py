@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from qgraph.backends.onnx.emission import axis_in
 from qgraph.backends.onnx.floats.elementwise import Lower, elementwise, of_floats
 from qgraph.backends.onnx.floats.emission import SIZES_HINT, FloatEmission
+from qgraph.backends.onnx.layouts import axis_in
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import AttrValue
 from qgraph.ir.graph import Node

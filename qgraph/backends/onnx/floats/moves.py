@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from qgraph.backends.onnx.emission import END, TO_NCHW, TO_NHWC
+from qgraph.backends.onnx.emission import END
 from qgraph.backends.onnx.floats.elementwise import Lower
 from qgraph.backends.onnx.floats.emission import FloatEmission
 from qgraph.backends.onnx.floats.layers import keeps_order
+from qgraph.backends.onnx.layouts import TO_NCHW, TO_NHWC
 from qgraph.ir.graph import Node
 from qgraph.ir.ops import movement
 from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs

@@ -1,0 +1,17 @@
+"""Layouts of images: NHWC in programs and graphs, NCHW in ONNX ops."""
+
+from __future__ import annotations
+
+from qgraph.ir.types import Array
+
+TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
+
+
+def turned(array: Array) -> Array:
+    """A constant as it broadcasts over NCHW tensors."""
+    return array.reshape((1,) * (4 - array.ndim) + array.shape).transpose(TO_NCHW)
+
+
+def axis_in(axis: int, nchw: bool) -> int:
+    """The place of an NHWC axis in a layout."""
+    return TO_NCHW.index(axis) if nchw else axis

@@ -53,7 +53,8 @@ def generated(topic: Topic, result: Result) -> str:
 def provenance(topic: Topic, result: Result) -> str:
     """List the command, the data, the date, the machine, versions and seeds."""
     machine = result.machine
-    place = f"{machine.processor}, {', '.join(machine.instructions)}; {machine.cores} cores"
+    processor = ", ".join((machine.processor, *machine.instructions))
+    place = f"{processor}; {machine.cores} cores"
     if machine.load is not None:
         place += f"; mean load {machine.load}"
     lines = [

@@ -42,7 +42,7 @@ def test_ctrl_c_before_a_policy_is_compressed_leaves_a_run_that_goes_on(tmp_path
 def test_an_unknown_environment_is_found_before_too_few_steps(tmp_path):
     given = ("--algo", "dqn", "--steps", "10", "--out", tmp_path / "run")
     wrong = qgraph("rl", "train", *given, "--env", "CartPole-v7")
-    assert wrong.code == 2 and "no environment is called `CartPole-v7`" in wrong.err
+    assert wrong.code == 2 and "unknown environment `CartPole-v7`" in wrong.err
     few = qgraph("rl", "train", *given, "--env", "CartPole-v1")
     assert few.code == 2 and "--steps 10 is too few" in few.err
     assert not (tmp_path / "run").exists()

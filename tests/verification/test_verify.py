@@ -264,4 +264,4 @@ def test_exports(out, tmp_path) -> None:
     assert cli("export", out, "-f", "tensorflow", "-o", target, "--force").code == 8
     assert (target / "mine.txt").read_text() == "mine"
     unknown = cli("export", out, "-f", "nothing", "-o", tmp_path / "x")
-    assert unknown.code == 2 and "formats:" in unknown.err
+    assert unknown.code == 2 and "unknown format" in unknown.err

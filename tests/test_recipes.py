@@ -1,7 +1,7 @@
 """The whole float recipe on networks: the function is kept, and a second run changes nothing."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from qgraph.ir.graph import Graph
@@ -208,6 +208,7 @@ ENDS = {
 CHAINS = st.lists(st.sampled_from(sorted(PIECES)), min_size=1, max_size=4)
 
 
+@example(["bowl"], ["minus", "swish", "bowl"], "factors", "batch norm", False)
 @settings(max_examples=60)
 @given(CHAINS, CHAINS, st.sampled_from(sorted(ENDS)), st.sampled_from(sorted(ENDS)), st.booleans())
 def test_functions_of_elements_are_composed_at_once(first, second, middle, end, shared):

@@ -39,24 +39,34 @@ class ComposeFunctions(Pass):
 
     def apply(self, rewriter: Rewriter) -> None:
         rewriter.rule = "compose"
-        graph = rewriter.graph
-        nodes = list(graph.topological())
-        order = {node.name: index for index, node in enumerate(nodes)}
-        nonnegative, behind = is_nonnegative(graph), _behind_layers(nodes)
-        into: set[str] = set()  # values that only integer arithmetic uses
         left: set[str] = set()  # parts of functions that stay float
-        for name in (node.name for node in reversed(nodes)):  # the longest functions first
-            if name not in graph.nodes or not _all_take_codes(graph, name, into):
-                continue
-            into.add(name)
-            function = None if name in left else _best(graph, name, order)
-            if function is not None and function.source in behind:
-                reason = _unfit(function, nonnegative(function.source))
-                if reason is None:
-                    _compose(rewriter, function)
-                else:
-                    rewriter.refuse(graph.nodes[name], reason)
-                    left.update(node.name for node in function.nodes)
+        # A composed function works on codes, so that one behind it may be composed too.
+        while _compose_all(rewriter, left):
+            pass
+
+
+def _compose_all(rewriter: Rewriter, left: set[str]) -> bool:
+    """Compose what is between layers by now; True if anything was composed."""
+    graph = rewriter.graph
+    nodes = list(graph.topological())
+    order = {node.name: index for index, node in enumerate(nodes)}
+    nonnegative, behind = is_nonnegative(graph), _behind_layers(nodes)
+    into: set[str] = set()  # values that only integer arithmetic uses
+    composed = False
+    for name in (node.name for node in reversed(nodes)):  # the longest functions first
+        if name not in graph.nodes or not _all_take_codes(graph, name, into):
+            continue
+        into.add(name)
+        function = None if name in left else _best(graph, name, order)
+        if function is not None and function.source in behind:
+            reason = _unfit(function, nonnegative(function.source))
+            if reason is None:
+                _compose(rewriter, function)
+                composed = True
+            else:
+                rewriter.refuse(graph.nodes[name], reason)
+                left.update(node.name for node in function.nodes)
+    return composed
 
 
 def _compose(rewriter: Rewriter, function: PointwiseFunction) -> None:

@@ -13,8 +13,12 @@ from qgraph import export, quantize, verify
 from qgraph.errors import ExactnessError, LoadError, UsageError
 from qgraph.exports import FORMS, INDEX
 from tests.helpers.cli import run, small_network, typical_images
+from tests.helpers.forms import missing_tool
 
-NEEDED = {"qonnx": "qonnx", "onnx-qdq": "onnxruntime", "onnx-integer": "onnxruntime"}
+
+def skip_without_tool(form: str) -> None:
+    if missing := missing_tool(form):
+        pytest.skip(f"{form}: {missing}")
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +34,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_next_command_of_export_verifies_its_files(folder, tmp_path, form) -> None:
-    if form in NEEDED:
-        pytest.importorskip(NEEDED[form])
+    skip_without_tool(form)
     done = run("export", folder / "out", "--format", form, "-o", tmp_path / "x y")
     (line,) = (line for line in done.out.splitlines() if line.startswith("next: qgraph "))
     found = run(*shlex.split(line.removeprefix("next: qgraph ")))
@@ -88,8 +91,7 @@ def _wrong_vectors(place) -> None:
     ],
 )  # fmt: skip
 def test_a_changed_file_is_found(folder, tmp_path, form, damage) -> None:
-    if form in NEEDED:
-        pytest.importorskip(NEEDED[form])
+    skip_without_tool(form)
     place = copied(folder, form, tmp_path)
     damage(place)
     try:

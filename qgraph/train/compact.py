@@ -31,7 +31,8 @@ def coded_inputs(graph: Graph) -> dict[str, Node]:
 def keeping_codes(piece: Piece, spec: QuantSpec, log2_t: Tensor) -> Piece:
     """`piece`, a layer of x and maybe weights, that keeps `x * 2^f` in bytes instead of x.
 
-    x has to lie on the grid of `spec` and its threshold. The same numbers, forward and backward.
+    x has to lie on the grid of `spec` and its threshold. The same numbers, forward and backward,
+    unless TensorFlow's oneDNN merges explicit padding into only one of the two convolutions.
     """
     import tensorflow as tf
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,11 +17,27 @@ from qgraph.train.forward import piece_of
 from tests.helpers.quantized import random_network
 
 tf = pytest.importorskip("tensorflow")
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 4])
 @pytest.mark.parametrize("signed", [True, False])
 def test_outputs_and_gradients_are_the_same_bits(seed: int, signed: bool) -> None:
+    compare(seed, signed)
+
+
+def test_padding_of_its_own_without_onednn() -> None:
+    """oneDNN takes padding into one of the two convolutions, and sums in another order there."""
+    script = "from tests.train.test_compact import compare; compare(3, True); compare(3, False)"
+    environment = os.environ | {"TF_ENABLE_ONEDNN_OPTS": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def compare(seed: int, signed: bool) -> None:
+    """Compare each layer of a random network with and without codes, bit by bit."""
     graph = random_network(seed, "int8")
     found = coded_inputs(graph)
     assert found

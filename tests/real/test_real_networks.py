@@ -9,7 +9,7 @@ import tensorflow as tf
 from qgraph.artifacts import save
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def, tensor_names
-from qgraph.backends.tf.program import TFProgram
+from qgraph.backends.tf.program import TFProgram, as_tensorflow
 from qgraph.compiler import Quantized, quantize
 from qgraph.exact.sums import FLOAT32_EXACT
 from qgraph.frontends import load
@@ -156,4 +156,4 @@ def test_recipe_keeps_the_policy(path):
     assert_close(exact[1], exact[0], 1e-9)
     feeds = {name: data.astype(np.float32)}
     wanted = run_tf(v1.GraphDef.FromString(path.read_bytes()), feeds, [output])[0]
-    assert_close(run_tf(emit_graph_def(after), feeds, [output])[0], wanted, 1e-5)
+    assert_close(run_tf(as_tensorflow(emit_graph_def(after)), feeds, [output])[0], wanted, 1e-5)

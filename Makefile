@@ -134,7 +134,7 @@ wheel: $(STAMP)  ## dist/: a source distribution, and a manylinux wheel for each
 	@rm -rf build/wheels
 	@$(STEP) "packing the sources" $(BIN)/python -m build --sdist --outdir build/wheels
 	@for python in $(WHEEL_PYTHONS); do $(STEP) "building the wheel for $$python" \
-	    $(PIP) --python $$python wheel --no-deps --wheel-dir build/wheels build/wheels/*.tar.gz || exit 1; done
+	    $(PIP) --python "$$(command -v $$python)" wheel --no-deps --wheel-dir build/wheels build/wheels/*.tar.gz || exit 1; done
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(STEP) "checking what the wheels link" $(BIN)/auditwheel repair \
 	    --exclude libtensorflow_framework.so.2 --wheel-dir dist build/wheels/*.whl
 	@cp build/wheels/*.tar.gz dist && ls dist

@@ -16,7 +16,7 @@ from qgraph.cli.console import fold_name, progress_bar
 from qgraph.errors import QGraphError
 from qgraph.pipelines import PASSES
 from qgraph.recipes import OPTIONAL, RECIPES
-from tests.helpers.cli import run, small_network
+from tests.helpers.cli import run, run_process, small_network
 
 
 @pytest.fixture
@@ -239,16 +239,8 @@ def test_progress_is_drawn_on_a_terminal_and_nowhere_else(monkeypatch, capfd):
 # -- processes of their own --------------------------------------------------------------------
 
 
-def process(*arguments, **options):
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "80"}
-    env.pop("TF_CPP_MIN_LOG_LEVEL", None)
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)], capture_output=True, text=True, env=env, **options
-    )
-
-
 def test_tensorflow_is_silent(model, samples, tmp_path):
-    done = process("-m", "qgraph", "quantize", model, "-c", samples, "-o", tmp_path / "out")
+    done = run_process("-m", "qgraph", "quantize", model, "-c", samples, "-o", tmp_path / "out")
     shown = re.sub(r"\Atook [\d.]+ s\n\Z", "", done.stderr)
     assert (done.returncode, shown) == (0, "")
 
@@ -262,7 +254,7 @@ def test_help_and_version_import_nothing_heavy():
         "if m in sys.modules])"
     )
     for flag, shown in (("--help", "quantize"), ("--version", "qgraph ")):
-        done = process("-c", code.format(flag))
+        done = run_process("-c", code.format(flag))
         assert done.returncode == 0 and shown in done.stdout
         assert done.stdout.splitlines()[-1] == "[]"
 

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.test_onnx import quantized
 from tests.frontends.onnx.test_loading import f, small_cnn
 from tests.helpers import retraining
-from tests.helpers.cli import run, typical_images
+from tests.helpers.cli import run, run_process, typical_images
 
 # Runs commands one after the other in a process of its own, where nothing is imported yet.
 SCRIPT = """
@@ -145,7 +145,7 @@ def test_tensorflow_is_imported_in_silence(model) -> None:
         "print(type(tensorflow.__loader__).__name__, tensorflow.__spec__.loader is "
         "tensorflow.__loader__, [type(f).__name__ for f in sys.meta_path].count('_Finder'))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = run_process("-c", code)
     assert done.stdout == "SourceFileLoader True 0\n"
     assert "oneDNN" not in done.stderr and "cuInit" not in done.stderr
 
@@ -159,7 +159,7 @@ def test_training_in_python_is_silent_too(trained_in, call) -> None:
         "from qgraph import retrain\nfrom qgraph.train.options import Options\n"
         f"retrain.{call.format(folder=str(trained_in), data=str(data))}\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = run_process("-c", code)
     assert done.returncode == 0, done.stderr
     assert "oneDNN" not in done.stderr and "cuInit" not in done.stderr
     assert "cuda" not in done.stderr.lower()

@@ -2,6 +2,8 @@
 
 import io
 import math
+import os
+import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -44,6 +46,18 @@ def run(*arguments: object) -> Run:
         except SystemExit as stop:
             code = int(stop.code or 0)
     return Run(code, out.getvalue(), err.getvalue())
+
+
+def run_process(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """`python ARGUMENTS` in a process of its own, as a user has it.
+
+    TensorFlow's log level, which a test run or a CI job may set, is not passed on.
+    """
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "80"}
+    env.pop("TF_CPP_MIN_LOG_LEVEL", None)
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)], capture_output=True, text=True, env=env
+    )
 
 
 def small_network(middle=lambda x: x):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import difflib
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import chain
 from typing import Protocol, TypeVar
-
-import networkx
 
 from qgraph.errors import GraphError, LoadError, UsageError
 from qgraph.frontends.refused import FRAMES, loop_at
@@ -47,13 +45,15 @@ class Linked(Protocol):
 
 
 N = TypeVar("N", bound=Linked)
+Users = defaultdict[str, list[str]]  # names of the nodes that use each node's outputs
 
 
 def find_outputs(nodes: Mapping[str, TFNode]) -> list[str]:
     """Nodes whose results are unused, in file order, without leftovers of training."""
-    users: networkx.DiGraph[str] = networkx.DiGraph()
-    users.add_nodes_from(nodes)
-    users.add_edges_from((name, n.name) for n in nodes.values() for name, _ in n.inputs)
+    users: Users = defaultdict(list)
+    for node in nodes.values():
+        for name, _ in node.inputs:
+            users[name].append(node.name)
     training = _downstream(users, (n.name for n in nodes.values() if _is_loss(n)))
     training.update(n.name for n in nodes.values() if n.op == "Print" and not users[n.name])
     leftover = {n.name for n in nodes.values() if _is_effect(n)}
@@ -84,14 +84,20 @@ def _is_effect(node: TFNode) -> bool:
     return node.op in EFFECTS or "Apply" in node.op or node.op.startswith("Queue")
 
 
-def _downstream(users: networkx.DiGraph[str], seeds: Iterable[str]) -> set[str]:
+def _downstream(users: Users, seeds: Iterable[str]) -> set[str]:
     """The seeds and all that depends on them."""
-    return set(chain.from_iterable(networkx.bfs_layers(users, list(seeds))))
+    found = set(seeds)
+    queue = list(found)
+    while queue:
+        new = [user for user in users[queue.pop()] if user not in found]
+        found.update(new)
+        queue += new
+    return found
 
 
 def _add_feeders(
     nodes: Mapping[str, TFNode],
-    users: networkx.DiGraph[str],
+    users: Users,
     leftover: set[str],
     training: set[str],
 ) -> None:

@@ -179,7 +179,7 @@ def _outputs(builder: GraphBuilder, ends: Mapping[str, Ref], *, explicit: bool) 
 def sweep(graph: Graph, keep: Collection[str]) -> None:
     """Remove nodes that no output needs, such as shape arithmetic that became attributes."""
     for node in reversed(graph.topological()):
-        if node.name not in keep and not any(graph.use_count(v) for v in node.values):
+        if node.name not in keep and not any(map(graph.is_used, node.values)):
             graph.remove(node.name)
 
 

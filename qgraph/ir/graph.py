@@ -87,6 +87,10 @@ class Graph:
             1 for output in self.outputs.values() if output == value
         )
 
+    def is_used(self, value: str) -> bool:
+        """Whether a node takes `value` as an input, or it is an output of the graph."""
+        return bool(self._users.get(value)) or self.is_output(value)
+
     def is_output(self, value: str) -> bool:
         return value in self.outputs.values()
 
@@ -179,10 +183,11 @@ class Graph:
     def infer(self, node: Node) -> tuple[TensorType, ...]:
         """The types that `node` would have, from the types of its inputs."""
         definition = op_definition(node.op, node.name)
-        missing = [v for v in node.inputs if v not in self.types]
-        if missing:
-            raise GraphError(f"input `{missing[0]}` does not exist", node=node.name)
-        inputs, attributes = [self.types[v] for v in node.inputs], node.attributes
+        try:
+            inputs = [self.types[v] for v in node.inputs]
+        except KeyError as error:
+            raise GraphError(f"input `{error.args[0]}` does not exist", node=node.name) from None
+        attributes = node.attributes
         try:
             types = definition.types(attributes, inputs)
             if isinstance(attributes, OpaqueAttrs):
@@ -196,7 +201,7 @@ class Graph:
                 f"{node.op}: has {node.outputs} outputs, its op gives {len(types)}", node=node.name
             )
         for kind in types:
-            size = math.prod(d or 1 for d in kind.shape or ())
+            size = math.prod(filter(None, kind.shape or ()))
             if size > LARGEST:
                 raise GraphError(f"{node.op}: a tensor of {size:,} elements", node=node.name)
         return types
@@ -245,7 +250,7 @@ class Graph:
     def remove(self, name: str) -> None:
         """Remove a node that nothing uses. Raises GraphError if something does."""
         node = self.nodes[name]
-        if self._control_users.get(name) or any(self.use_count(v) for v in node.values):
+        if self._control_users.get(name) or any(map(self.is_used, node.values)):
             raise GraphError("cannot be removed: it is still used", node=name)
         self._unlink(node)
         del self.nodes[name]

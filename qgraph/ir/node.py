@@ -64,7 +64,7 @@ class Node:
 
 def node_of(value: str) -> str:
     """The name of the node that produces `value`."""
-    return OUTPUT.sub("", value)
+    return OUTPUT.sub("", value) if ":" in value else value
 
 
 class ReadableGraph(Protocol):

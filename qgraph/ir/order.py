@@ -13,23 +13,20 @@ def inputs_first(roots: Iterable[str], needs: Callable[[str], Iterable[str]]) ->
     Roots and needs are visited in the order in which they are given. Raises GraphError that names
     a cycle.
     """
-    order: list[str] = []
-    done: set[str] = set()
+    done: dict[str, None] = {}
     for root in roots:
-        if root in done:
-            continue
-        path: dict[str, Iterator[str]] = {root: iter(needs(root))}
+        path: dict[str, Iterator[str]] = {} if root in done else {root: iter(needs(root))}
         while path:
-            name = next(reversed(path))
-            for need in path[name]:
+            name, waiting = path.popitem()
+            for need in waiting:
+                if need in done:
+                    continue
+                path[name] = waiting
                 if need in path:
                     cycle = [*list(path)[list(path).index(need) :], need]
                     raise GraphError(f"the graph has a cycle: {' -> '.join(cycle)}", node=need)
-                if need not in done:
-                    path[need] = iter(needs(need))
-                    break
+                path[need] = iter(needs(need))
+                break
             else:
-                path.popitem()  # unlike del, leaves no gap for reversed() to cross
-                done.add(name)
-                order.append(name)
-    return order
+                done[name] = None
+    return list(done)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 from qgraph.errors import GraphError
 from qgraph.ir.node import ReadableGraph, node_of
 from qgraph.ir.ops.structure import ConstantAttrs
 from qgraph.ir.types import Array
+
+Names = tuple[str, ...]
 
 
 def verify(graph: ReadableGraph) -> None:
@@ -26,14 +31,13 @@ def verify(graph: ReadableGraph) -> None:
         if node_of(name) != name:
             raise GraphError("`name:number` names a value, not a node", node=name)
     _check_ends(graph)
-    order = graph.order_anew()
-    if {*map(id, order)} != {*map(id, graph.topological())}:
-        raise GraphError("the recorded order does not match the nodes", node=graph.name)
-    for node in order:
+    _check_order(graph)
+    for node in graph.topological():
         for value, inferred in zip(node.values, graph.infer(node), strict=True):
-            if graph.types.get(value) != inferred:
+            recorded = graph.types.get(value)
+            if recorded is not inferred and recorded != inferred:
                 raise GraphError(
-                    f"`{value}` is recorded as {graph.types.get(value)}, its op gives {inferred}",
+                    f"`{value}` is recorded as {recorded}, its op gives {inferred}",
                     node=node.name,
                 )
     _check_users(graph)
@@ -48,18 +52,47 @@ def _check_ends(graph: ReadableGraph) -> None:
             raise GraphError(f"output `{public}` stands for `{value}`, which does not exist")
 
 
+def _check_order(graph: ReadableGraph) -> None:
+    """Raise GraphError unless each node comes after those it needs, so that no cycle exists."""
+    order = graph.topological()
+    done: set[str] = set()
+    for node in order:
+        if not done.issuperset((*map(node_of, node.inputs), *node.control)):
+            break
+        done.add(node.name)
+    if len(done) < len(order) or {*map(id, order)} != {*map(id, graph.nodes.values())}:
+        graph.order_anew()  # names the nodes of a cycle
+        raise GraphError("the recorded order does not match the nodes", node=graph.name)
+
+
 def _check_users(graph: ReadableGraph) -> None:
-    counted: dict[str, dict[str, int]] = {}
-    counted_control: dict[str, dict[str, int]] = {}
-    for node in graph.nodes.values():
-        for index, needs in ((counted, node.inputs), (counted_control, node.control)):
-            for value in needs:
-                users = index.setdefault(value, {})
-                users[node.name] = users.get(node.name, 0) + 1
-    for index, recorded in ((counted, graph._users), (counted_control, graph._control_users)):
-        for value in {**index, **recorded}:
-            if index.get(value, {}) != recorded.get(value, {}):
-                raise GraphError("the index of users does not match the nodes", node=value)
+    nodes = graph.nodes.values()
+    _check_index(graph._users, {node.name: node.inputs for node in nodes if node.inputs})
+    _check_index(graph._control_users, {node.name: node.control for node in nodes if node.control})
+
+
+def _check_index(index: Mapping[str, Mapping[str, int]], needs: Mapping[str, Names]) -> None:
+    """Raise GraphError unless `index` counts the uses in `needs`, and no others."""
+    found = 0
+    for user, needed in needs.items():
+        uses = _counts(needed)
+        found += len(uses)
+        for value, count in uses.items():
+            if value not in index or index[value].get(user) != count:
+                raise _stale_users(value)
+    if found < sum(map(len, index.values())):
+        pairs = ((value, user) for value, users in index.items() for user in users)
+        raise _stale_users(next(value for value, user in pairs if value not in needs.get(user, ())))
+
+
+def _counts(names: Names) -> Mapping[str, int]:
+    """How often each name occurs."""
+    each_once = dict.fromkeys(names, 1)
+    return each_once if len(each_once) == len(names) else Counter(names)
+
+
+def _stale_users(value: str) -> GraphError:
+    return GraphError("the index of users does not match the nodes", node=value)
 
 
 def constants_of(graph: ReadableGraph) -> dict[str, Array]:

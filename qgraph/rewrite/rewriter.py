@@ -80,7 +80,7 @@ class Rewriter:
             node = self.graph.nodes.get(waiting.pop())
             if node is None or node.op == "input" or self.graph.control_users(node.name):
                 continue
-            if any(self.graph.use_count(v) for v in node.values):
+            if any(map(self.graph.is_used, node.values)):
                 continue
             self.graph.remove(node.name)
             waiting += [node_of(v) for v in node.inputs]

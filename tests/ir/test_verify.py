@@ -76,6 +76,9 @@ BREAK = {
     ),
     "stale user": (lambda g: put(g, "y", inputs=("x", "w")), "the index of users does not match"),
     "forgotten user": (lambda g: g._users["y"].clear(), "y: the index of users does not match"),
+    "user that is not": (lambda g: g._users["x"].update(r=1), "x: the index of users does not"),
+    "user that is gone": (lambda g: g._users.update(gone={"r": 1}), "gone: the index of users"),
+    "uses counted wrong": (lambda g: g._users["y"].update(r=2), "y: the index of users does not"),
     "stale control": (lambda g: put(g, "y", control=()), "x: the index of users does not"),
     "stale order": (lambda g: g.nodes.update(r=Node("r", "relu6", ("y",))), "the recorded order"),
 }  # fmt: skip
@@ -91,3 +94,16 @@ def test_broken(name):
     with pytest.raises(GraphError) as error:
         verify(graph)
     assert complaint in str(error.value)
+
+
+def test_a_recorded_order_that_is_no_order():
+    graph = net()
+    graph.topological().reverse()
+    with pytest.raises(GraphError, match="the recorded order"):
+        verify(graph)
+
+
+def test_a_value_used_twice_by_one_node():
+    graph = net()
+    graph.outputs["sum"] = graph.add("add", "r", "r")
+    verify(graph)

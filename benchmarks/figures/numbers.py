@@ -1,4 +1,4 @@
-"""Numbers of docs/training.md: ``python -m benchmarks.figures.numbers``."""
+"""Make the tables of docs/tqt.md: ``python -m benchmarks.figures.numbers``."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def of_ratios() -> Table:
 
 
 def main(json_file: JsonFile = None) -> None:
-    """Print the tables of docs/training.md."""
+    """Print the tables of docs/tqt.md."""
     tables = (table() for table in (of_cycles, of_ratios, of_guidelines))
     report("benchmarks.figures.numbers", tables, json_file)
 

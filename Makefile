@@ -24,7 +24,7 @@ INSTALL := $(PIP) install --no-build-isolation --config-settings=build-dir=$(VEN
 PARALLEL := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo train-demo test test-fast test-extras test-real test-slow fuzz test-native test-avx512 native-tests lint format types golden assets bench docs pages wheel test-wheel clean
+.PHONY: help venv demo train-demo test test-fast test-extras test-real test-slow fuzz test-native test-avx512 native-tests lint format types golden assets bench measure docs pages wheel test-wheel clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/' | expand -t 14
@@ -125,6 +125,9 @@ assets: $(STAMP)  ## fetch the real networks and images into the cache, all at o
 
 bench: $(STAMP)  ## time the native kernels beside their numpy versions
 	@$(BIN)/python -m benchmarks.kernels
+
+measure: $(STAMP)  ## measure again the times that were transcribed (a quiet machine; about half an hour), and make their pages
+	@$(BIN)/python -m benchmarks.measure; failed=$$?; $(BIN)/python -m tests.helpers.golden; exit $$failed
 
 docs: $(DOCS)  ## the documentation site, in build/site; warnings and broken links are errors
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

@@ -13,6 +13,7 @@ import typer
 
 from benchmarks.real import (
     cifar,
+    constant_channels,
     data_free,
     distillation,
     efforts,
@@ -21,6 +22,7 @@ from benchmarks.real import (
     mixed,
     mobilenet,
     photos,
+    plan_variants,
     policies,
     thresholds,
 )
@@ -35,7 +37,10 @@ NETWORKS: dict[str, Callable[[], Iterator[Table]]] = {
     "formats": formats.tables,
     "policies": policies.tables,
     "efforts": efforts.tables,
+    "constant-channels": constant_channels.tables,
+    "plan-variants": plan_variants.tables,
     "data-free": data_free.tables,
+    "foreign-samples": data_free.foreign_tables,
     "thresholds": thresholds.tables,
     "mixed": mixed.tables,
     "families": families.tables,

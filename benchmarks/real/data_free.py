@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks import assets
 from benchmarks.real.measure import batches, exactness, same_class, sqnr
 from benchmarks.real.mobilenet import BACKGROUND, LOGITS, enlarged, scaled
-from benchmarks.tables import Table
+from benchmarks.tables import Table, merged
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
@@ -40,11 +40,18 @@ class Case:
 
 
 def tables() -> Iterator[Table]:
-    for name, case in (("cifar_10_model", cifar), ("MobileNetV1", mobilenet_v1),
-                       ("face-mask MobileNetV2", face_mask)):  # fmt: skip
-        made = case()
-        yield _without_data(name, made)
-        yield _drifts(name, made)
+    """Accuracy with and without data."""
+    for name, case in NETWORKS.items():
+        yield _without_data(name, case())
+
+
+def foreign_tables() -> Iterator[Table]:
+    """Samples of several kinds, compared with the statistics of batch norms."""
+    yield merged(
+        "Samples against batch-norm statistics",
+        "network",
+        ((name, _drifts(name, case())) for name, case in NETWORKS.items()),
+    )
 
 
 def cifar() -> Case:
@@ -83,6 +90,13 @@ def _at_224(model: Graph, batch: int, background: int | None) -> Case:
     }  # fmt: skip
     tests = {"photos": (photos, classes), "CIFAR-10": (pictures, None)}
     return Case(model, enlarged(train[:64]), tests, batch, foreign)
+
+
+NETWORKS: Mapping[str, Callable[[], Case]] = {
+    "cifar_10_model": cifar,
+    "MobileNetV1": mobilenet_v1,
+    "face-mask MobileNetV2": face_mask,
+}
 
 
 def _without_data(title: str, case: Case) -> Table:

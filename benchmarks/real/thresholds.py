@@ -11,13 +11,10 @@ from unittest import mock
 
 import numpy as np
 
-from benchmarks import assets
-from benchmarks.real.mobilenet import LOGITS, enlarged
+from benchmarks.real.cases import cifar, mobilenet_v1
 from benchmarks.tables import Table
 from qgraph.choices import CalibrationMethod, Equalization
-from qgraph.frontends import load
 from qgraph.ir.graph import Graph
-from qgraph.ir.types import Array
 from qgraph.passes import PassManager
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import Profile, load_profile
@@ -39,14 +36,8 @@ def _real() -> Table:
     table = Table(
         "Thresholds, real networks",
         {"network": "", "method": "", "SQNR dB": ".2f", "as float": ".1%", "seconds": ".1f"},
-        notes=["cifar_10_model: 512 training images to calibrate, 1,000 test images",
-               "MobileNetV1: 64 CIFAR-10 training images at 224 to calibrate, 100 test images",
-               "the same plan except the method: see benchmarks/real/thresholds.py"],
-    )  # fmt: skip
-    (train, _), (test, _) = assets.cifar10_train(), assets.cifar10_test()
-    small = [images.astype(np.float32) for images in (train[:512], test[:1000])]
-    large = [enlarged(images) for images in (train[:64], test[:100])]
-    cifar, mobilenet = load(assets.cifar10_network()), load(assets.mobilenet_v1(), outputs=[LOGITS])
+        notes=["the same plan except the method: see benchmarks/real/thresholds.py"],
+    )
     in8 = Plan(constant_channels=0.1, equalize=Equalization.WEIGHTS, correct_bias=True)
     in4 = Plan(
         constant_channels=0.03,
@@ -55,14 +46,18 @@ def _real() -> Table:
         correct_bias=True,
     )
     folded = Plan(constant_channels=0.1, equalize=Equalization.BIASES, correct_bias=True)
-    for name, model, profile, plan, data in (
-        ("cifar_10_model, 8/8", cifar, "graffitist-int8", in8, small),
-        ("cifar_10_model, 4/8", cifar, "graffitist-int4", in4, small),
-        ("MobileNetV1, 8/8", mobilenet, "graffitist-int8", folded, large),
+    small, large = cifar(), mobilenet_v1()
+    table.notes += [small.images, large.images]
+    for case, bits, profile, plan in (
+        (small, "8/8", "graffitist-int8", in8),
+        (small, "4/8", "graffitist-int4", in4),
+        (large, "8/8", "graffitist-int8", folded),
     ):
         for method in CalibrationMethod:
-            found, seconds = _measured(model, load_profile(profile), plan, method, *data)
-            table.add(name, method, found.sqnr, found.top1, seconds)
+            start = time.perf_counter()
+            _, graph = case.built(replace(plan, method=method), profile)
+            seconds, found = time.perf_counter() - start, case.agreement(graph)
+            table.add(f"{case.title}, {bits}", method, found.sqnr, found.top1, seconds)
     return table
 
 
@@ -93,25 +88,14 @@ def _groups(jointly: bool) -> AbstractContextManager[Any]:
 
 def _random(seed: int, profile: Profile, method: CalibrationMethod) -> tuple[Agreement, float]:
     rng = np.random.default_rng(100 + seed)
-    data = [rng.laplace(size=(64, 8, 8, 3)).astype(np.float32) for _ in range(2)]
-    return _measured(residual(seed), profile, Plan(correct_bias=True), method, *data)
-
-
-def _measured(
-    model: Graph,
-    profile: Profile,
-    plan: Plan,
-    method: CalibrationMethod,
-    calibration: Array,
-    test: Array,
-) -> tuple[Agreement, float]:
-    original, (name,) = model.copy(), model.inputs
+    data, test = ({"x": rng.laplace(size=(64, 8, 8, 3)).astype(np.float32)} for _ in range(2))
+    model = residual(seed)
+    original = model.copy()
     PassManager(FLOAT).run(original)
     start = time.perf_counter()
-    chosen = replace(plan, method=method)
-    _, graph = build(model, profile, chosen, {name: calibration}, Trace())
+    _, graph = build(model, profile, Plan(correct_bias=True, method=method), data, Trace())
     seconds = time.perf_counter() - start
-    return agreement(original, graph, {name: test}), seconds
+    return agreement(original, graph, test), seconds
 
 
 def residual(seed: int, blocks: int = 6, channels: int = 16) -> Graph:

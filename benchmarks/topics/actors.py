@@ -125,7 +125,7 @@ ACTOR_TIME = Topic(
 
 def _by_actors(result: Result) -> Table:
     table = result.table("Actors beside each other")
-    made = Table("", {"actors": "d", "bits": "", "rate": ",d"})
+    made = Table("", {"actors": "d", "bits": "", "rate": ",.0f"})
     for row in table.rows:
         made.add(row["actors"], f"{row['bits']} bits", row["steps/s, all"])
     return made.pivot("actors", "bits", "rate")
@@ -134,7 +134,7 @@ def _by_actors(result: Result) -> Table:
 MORE_ACTORS = Topic(
     "more_actors",
     "More actors than processors",
-    lambda result: "4 actors make {:,} steps/s with 8 bits, {:,} in float32".format(
+    lambda result: "4 actors make {:,.0f} steps/s with 8 bits, {:,.0f} in float32".format(
         *(result.tables[0].row(actors=4, bits=bits)["steps/s, all"] for bits in (8, 32))
     ),
     "two processors, CartPole with a policy of three layers of 2048",

@@ -154,4 +154,33 @@ ACCUMULATORS = Topic(
     Bars("bits of the accumulator"),
 )
 
-TOPICS = (ENGINE_SPEED, ENGINE_SPEED_VNNI, FORMS, ACCUMULATORS)
+DOUBLE, TASKS = "double, ratio", ("engine", "training")
+
+
+def _double(result: Result, task: str) -> str:
+    ratios = [row[DOUBLE] for row in result.tables[0].where(task=task).rows]
+    return f"{min(ratios):.2f} to {max(ratios):.2f}"
+
+
+def _roundings(result: Result) -> Table:
+    made = Table("", {"case": "", "half_away": ".2f", "double": ".2f"})
+    for row in result.tables[0].rows:
+        case = f"{row['network']}, {row['profile']}, {row['task']}"
+        made.add(case, row["half_away, ratio"], row[DOUBLE])
+    return made
+
+
+ROUNDINGS = Topic(
+    "roundings",
+    "The cost of rounding `double`",
+    lambda result: (
+        f"an engine run takes {_double(result, TASKS[0])} times as long as with `half_even`, "
+        f"a training step {_double(result, TASKS[1])} times"
+    ),
+    "digits and a network like those for CIFAR-10, processor time, engine on one thread",
+    lambda result: result.tables[0],
+    _roundings,
+    Bars("processor time, as a multiple of half_even", line=1.0),
+)
+
+TOPICS = (ENGINE_SPEED, ENGINE_SPEED_VNNI, FORMS, ACCUMULATORS, ROUNDINGS)

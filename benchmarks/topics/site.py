@@ -11,10 +11,12 @@ from benchmarks.topics import (
     actors,
     compiler,
     engine,
+    float16,
     kernels,
     learning,
     mutation,
     networks,
+    plans,
     policies,
     training,
 )
@@ -23,6 +25,7 @@ from benchmarks.topics.topic import Topic, generated, index_table
 
 TOPICS: tuple[Topic, ...] = (
     *networks.TOPICS,
+    *plans.TOPICS,
     *policies.TOPICS,
     *training.TOPICS,
     *engine.TOPICS,
@@ -31,6 +34,7 @@ TOPICS: tuple[Topic, ...] = (
     *kernels.TOPICS,
     *actors.TOPICS,
     *learning.TOPICS,
+    *float16.TOPICS,
 )
 
 
@@ -46,6 +50,7 @@ def _index() -> str:
 OTHERS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "ONNX node tests": ("onnx_nodes", "ONNX's node tests"),
+        "mutated files": ("mutated_files", "Mutants of files"),
         "threshold cycles": ("threshold_cycles", "Cycles"),
         "ratios of gradients": ("threshold_cycles", "Ratios of gradients"),
         "settings of thresholds": ("threshold_cycles", "Settings of table 4"),

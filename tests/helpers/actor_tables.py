@@ -1,4 +1,4 @@
-"""The table of the ops of actors in docs/rl.md, made from their definitions."""
+"""The table of the ops of actors in docs/rl_actors.md, made from their definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Learner, quantizer and actors as processes: blocks one way, experience the other (docs/rl.md)."""
+"""Learner, quantizer and actors as processes: weights one way, records the other.
+
+docs/rl_actors.md describes them.
+"""
 
 from qgraph.rl.broadcast.channel import Channel, Reader, Writer
 from qgraph.rl.broadcast.direct import DirectPublisher

@@ -1,4 +1,4 @@
-"""Policies made smaller and quicker for actors, by a chain of links (docs/rl.md)."""
+"""Policies made smaller and quicker for actors, by a chain of links (docs/rl_compression.md)."""
 
 from qgraph.rl.compress.chain import Compressor
 from qgraph.rl.compress.chain_policy import ChainPolicy, Task

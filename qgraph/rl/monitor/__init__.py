@@ -1,4 +1,7 @@
-"""How far compressed policies are from the original, and what is done about it (docs/rl.md)."""
+"""Distance of compressed policies from the original, and the decisions based on it.
+
+docs/rl_compression.md describes it.
+"""
 
 from qgraph.rl.monitor.indicators import Indicators, LearnerFacts, measure
 from qgraph.rl.monitor.monitor import Monitor, parse_strategy

@@ -1,0 +1,65 @@
+"""The two networks on which steps of static mode are compared, each with its images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from benchmarks import assets
+from benchmarks.real.mobilenet import LOGITS, enlarged
+from qgraph.choices import CalibrationMethod
+from qgraph.frontends import load
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array
+from qgraph.passes import PassManager
+from qgraph.quant.plan import Plan
+from qgraph.quant.profile import load_profile
+from qgraph.recipes import FLOAT
+from qgraph.rewrite.trace import Trace
+from qgraph.static.agreement import Agreement, agreement
+from qgraph.static.build import build
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network with calibration images, and test images that calibration does not see."""
+
+    title: str
+    model: Graph
+    calibration: Array
+    test: Array
+    images: str
+    original: Graph = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "original", self.model.copy())
+        PassManager(FLOAT).run(self.original)
+
+    def built(self, plan: Plan, profile: str = "graffitist-int8") -> tuple[Graph, Graph]:
+        """The float network that the plan makes, and the quantized one."""
+        data = {self.model.inputs[0]: self.calibration}
+        return build(self.model, load_profile(profile), plan, data, Trace())
+
+    def agreement(self, quantized: Graph) -> Agreement:
+        """How near the outputs are to those of the float network, on the test images."""
+        return agreement(self.original, quantized, {self.model.inputs[0]: self.test})
+
+
+def cifar() -> Case:
+    """`cifar_10_model`, whose training images calibrate it."""
+    (train, _), (test, _) = assets.cifar10_train(), assets.cifar10_test()
+    calibration, tests = train[:512].astype(np.float32), test[:1000].astype(np.float32)
+    note = "cifar_10_model: 512 CIFAR-10 training images to calibrate, 1,000 test images"
+    return Case("cifar_10_model", load(assets.cifar10_network()), calibration, tests, note)
+
+
+def mobilenet_v1() -> Case:
+    """MobileNetV1, which was trained on photos, on enlarged images of CIFAR-10."""
+    (train, _), (test, _) = assets.cifar10_train(), assets.cifar10_test()
+    model = load(assets.mobilenet_v1(), outputs=[LOGITS])
+    note = "MobileNetV1: 64 CIFAR-10 training images at 224 to calibrate, 100 test images"
+    return Case("MobileNetV1", model, enlarged(train[:64]), enlarged(test[:100]), note)
+
+
+BY_MSE = Plan(method=CalibrationMethod.MSE)

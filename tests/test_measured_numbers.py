@@ -21,7 +21,7 @@ MEASURED_TEXT = re.compile(rf"\b\d+\.\d+ ?{UNIT}(?![\w%])")
 FEW_CELLS = 3
 RESULT = "results/"
 # Parts of definitions, and sizes that follow from shapes.
-FACTS = ("99.9 %", "99.99 %", "1.2 MB for\n224x224", "7.8 MB at 84 x 84")
+FACTS = ("99.9 %", "99.99 %", "1.2 MB for 224x224", "7.8 MB at 84 x 84")
 
 
 def measured_by_hand(page: str) -> Iterator[str]:
@@ -46,6 +46,7 @@ def _is_measured(table: list[str]) -> bool:
 
 
 def _without_facts(text: str) -> str:
+    text = " ".join(text.split())
     for fact in FACTS:
         text = text.replace(fact, "")
     return text

@@ -49,8 +49,7 @@ ENGINE_SPEED = Topic(
     "engine_speed",
     "Speed of the integer engine",
     _engine_headline,
-    "MobileNetV1 and cifar_10_model, one thread; on ResNet50 with random weights ONNX Runtime's "
-    "int8 is ahead",
+    "MobileNetV1 and cifar_10_model, one thread; the page also has ResNet50 with random weights",
     _engine_table,
     _ratios,
     Bars("time, as a multiple of ONNX Runtime fp32 in the same turn", line=1.0),

@@ -126,8 +126,8 @@ assets: $(STAMP)  ## fetch the real networks and images into the cache, all at o
 bench: $(STAMP)  ## time the native kernels beside their numpy versions
 	@$(BIN)/python -m benchmarks.kernels
 
-measure: $(STAMP)  ## measure again the times that were transcribed (a quiet machine; about half an hour), and make their pages
-	@$(BIN)/python -m benchmarks.measure; failed=$$?; $(BIN)/python -m tests.helpers.golden; exit $$failed
+measure: $(STAMP)  ## measure again the times that were transcribed, and make their pages; BUDGET=1200 starts no more after 20 minutes
+	@$(BIN)/python -m benchmarks.measure $(if $(BUDGET),--budget $(BUDGET)); failed=$$?; $(BIN)/python -m tests.helpers.golden; exit $$failed
 
 docs: $(DOCS)  ## the documentation site, in build/site; warnings and broken links are errors
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

@@ -66,6 +66,9 @@ def main(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="NAME", help="Default: times not yet measured.")
     ] = None,
+    budget: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Start no further result after so long.")
+    ] = float("inf"),
     list_only: Annotated[bool, typer.Option("--list", help="Print the commands only.")] = False,
 ) -> None:
     """Measure results again, one after the other."""
@@ -74,8 +77,11 @@ def main(
         for name in chosen:
             print(f"{name}: {read(name).command}")
         return
-    failed = {}
+    failed, begin = {}, time.perf_counter()
     for number, name in enumerate(chosen, 1):
+        if time.perf_counter() - begin > budget:
+            failed[name] = "the budget was used up"
+            continue
         print(f"[{number}/{len(chosen)}] {name}: load {os.getloadavg()[0]:.1f}", flush=True)
         start = time.perf_counter()
         wrong = measure(name)

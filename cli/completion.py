@@ -1,11 +1,9 @@
-"""Words that a shell can complete: profiles, export formats, passes, environments."""
+"""Words that a shell can complete: profiles, passes, environments."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.resources import files
-
-from qgraph.choices import ExportFormat
 
 
 def profile_names() -> list[str]:
@@ -15,11 +13,7 @@ def profile_names() -> list[str]:
 
 
 def complete_profile(incomplete: str) -> list[str]:
-    return _starting(profile_names(), incomplete)
-
-
-def complete_format(incomplete: str) -> list[str]:
-    return _starting(list(ExportFormat), incomplete)
+    return starting(profile_names(), incomplete)
 
 
 def complete_passes(incomplete: str) -> list[str]:
@@ -28,15 +22,16 @@ def complete_passes(incomplete: str) -> list[str]:
     from qgraph.recipes import RECIPES
 
     before, comma, last = incomplete.rpartition(",")
-    return [before + comma + name for name in _starting([*RECIPES, *PASSES], last)]
+    return [before + comma + name for name in starting([*RECIPES, *PASSES], last)]
 
 
 def complete_environment(incomplete: str) -> list[str]:
     """Environments of the installed packages; those of dm_control once their prefix is typed."""
     from qgraph.rl.environments.names import environment_names
 
-    return _starting(environment_names(incomplete), incomplete)
+    return starting(environment_names(incomplete), incomplete)
 
 
-def _starting(names: Sequence[str], incomplete: str) -> list[str]:
+def starting(names: Sequence[str], incomplete: str) -> list[str]:
+    """The names that begin with what is typed."""
     return [name for name in names if name.startswith(incomplete)]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qgraph.cli.options import OUTPUT_DIRECTORY, Json, Level, Limit, Threads
+from qgraph.choices import Level
+from qgraph.cli.options import OUTPUT_DIRECTORY, Json, LevelOption, Limit, Threads
 
 if TYPE_CHECKING:
     from qgraph.evaluation import Evaluation, OutputScore
@@ -33,7 +34,7 @@ def evaluate(
     ] = None,
     limit: Limit = None,
     threads: Threads = 1,
-    level: Level = "auto",
+    level: LevelOption = Level.AUTO,
     as_json: Json = False,
 ) -> None:
     """Compare float and quantized network with labels: accuracy or error, size, time per sample."""

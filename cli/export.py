@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qgraph.choices import ExportFormat
-from qgraph.cli.completion import complete_format
+from qgraph.cli.choice import choice
 from qgraph.cli.options import OUTPUT_DIRECTORY, Json
 from qgraph.words import alternatives
 
@@ -23,13 +23,14 @@ def export(
         Path, typer.Argument(help=f"{OUTPUT_DIRECTORY} Or a static policy, .qpol.")
     ],
     form: Annotated[
-        str,
-        typer.Option(
+        ExportFormat,
+        choice(
+            ExportFormat,
+            "format",
             "--format",
             "-f",
             metavar="FORMAT",
             help=f"{alternatives(ExportFormat)}.",
-            autocompletion=complete_format,
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory, new or empty.")],

@@ -7,13 +7,13 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qgraph.choices import CalibrationMethod, Effort
+from qgraph.choices import CalibrationMethod, Effort, Level
+from qgraph.cli.choice import choice
 from qgraph.cli.completion import complete_passes, complete_profile, profile_names
 from qgraph.errors import LoadError, UsageError
 from qgraph.words import alternatives
@@ -100,7 +100,9 @@ Calibration = Annotated[
 
 MethodOption = Annotated[
     CalibrationMethod | None,
-    typer.Option(
+    choice(
+        CalibrationMethod,
+        "calibration method",
         metavar="METHOD",
         help=f"Thresholds of activations: {alternatives(CalibrationMethod)}.",
         show_default=CalibrationMethod.KL_J,
@@ -108,7 +110,9 @@ MethodOption = Annotated[
 ]
 EffortOption = Annotated[
     Effort | None,
-    typer.Option(
+    choice(
+        Effort,
+        "effort",
         metavar="EFFORT",
         help="plain: quantize as it is; fast, default, thorough: try what helps on part of "
         "the samples, and keep what does.",
@@ -171,8 +175,8 @@ Limit = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Use only the first N samples.")
 ]
 Threads = Annotated[int, typer.Option(metavar="N", help="Threads for one run.")]
-Level = Annotated[
-    str, typer.Option(metavar="NAME", help="Instructions: auto, plain, avx2, avx512vnni or amx.")
+LevelOption = Annotated[
+    Level, choice(Level, "level", metavar="NAME", help=f"Instructions: {alternatives(Level)}.")
 ]
 OWN = ("mean_bits", "top", "as_json")  # what `analyze` alone has, or in a form of its own
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")]
@@ -191,7 +195,7 @@ def given(context: typer.Context, without: Sequence[str] = ()) -> str:
             continue
         for one in value if isinstance(value, list | tuple) else [value]:
             flag = [min(option.opts, key=len)] if option.opts[0].startswith("-") else []
-            words += [*flag, str(one.value if isinstance(one, Enum) else one)]
+            words += [*flag, str(one)]
     return shlex.join(words)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qgraph.choices import Mode
+from qgraph.cli.choice import choice
 from qgraph.cli.options import (
     Budget,
     Calibration,
@@ -66,7 +67,9 @@ def quantize(
     calibration: Calibration = None,
     mode: Annotated[
         Mode,
-        typer.Option(
+        choice(
+            Mode,
+            "mode",
             metavar="MODE",
             help="static: without training; retrain: a directory to train in, for qgraph train.",
         ),
@@ -170,7 +173,7 @@ def quantize(
                 model,
                 calibration,
                 profile=target,
-                mode=mode.value,
+                mode=mode,
                 effort=wish.effort,
                 plan=plan,
                 budget=budget,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qgraph.cli.options import OUTPUT_DIRECTORY, Json, Level, Threads
+from qgraph.choices import Level
+from qgraph.cli.options import OUTPUT_DIRECTORY, Json, LevelOption, Threads
 
 if TYPE_CHECKING:
     from qgraph.ir.types import Array
@@ -35,7 +36,7 @@ def run(
         int, typer.Option(min=1, metavar="N", help="So many samples at once.")
     ] = BATCH,
     threads: Threads = 1,
-    level: Level = "auto",
+    level: LevelOption = Level.AUTO,
     as_json: Json = False,
 ) -> None:
     """Run a network on integers, without TensorFlow: the outputs are exact to the bit."""

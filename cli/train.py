@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from qgraph.choices import Learning, LossKind
+from qgraph.cli.choice import choice
 from qgraph.cli.options import Json, given
 from qgraph.words import alternatives
 
@@ -35,11 +36,14 @@ def train(
         int, typer.Option(min=1, metavar="N", help="Samples of each training step.")
     ] = 32,
     learn: Annotated[
-        Learning, typer.Option(metavar="WHAT", help=f"{alternatives(Learning)}.")
+        Learning,
+        choice(Learning, "part to learn", metavar="WHAT", help=f"{alternatives(Learning)}."),
     ] = Learning.ALL,
     loss: Annotated[
         LossKind | None,
-        typer.Option(
+        choice(
+            LossKind,
+            "loss",
             metavar="LOSS",
             help="labels: cross entropy; teacher: KL to the float network; mse: to its output.",
             show_default="labels where there are some; else teacher",

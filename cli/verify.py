@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qgraph.choices import ExportFormat
-from qgraph.cli.completion import complete_format
+from qgraph.cli.choice import choice
 from qgraph.cli.options import OUTPUT_DIRECTORY, Json
 from qgraph.errors import UsageError
 from qgraph.words import alternatives
@@ -34,11 +35,11 @@ TERMS_SHOWN = 6
 def verify(
     directory: Annotated[Path, typer.Argument(help=OUTPUT_DIRECTORY)],
     forms: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--format", "-f", metavar="FORMAT",
+        list[ExportFormat] | None,
+        choice(
+            ExportFormat, "format", "--format", "-f", metavar="FORMAT",
             help=f"Only this form: {alternatives(ExportFormat)}. Repeatable.",
-            show_default="all of them", autocompletion=complete_format,
+            show_default="all of them",
         ),
     ] = None,
     files: Annotated[
@@ -81,7 +82,7 @@ def verify(
 
 def _forms(
     directory: Path,
-    forms: list[str],
+    forms: Sequence[str],
     files: Path | None,
     inputs: Path | None,
     limit: int | None,

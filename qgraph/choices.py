@@ -5,6 +5,7 @@ Quick to import, so that the command line can have them before anything else.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 from qgraph.enums import StrEnum
@@ -73,6 +74,42 @@ class Learning(StrEnum):
     THRESHOLDS = "thresholds"
 
 
+class Level(StrEnum):
+    """Instruction sets of native kernels, in rising order (`qgraph.backends.engine`)."""
+
+    AUTO = "auto"  # the best of this machine
+    PLAIN = "plain"
+    AVX2 = "avx2"
+    AVX512VNNI = "avx512vnni"
+    AMX = "amx"
+
+
+class HeadKind(StrEnum):
+    """How the outputs of a policy become actions (`qgraph.rl.head`)."""
+
+    ARGMAX = "argmax"
+    CATEGORICAL = "categorical"
+    CLIP = "clip"
+    SCALE = "scale"
+    GAUSSIAN = "gaussian"
+    SQUASHED_GAUSSIAN = "squashed_gaussian"
+
+
+class PackedForm(StrEnum):
+    """The forms that a policy can be packed in (`qgraph.rl.policy.build`)."""
+
+    DYNAMIC = "dynamic"  # activations get a range in each step
+    STATIC = "static"  # an integer program, calibrated
+
+
+class QuantizerForm(StrEnum):
+    """Implementations of the trainable quantizer (`qgraph.train.quantizer`)."""
+
+    AUTO = "auto"  # fused where its ops load, else native
+    FUSED = "fused"
+    NATIVE = "native"  # TensorFlow's own ops
+
+
 class LossKind(StrEnum):
     """Losses of training (`qgraph.train.losses`)."""
 
@@ -81,17 +118,20 @@ class LossKind(StrEnum):
     MSE = "mse"
 
 
-E = TypeVar("E", bound=StrEnum)
+W = TypeVar("W", bound=str)
 
 
-def optional(kind: type[E], text: str | None, option: str) -> E | None:
+def optional(words: Iterable[W], text: str | None, option: str) -> W | None:
     """As `chosen`; None stays."""
-    return None if text is None else chosen(kind, text, option)
+    return None if text is None else chosen(words, text, option)
 
 
-def chosen(kind: type[E], text: str, option: str) -> E:
-    """The member of an enumeration that `text` names. Raises UsageError that names the option."""
-    try:
-        return kind(text)
-    except ValueError:
-        raise UsageError(f"unknown {option} `{text}`; choose {alternatives(kind)}") from None
+def chosen(words: Iterable[W], text: str, option: str) -> W:
+    """The member of an enumeration, or the word, that `text` names.
+
+    Raises UsageError that names the option and lists the words.
+    """
+    known = list(words)
+    if text not in known:
+        raise UsageError(f"unknown {option} `{text}`; choose {alternatives(known)}")
+    return known[known.index(text)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qgraph.choices import chosen
 from qgraph.cli.options import (
     Inputs,
     InputShapes,
@@ -98,10 +99,8 @@ def evaluate(
     from qgraph.rl.policy.plots import check_figures, plot
     from qgraph.rl.policy.study import PACKED_FORMS, WAYS, forms, study
 
-    wanted, chosen = bits_of(bits), names(ways) or []
-    known_ways = (*WAYS, *PACKED_FORMS)
-    if not chosen or not set(chosen) <= set(known_ways):
-        raise UsageError(f"`{ways}` is not a list of ways", hint=f"of {', '.join(known_ways)}")
+    wanted = bits_of(bits)
+    wanted_ways = [chosen((*WAYS, *PACKED_FORMS), way, "way") for way in names(ways) or [""]]
     packed = is_packed(model)
     if packed != (against is not None):
         raise UsageError("--against is for .qpol files, and they need it", node=str(model))
@@ -117,7 +116,7 @@ def evaluate(
         policy_head = head_in(place, program, known)
         policy = load_policy(model) if packed else None
         compared = (
-            forms(network, wanted, chosen, policy_head, place)
+            forms(network, wanted, wanted_ways, policy_head, place)
             if policy is None
             else [_form(policy)]
         )

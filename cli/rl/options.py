@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qgraph.choices import HeadKind
+from qgraph.cli.choice import choice
 from qgraph.cli.completion import complete_environment
 from qgraph.cli.options import names, shapes
 from qgraph.errors import UsageError
@@ -30,8 +32,10 @@ EnvironmentOption = Annotated[
     ),
 ]
 HeadOption = Annotated[
-    str | None,
-    typer.Option(
+    HeadKind | None,
+    choice(
+        HeadKind,
+        "head",
         "--head",
         metavar="KIND",
         help="How outputs become actions: argmax, categorical, clip, scale, squashed_gaussian.",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from qgraph.choices import PackedForm
+from qgraph.cli.choice import choice
 from qgraph.cli.options import (
     Inputs,
     InputShapes,
@@ -45,13 +46,6 @@ NO_HEAD = "actions were not compared with those of the float policy: give --head
 REMEDIES = "try --bits 16 or --form static, and play it: qgraph rl evaluate"
 
 
-class PackedForm(str, Enum):
-    """The forms of `qgraph.rl.policy.build`."""
-
-    dynamic = "dynamic"
-    static = "static"
-
-
 def quantize(
     model: Model,
     output: Annotated[Path, typer.Option("--output", "-o", help="The .qpol file to write.")],
@@ -61,12 +55,14 @@ def quantize(
     ] = 8,
     form: Annotated[
         PackedForm,
-        typer.Option(
+        choice(
+            PackedForm,
+            "form",
             metavar="FORM",
             help="dynamic: activations have a range in each step; static: calibrated, powers of "
             "two, exact to the bit.",
         ),
-    ] = PackedForm.dynamic,
+    ] = PackedForm.DYNAMIC,
     observations: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A .npy or .npz with observations of the policy."),
@@ -122,7 +118,7 @@ def quantize(
         else:
             policy_head = head_in(place, network.program, known)
         seen = _read(observations, network.program.observation, network.program.shape)
-        if seen is None and (place is not None or form is PackedForm.static):
+        if seen is None and (place is not None or form is PackedForm.STATIC):
             progress("watching", 0, 1)
             seen = _watched(network, known, samples)
         learnt, apart = _parts(seen)
@@ -130,7 +126,7 @@ def quantize(
         if model.is_file():
             about["source_sha256"] = sha256_of(model)
         packed = pack(
-            network, policy_head, bits, form.value, learnt, about, first_bits, last_bits, progress
+            network, policy_head, bits, form, learnt, about, first_bits, last_bits, progress
         )
         packed.write(output)
     facts = _facts(network, Policy(packed), learnt if apart is None else apart, output)

@@ -34,9 +34,8 @@ def train(
     """
     from qgraph.cli.rl.train_summary import print_summary
 
-    name = algorithm and algorithm.value
     settings = options.settings_from(given)
-    path = out or Path("runs") / _name(name, environment, settings.get("seed", 0))
+    path = out or Path("runs") / _name(algorithm, environment, settings.get("seed", 0))
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         own_modules()  # links, correctors and strategies
         from qgraph.rl.learn.runs import train as learn
@@ -44,7 +43,7 @@ def train(
         with _bar(as_json) as (watch, tick):
             training = learn(
                 path,
-                name,
+                algorithm,
                 environment,
                 settings,
                 resume=resume,

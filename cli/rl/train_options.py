@@ -7,13 +7,13 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, get_type_hints
 
 import typer
 
+from qgraph.cli.choice import choice
 from qgraph.cli.completion import complete_environment
 from qgraph.cli.rl.command import RlCommand
 from qgraph.errors import UsageError
@@ -28,8 +28,6 @@ from qgraph.rl.agents.setting import Panel
 PRIORITY = 0.6  # the exponent of --prioritized
 METAVAR, TYPES = 8, {int: "N", float: "NUMBER"}  # the longest unit that stands for a value
 ALGORITHM = ("--algo", "--algorithm")
-# mypy does not support members that are not literals.
-Algorithm = Enum("Algorithm", {name: name for name in AGENTS}, type=str)  # type: ignore[misc]
 
 
 def _algorithms() -> str:
@@ -40,8 +38,10 @@ def _algorithms() -> str:
 
 
 Algo = Annotated[
-    Algorithm | None,
-    typer.Option(
+    str | None,
+    choice(
+        AGENTS,
+        "algorithm",
         *ALGORITHM,
         metavar="NAME",
         help=f"{_algorithms()} With --help, lists the options of this algorithm.",

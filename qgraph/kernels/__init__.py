@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from qgraph.choices import Level
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import ROUNDINGS, Array, rounding_of_numbers
 from qgraph.kernels import plain
@@ -25,7 +26,7 @@ from qgraph.kernels.plain import Exponents, Float32, Float64, Int64, Pair
 Int32 = npt.NDArray[np.int32]
 
 # The enumeration in fused_ops/engine/kernels/kernels.h has them in this order.
-NATIVE_LEVELS = ("plain", "avx2", "avx512vnni", "amx")
+NATIVE_LEVELS = tuple(Level)[1:]
 MAX_LOG2_BINS = 20
 MAX_EXPONENT = 256
 MAX_SIGNIFICAND = 10  # that of float16

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qgraph.errors import UsageError
+from qgraph.choices import HeadKind, chosen
 from qgraph.ir.types import Array
 from qgraph.records import Object, from_json
 
-KINDS = ("argmax", "categorical", "clip", "scale", "gaussian", "squashed_gaussian")
-DISCRETE = ("argmax", "categorical")
-DRAWN = ("categorical", "gaussian", "squashed_gaussian")
+DISCRETE = (HeadKind.ARGMAX, HeadKind.CATEGORICAL)
+DRAWN = (HeadKind.CATEGORICAL, HeadKind.GAUSSIAN, HeadKind.SQUASHED_GAUSSIAN)
 LOG_STD = (-20.0, 2.0)  # log deviations of a squashed Gaussian are clipped to this, as in SAC
 
 
@@ -37,10 +36,7 @@ class Head:
     log_std: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise UsageError(
-                f"unknown head `{self.kind}`", hint=f"choose one of {', '.join(KINDS)}"
-            )
+        object.__setattr__(self, "kind", chosen(HeadKind, self.kind, "head"))
 
     @property
     def discrete(self) -> bool:

@@ -52,7 +52,7 @@ class Options:
         for name in ("epochs", "batch_size", "freeze_every", "validate_every", "anneal_steps"):
             if getattr(self, name) == 0:
                 raise UsageError(f"{name} cannot be 0")
-        object.__setattr__(self, "learn", chosen(Learning, self.learn, "learn"))
+        object.__setattr__(self, "learn", chosen(Learning, self.learn, "part to learn"))
         object.__setattr__(self, "loss", optional(LossKind, self.loss, "loss"))
         if self.norm_momentum >= 1:
             raise UsageError("norm_momentum must be below 1")

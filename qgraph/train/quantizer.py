@@ -9,8 +9,9 @@ import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
+from qgraph import choices
+from qgraph.choices import QuantizerForm
 from qgraph.errors import UsageError
 from qgraph.foreign import Tensor
 from qgraph.ir.types import ROUNDINGS, Rounding, rounding_of_numbers
@@ -21,7 +22,6 @@ MAX_BITS = 32  # past 24, codes are rounded to what float32 holds
 MAX_EXPONENT = 126
 FLOATS = ("float32", "bfloat16", "float16")
 
-Form = Literal["auto", "fused", "native"]
 Forward = Callable[[Tensor, Tensor], Tensor]
 Backward = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
@@ -34,7 +34,7 @@ def quantize(
     rounding: str = "half_even",
     *,
     offset: int = 0,
-    form: Form = "auto",
+    form: str = QuantizerForm.AUTO,
 ) -> Tensor:
     """`clip(round(x * 2^f), n, p) * 2^-f` with `f = bits - signed + offset - ceil(log2_t)`.
 
@@ -55,7 +55,7 @@ def quantize(
     return run(tf.convert_to_tensor(x), tf.convert_to_tensor(log2_t, tf.float32), spec, form)
 
 
-def _quantize(x: Tensor, log2_t: Tensor, spec: Spec, form: Form) -> Tensor:
+def _quantize(x: Tensor, log2_t: Tensor, spec: Spec, form: str) -> Tensor:
     if x.dtype.name not in FLOATS:
         raise UsageError(f"cannot quantize {x.dtype.name}: only {', '.join(FLOATS)}")
     _check_shapes(x.shape, log2_t.shape)
@@ -74,18 +74,21 @@ def _check_shapes(x: Tensor, log2_t: Tensor) -> None:
         raise UsageError(f"log2_t {log2_t} must have the shape of the last axes of x {x}, or none")
 
 
-def form_in_use() -> tuple[str, str]:
-    """`fused` or `native`, and why."""
+def form_in_use() -> tuple[QuantizerForm, str]:
+    """The form that `auto` takes, and why."""
     fused = fused_ops()
-    return ("native" if fused.ops is None else "fused"), fused.why
+    return (QuantizerForm.NATIVE if fused.ops is None else QuantizerForm.FUSED), fused.why
 
 
-def chosen(form: Form = "auto") -> FusedOps:
+def chosen(form: str = QuantizerForm.AUTO) -> FusedOps:
     """The fused ops, where they are asked for and can run; or none, and why. Raises UsageError."""
-    if form == "native" or (form == "auto" and _compiles_with_xla()):
+    wanted = choices.chosen(QuantizerForm, form, "form")
+    if wanted is QuantizerForm.NATIVE:
         return FusedOps(None, "asked for")
+    if wanted is QuantizerForm.AUTO and _compiles_with_xla():
+        return FusedOps(None, "XLA compiles TensorFlow's own ops only")
     fused = fused_ops()
-    if form == "fused" and fused.ops is None:
+    if wanted is QuantizerForm.FUSED and fused.ops is None:
         raise UsageError(f"the fused quantizer is not available: {fused.why}")
     return fused
 

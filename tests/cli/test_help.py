@@ -7,23 +7,14 @@ import sys
 import pytest
 import typer.main
 
+from qgraph.choices import ExportFormat
 from qgraph.cli import completion, main
 from qgraph.exports import FORMS
 from qgraph.quant.profile import builtin_profiles
 from qgraph.rl.environments.names import environment_names
 from qgraph.words import duration
 from tests.helpers.cli import run
-
-
-def commands(group, path=()):
-    """Names and commands, those of groups too."""
-    for name in group.list_commands(None):
-        command = group.get_command(None, name)
-        if hasattr(command, "list_commands"):
-            yield from commands(command, (*path, name))
-        else:
-            yield " ".join((*path, name)), command
-
+from tests.helpers.verbs import commands
 
 VERBS = dict(commands(typer.main.get_command(main.app)))
 
@@ -47,7 +38,7 @@ def test_help_names_onnx_profiles_and_formats(monkeypatch) -> None:
 
 def test_names_to_complete_are_those_of_the_library() -> None:
     assert completion.profile_names() == sorted(builtin_profiles())
-    assert {*completion.complete_format("")} == {*FORMS}
+    assert {*ExportFormat} == {*FORMS}
 
 
 def completed(*words: str) -> list[str]:
@@ -72,6 +63,8 @@ def completed(*words: str) -> list[str]:
         (("profiles", "graffitist-int8"), ["graffitist-int8"]),
         (("export", "--format", "onnx"), ["onnx-qdq", "onnx-integer"]),
         (("verify", "out", "--format", "tens"), ["tensorflow"]),
+        (("quantize", "--mode", "re"), ["retrain"]),
+        (("rl", "train", "--algo", "d"), ["dqn", "d4pg"]),
         (("optimize", "m", "--passes", "float,fold-b"), ["float,fold-batch-norm"]),
         (("optimize", "m", "--without", "fold-b"), ["fold-batch-norm"]),
         (("quan",), ["quantize"]),

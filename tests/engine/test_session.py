@@ -103,7 +103,10 @@ def test_run_for_machines(out, tmp_path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "says"),
-    [(("--threads", 0), "threads are 1 to"), (("--level", "mmx"), "the level is one of")],
+    [
+        (("--threads", 0), "threads are 1 to"),
+        (("--level", "mmx"), "unknown level `mmx`; choose auto"),
+    ],
 )
 def test_options_that_are_none_are_named(out, tmp_path, options, says) -> None:
     np.save(tmp_path / "x.npy", images(1))

@@ -14,6 +14,7 @@ import numpy as np
 from qgraph import kernels
 from qgraph.backends.engine.file import engine_file
 from qgraph.backends.engine.records import STORAGES, Kind
+from qgraph.choices import Level, chosen
 from qgraph.errors import GraphError, LoadError, UnsupportedError, UsageError
 from qgraph.ir.types import Array
 from qgraph.program import Program
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from qgraph import _native as native_types
 
 Row = tuple[bytes, int, int, tuple[int, ...], int, int]
-LEVELS = ("auto", *kernels.NATIVE_LEVELS)
+LEVELS = tuple(Level)
 MAX_THREADS = 256
 MEMORY = 16 << 30
 
@@ -189,9 +190,7 @@ def check_ops(native: Sequence[str]) -> None:
 
 def _level(native: type[native_types.engine], level: str) -> int:
     """The number of a level, of the best there is for `auto`."""
-    if level not in LEVELS:
-        raise UsageError(f"the level is one of {', '.join(LEVELS)}, not {level}")
-    if level == "auto":
+    if chosen(Level, level, "level") is Level.AUTO:
         return native.best_level()
     number = LEVELS.index(level) - 1
     if not native.supports(number):

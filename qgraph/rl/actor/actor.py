@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from qgraph import kernels
+from qgraph.choices import Level, chosen
 from qgraph.errors import LoadError, UnsupportedError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor.block import (
@@ -26,7 +27,7 @@ from qgraph.rl.actor.records import ALIGNMENT
 if TYPE_CHECKING:
     from qgraph import _native
 
-LEVELS = ("auto", "numpy", *kernels.NATIVE_LEVELS)
+LEVELS = (Level.AUTO, "numpy", *kernels.NATIVE_LEVELS)
 CHUNK = 256  # observations at a time
 
 
@@ -158,8 +159,7 @@ class Actor:
 
 def _number(level: str) -> int:
     """The place in LEVELS; `auto` is the best one of this machine."""
-    if level not in LEVELS:
-        raise UsageError(f"unknown level `{level}`", hint=f"choose one of {', '.join(LEVELS)}")
+    chosen(LEVELS, level, "level")
     engine = kernels.native_engine() if kernels.native_actor() is not None else None
     first = LEVELS.index("plain")
     if level == "auto":

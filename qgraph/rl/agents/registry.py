@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
+from qgraph.choices import chosen
 from qgraph.errors import LoadError, UsageError
 from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.agents.declared_field import DeclaredField
@@ -47,10 +48,8 @@ AGENTS: Mapping[str, Agent] = MappingProxyType(
 
 def config_class(algorithm: str) -> type[RunConfig]:
     """The config class of an algorithm. Raises UsageError for an unknown name."""
-    if algorithm not in AGENTS:
-        known = ", ".join(AGENTS)
-        raise UsageError(f"unknown algorithm `{algorithm}`", hint=f"choose one of {known}")
-    return cast("type[RunConfig]", _imported(AGENTS[algorithm].config))
+    known = AGENTS[chosen(AGENTS, algorithm, "algorithm")]
+    return cast("type[RunConfig]", _imported(known.config))
 
 
 def config_classes() -> list[type[RunConfig]]:

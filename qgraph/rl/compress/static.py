@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
+from qgraph.choices import PackedForm
 from qgraph.errors import UsageError
 from qgraph.rl.compress.chain_policy import FLOAT, ChainPolicy, Task
 from qgraph.rl.compress.link import End
@@ -41,7 +42,7 @@ class Static(End):
             path = Path(folder) / "policy.pb"
             write_policy(path, policy.program, policy.weights, {})
             network = read_policy(path)
-        file = pack(network, policy.head, bits, "static", seen)
+        file = pack(network, policy.head, bits, PackedForm.STATIC, seen)
         return replace(policy, bits=(bits, None, None), file=file)
 
     def bits_for(self, policy: ChainPolicy) -> int:

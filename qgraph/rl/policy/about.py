@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from qgraph.choices import HeadKind
 from qgraph.errors import LoadError, UsageError
 from qgraph.records import from_json
 from qgraph.rl.environments import Actions
-from qgraph.rl.head import KINDS, Head
+from qgraph.rl.head import Head
 
 # Descriptions of actions in the policies of rl-baselines-zoo.
 WORDS = {
@@ -61,7 +62,7 @@ def about(path: Path) -> About:
 
 def _about(file: _AboutFile) -> About:
     words = file.action
-    head = WORDS.get(str(words), str(words) if words in KINDS else None)
+    head = WORDS.get(str(words), str(words) if words in tuple(HeadKind) else None)
     if head == "argmax" and file.algorithm in LOGITS:
         head = "categorical"
     whole = Head.from_json(file.head) if isinstance(file.head, Mapping) else None

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from qgraph.choices import PackedForm, chosen
 from qgraph.errors import CalibrationError, UnsupportedError, UsageError
 from qgraph.ir.types import Array
 from qgraph.progress import Progress, silent
@@ -20,7 +21,6 @@ from qgraph.rl.policy.file import Packed
 from qgraph.rl.policy.read import PolicyNetwork
 from qgraph.rl.setting_text import SettingText
 
-FORMS = ("dynamic", "static")
 STATIC_BITS = range(2, 9)
 FEW_BITS = 4  # with so many or fewer, first and last layers still have 8
 
@@ -29,7 +29,7 @@ def pack(
     network: PolicyNetwork,
     head: Head | None = None,
     bits: int = 8,
-    form: str = "dynamic",
+    form: str = PackedForm.DYNAMIC,
     observations: Array | None = None,
     about: Mapping[str, object] | None = None,
     first_bits: int | None = None,
@@ -47,8 +47,7 @@ def pack(
     the file's manifest. first_bits and last_bits: bits of those layers, for dynamic only; by
     default `end_bits`. Raises UsageError, CalibrationError, UnsupportedError.
     """
-    if form not in FORMS:
-        raise UsageError(f"unknown form `{form}`", hint=f"choose {' or '.join(FORMS)}")
+    form = chosen(PackedForm, form, "form")
     manifest: dict[str, object] = {
         "form": form,
         "bits": bits,
@@ -58,7 +57,7 @@ def pack(
         "range": _span(network, observations),
         **(about or {}),
     }
-    if form == "dynamic":
+    if form is PackedForm.DYNAMIC:
         return _dynamic(network, bits, first_bits, last_bits, observations, manifest)
     if observations is None:
         raise CalibrationError(

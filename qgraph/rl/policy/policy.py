@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from qgraph.archives import reading
+from qgraph.choices import PackedForm
 from qgraph.errors import LoadError, UsageError
 from qgraph.ir.types import Array
 from qgraph.records import from_json
@@ -115,22 +116,26 @@ class Policy:
         self.counts["observations"] += len(x)
         if self._range is not None and _is_within(x, *self._range):
             return x
-        if self.form == "static" and not np.isfinite(x).all():
+        if self.form == PackedForm.STATIC and not np.isfinite(x).all():
             raise _not_finite(x)
         if self._range is None:
             return x
         assert self._held is not None
         self.counts["outside"] += _beyond(x, self._range)
         self.counts["saturated"] += _beyond(x, self._held)
-        return np.clip(x, *self._held) if self.form == "dynamic" and np.isfinite(x).all() else x
+        return (
+            np.clip(x, *self._held)
+            if self.form == PackedForm.DYNAMIC and np.isfinite(x).all()
+            else x
+        )
 
     def _runner(self, packed: Packed, level: str) -> Run:
-        if self.form == "dynamic":
+        if self.form == PackedForm.DYNAMIC:
             actor = Actor(packed.sections["block"], level)
             if actor.shape != self.shape or actor.outputs != self.names:
                 raise ValueError("its block is of another policy")
             return actor.run
-        if self.form != "static":
+        if self.form != PackedForm.STATIC:
             raise ValueError(f"its form `{self.form}` is unknown")
         static = StaticRunner(packed, level)
         if not set(self.names) <= static.outputs:

@@ -11,12 +11,13 @@ from types import MappingProxyType
 
 import numpy as np
 
+from qgraph.choices import PackedForm
 from qgraph.ir.types import Array
 from qgraph.progress import Progress, silent
 from qgraph.rl.actor.program import ActorProgram, Weights
 from qgraph.rl.head import Head
 from qgraph.rl.policy.affine import FLOAT, HALF, Simulated
-from qgraph.rl.policy.build import FORMS, STATIC_BITS, pack
+from qgraph.rl.policy.build import STATIC_BITS, pack
 from qgraph.rl.policy.play import Outputs, Returns, play, watch
 from qgraph.rl.policy.policy import Policy
 from qgraph.rl.policy.read import PolicyNetwork
@@ -43,9 +44,8 @@ WAYS: Mapping[str, Way] = MappingProxyType(
 )
 
 
-DYNAMIC, STATIC = FORMS
 # Ways that are used on request only: packed like `qgraph rl quantize`, on observations.
-PACKED_FORMS = (DYNAMIC, STATIC)
+PACKED_FORMS = DYNAMIC, STATIC = tuple(PackedForm)
 # Bits of packed forms; the papers' arithmetic allows 9 to 15 too.
 PACKED: Mapping[str, Sequence[int]] = MappingProxyType(
     {"actor": (*STATIC_BITS, HALF), DYNAMIC: (*STATIC_BITS, HALF), STATIC: STATIC_BITS}

@@ -40,7 +40,7 @@ def test_evaluate_prints_json(made, model):
         (("--env", "Pull"), "3 outputs"),
         (("--env", "Chase", "--head", "clip"), "clip"),
         (("--env", "Chase", "--bits", "17"), "list of bits"),
-        (("--env", "Chase", "--ways", "mine"), "list of ways"),
+        (("--env", "Chase", "--ways", "mine"), "unknown way `mine`"),
         (("--env", "Chase", "--against", "other.pb"), ".qpol"),
     ],
 )

@@ -61,16 +61,15 @@ def _network() -> Graph:
 def _calibration() -> Seconds:
     import numpy as np
 
-    from qgraph.choices import CalibrationMethod
     from qgraph.quant.calibrate import Calibration, calibrate
 
     graph = _network()
     samples = np.random.default_rng(0).standard_normal((16, 8, 8, 4)).astype(np.float32)
 
-    def sweep(method: CalibrationMethod) -> None:
+    def sweep(method: Any) -> None:  # its text, which every checkout takes
         calibrate(graph.copy(), {"x": samples}, Calibration(method))
 
-    methods = CalibrationMethod.MAX, CalibrationMethod.KL_J
+    methods = "max", "kl_j"
     return {f"calibrate {NODES} nodes, {m}": _median(partial(sweep, m), 3) for m in methods}
 
 

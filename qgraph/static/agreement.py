@@ -73,15 +73,16 @@ def agreement(wanted: Graph, found: Graph, data: Mapping[str, Array]) -> Agreeme
     """Compare two graphs of the same inputs and outputs over the samples of `data`."""
     chunks = chunk_inputs(wanted, data)
     count = len(next(iter(chunks.values())))
-    ends = decisions(wanted), decisions(found)
+    # Outputs may share a decision, such as logits and their softmax: it counts once.
+    ends = dict(zip(decisions(found), decisions(wanted), strict=True))
 
     def compare(i: int) -> Tally:
         feeds = {name: arrays[i] for name, arrays in chunks.items()}
-        a, b = (evaluate(g, feeds, e) for g, e in zip((wanted, found), ends, strict=True))
-        return tally([*a.values()], [*b.values()])
+        a, b = evaluate(wanted, feeds, [*ends.values()]), evaluate(found, feeds, [*ends])
+        return tally([a[v] for v in ends.values()], [*b.values()])
 
     with over_chunks(count) as each:
-        return judge(wanted, ends[0], [*each(compare, range(count))], samples_of(data))
+        return judge(found, [*ends], [*each(compare, range(count))], samples_of(data))
 
 
 def tally(wanted: Sequence[Array], found: Sequence[Array]) -> Tally:

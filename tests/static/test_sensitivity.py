@@ -17,7 +17,7 @@ from qgraph.quant.profile import load_profile
 from qgraph.quant.topology import QUANTIZERS
 from qgraph.rewrite.trace import Trace
 from qgraph.static import switched
-from qgraph.static.agreement import agreement, decisions
+from qgraph.static.agreement import agreement
 from qgraph.static.build import build
 from qgraph.static.sensitivity import parts_of, sensitivities
 from qgraph.static.switched import Variant, agreements
@@ -67,9 +67,7 @@ def test_every_quantizer_is_in_one_part_and_switches_give_both_networks(seed: in
     )
     assert off.sqnr == none_left.sqnr == INF
     assert on == all_on
-    ends = decisions(quantized), decisions(floating)
-    if len(ends[0]) == len(ends[1]):
-        assert on == agreement(floating, quantized, data)
+    assert on == agreement(floating, quantized, data)
 
 
 def test_one_layer_alone_is_all_but_its_input() -> None:
@@ -162,3 +160,16 @@ def test_so_far_begins_with_the_first_alone_and_ends_with_the_whole() -> None:
     both = frozenset(parts[0].part.quantizers | parts[1].part.quantizers)
     assert agreements(quantized, floating, data, [Variant(False, both)]) == [parts[1].so_far]
     assert len({s.so_far.sqnr for s in parts}) == len(parts)
+
+
+def test_outputs_that_share_logits_have_one_class() -> None:
+    graph, data = mlp(), samples()
+    (logits,) = graph.outputs.values()
+    graph.outputs["again"] = logits
+    graph.outputs["probabilities"] = graph.add("softmax", logits)
+    floating, quantized = made(graph, data)
+    (on,) = agreements(quantized, floating, data, [Variant(True)])
+    found = agreement(floating, quantized, data)
+    assert on == found and found.top1 is not None
+    del graph.outputs["again"], graph.outputs["probabilities"]
+    assert agreement(*made(graph, data), data) == found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import typer
 
@@ -18,7 +17,7 @@ def choice(
     metavar: str,
     help: str,
     show_default: bool | str = True,
-) -> Any:
+) -> object:
     """A `typer.Option` that takes one of `words`, which shells complete.
 
     Another word is a UsageError like "unknown mode `x`; choose static or retrain", where typer has

@@ -322,8 +322,6 @@ def _loaded(
     progress: Progress,
 ) -> Graph:
     progress("loading", 0, 1)
-    if isinstance(model, Graph):
-        return model.copy()
     ends = {"inputs": inputs, "outputs": outputs}
     return load(model, **ends, input_shapes=input_shapes, signature=signature, trust=trust)
 

@@ -160,17 +160,8 @@ def optimize(
         _check_float(pipeline.passes)
     steps = pipeline.prepare(PLAIN)
     progress("loading", 0, 1)
-    if isinstance(model, Graph):
-        graph = model.copy()
-    else:
-        graph = load(
-            model,
-            inputs=inputs,
-            outputs=outputs,
-            input_shapes=input_shapes,
-            signature=signature,
-            trust=trust,
-        )
+    ends = {"inputs": inputs, "outputs": outputs}
+    graph = load(model, **ends, input_shapes=input_shapes, signature=signature, trust=trust)
     check_facts(steps, facts=graph.facts)
     trace, done = Trace(), list[PassResult]()
 

@@ -24,7 +24,7 @@ TFLITE = b"TFL3"
 
 @quiet_tensorflow()
 def load(
-    model: str | Path | KerasModel,
+    model: str | Path | Graph | KerasModel,
     *,
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
@@ -40,7 +40,7 @@ def load(
         model: A model of Keras 2 or 3 in memory, or the path of a file: a frozen GraphDef (`.pb`,
             `.pbtxt`), a SavedModel directory, a Keras file (`.h5`, `.hdf5`, `.keras`), a checkpoint
             with its MetaGraph (the `.meta` file or the prefix) or an ONNX model (`.onnx`), for
-            which TensorFlow is not imported.
+            which TensorFlow is not imported. A graph gives a copy; other arguments have no effect.
         inputs, outputs: Names of nodes, needed where they cannot be detected.
         input_shapes: Shapes of inputs by name, in place of those of the model.
         signature: One of several signatures of a SavedModel.
@@ -60,6 +60,8 @@ def load(
         >>> graph = qgraph.load("model.onnx")
         >>> print(graph)
     """
+    if isinstance(model, Graph):
+        return model.copy()
     if keras.is_model(model):
         return load_keras(model, inputs=inputs, outputs=outputs, input_shapes=input_shapes)
     path = Path(model)

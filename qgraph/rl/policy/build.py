@@ -114,7 +114,7 @@ def _static(
     from qgraph.rl.policy.static import ends
 
     graph = network.graph
-    (name,) = (n for n in graph.inputs if graph.use_count(n))
+    (name,) = (n for n in graph.inputs if graph.is_used(n))
     fixed = (graph.types[name].shape or (None,))[0]
     if fixed is not None:
         raise UnsupportedError(

@@ -51,19 +51,10 @@ def read_policy(
     Options are those of `qgraph.load`. An argmax at the end is left out, since the head does it.
     Raises UnsupportedError, which names the node, for ops that actors do not support.
     """
-    if isinstance(model, Graph):
-        graph = model.copy()
-    else:
-        from qgraph.frontends import load
+    from qgraph.frontends import load
 
-        graph = load(
-            model,
-            inputs=inputs,
-            outputs=outputs,
-            input_shapes=input_shapes,
-            signature=signature,
-            trust=trust,
-        )
+    ends = {"inputs": inputs, "outputs": outputs}
+    graph = load(model, **ends, input_shapes=input_shapes, signature=signature, trust=trust)
     PassManager(POLICY).run(graph)
     graph = _with_open_batch(graph)
     images_first = _take_images_last(graph)
@@ -75,12 +66,11 @@ def _with_open_batch(graph: Graph) -> Graph:
 
     The graph itself if its batch is open, or if its batch axis cannot be followed.
     """
-    inputs = [name for name in graph.inputs if graph.use_count(name)]
-    shape = graph.types[inputs[0]].shape if len(inputs) == 1 else None
+    name, shape = _only_input(graph)
     if not shape or shape[0] is None:
         return graph
-    given = graph.nodes[inputs[0]]
-    opened = graph.types[inputs[0]].with_shape((None, *shape[1:]))
+    given = graph.nodes[name]
+    opened = graph.types[name].with_shape((None, *shape[1:]))
     changed = [replace(given, attrs={**given.attrs, "type": opened})]
     for node in graph.topological():
         if node.op != "reshape":
@@ -102,16 +92,21 @@ def _with_open_batch(graph: Graph) -> Graph:
     return whole if all(open_ends) else graph
 
 
+def _only_input(graph: Graph) -> tuple[str, Shape | None]:
+    """The input that is used, with its shape; no shape unless it is the only one."""
+    used = [name for name in graph.inputs if graph.is_used(name)]
+    return (used[0], graph.types[used[0]].shape) if len(used) == 1 else ("", None)
+
+
 def _take_images_last(graph: Graph) -> bool:
     """Let the network take images [h, w, c] if it transposes them first, or after pointwise ops.
 
     Returns False if it does not transpose images.
     """
-    inputs = [name for name in graph.inputs if graph.use_count(name)]
-    shape = graph.types[inputs[0]].shape if len(inputs) == 1 else None
+    name, shape = _only_input(graph)
     if shape is None or len(shape) != 4:
         return False
-    unturned, turns = {inputs[0]}, []
+    unturned, turns = {name}, []
     for node in graph.topological():
         others = [v for v in node.inputs if v not in unturned]
         if len(others) == len(node.inputs):
@@ -124,8 +119,8 @@ def _take_images_last(graph: Graph) -> bool:
             return False
     if not turns or not unturned.isdisjoint(graph.outputs.values()):
         return False
-    given = graph.nodes[inputs[0]]
-    turned = graph.types[inputs[0]].with_shape(tuple(shape[axis] for axis in TO_LAST))
+    given = graph.nodes[name]
+    turned = graph.types[name].with_shape(tuple(shape[axis] for axis in TO_LAST))
     kept = [replace(turn, op="identity", attrs={}) for turn in turns]
     graph.replace_all([replace(given, attrs={**given.attrs, "type": turned}), *kept])
     return True

@@ -22,6 +22,7 @@ from qgraph.kernels import plain
 from qgraph.kernels.extension import load
 from qgraph.kernels.plain import Float32
 from qgraph.rl.broadcast.memory import Region
+from tests.helpers.fused_sums import convolved
 
 BIG = 8_500_003  # several threads' worth, and no multiple of any block
 
@@ -151,6 +152,84 @@ def test_depthwise_is_numpys(data: st.DataObject) -> None:
     assert same_bits(y, plain.depthwise_conv2d(x, w, strides, dilations, pads))
 
 
+@pytest.mark.parametrize("instructions", kernels.INSTRUCTION_SETS)
+@pytest.mark.parametrize(
+    ("image", "kernel", "outputs", "strides", "dilations", "pads"),
+    [
+        ((2, 9, 7, 3), (3, 3, 3), 5, (2, 1), (1, 1), (1, 1, 0, 2)),
+        ((1, 12, 9, 6), (3, 2, 3), 66, (1, 2), (2, 3), (2, 1, 3, 0)),
+        ((1, 40, 40, 35), (1, 1, 35), 48, (1, 1), (1, 1), (0, 0, 0, 0)),
+        ((1, 5, 5, 100), (3, 3, 100), 40, (1, 1), (1, 1), (1, 1, 1, 1)),
+    ],
+)
+def test_convolution_is_summed_in_the_order_that_is_defined(
+    image, kernel, outputs, strides, dilations, pads, instructions: str
+) -> None:
+    before = kernels.instruction_set()
+    if not kernels.use_instruction_set(instructions):
+        pytest.skip(f"no {instructions} here")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=image).astype(np.float32)
+    w = rng.normal(size=(*kernel, outputs)).astype(np.float32)
+    found = kernels.conv2d(x, w, strides, dilations, pads)
+    kernels.use_instruction_set(before)
+    assert same_bits(found, convolved(x, w, strides, dilations, pads))
+
+
+@given(st.data())
+def test_convolution_is_numpys_where_sums_are_exact(data: st.DataObject) -> None:
+    """Sums of small integers fit float32 in any order."""
+
+    def pair(low: int, high: int) -> tuple[int, int]:
+        return data.draw(st.tuples(*[st.integers(low, high)] * 2))
+
+    strides, dilations = pair(1, 3), pair(1, 3)
+    pads = pair(0, 4) + pair(0, 4)
+    kernel = pair(1, 4)
+    groups, c = pair(1, 3)
+    outputs = groups * data.draw(st.integers(1, 40))
+    height, width = (
+        data.draw(st.integers(size, size + 9))
+        for size in (
+            max(1, (kernel[i] - 1) * dilations[i] + 1 - pads[2 * i] - pads[2 * i + 1])
+            for i in (0, 1)
+        )
+    )
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    x = rng.integers(-9, 9, (2, height, width, c * groups)).astype(np.float32)
+    w = rng.integers(-9, 9, (*kernel, c, outputs)).astype(np.float32)
+    y = kernels.conv2d(x, w, strides, dilations, pads)
+    assert same_bits(y, plain.conv2d(x, w, strides, dilations, pads))
+
+
+def test_convolution_without_native_code_is_near() -> None:
+    """The error of a sum is at most its length times the unit roundoff of its sizes."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(2, 9, 9, 70)).astype(np.float32)
+    w = rng.normal(size=(3, 3, 70, 21)).astype(np.float32)
+    geometry = (1, 2), (1, 1), (1, 1, 1, 1)
+    sizes = plain.conv2d(np.abs(x), np.abs(w), *geometry)
+    off = np.abs(kernels.conv2d(x, w, *geometry) - plain.conv2d(x, w, *geometry))
+    assert (off <= 2 * w[..., 0].size * 2.0**-24 * sizes).all()
+
+
+@pytest.mark.parametrize(
+    ("filter_shape", "strides", "pads"),
+    [
+        ((3, 3, 2), (1, 1), (1, 1, 1, 1)),
+        ((3, 3, 3, 2), (1, 1), (1, 1, 1, 1)),
+        ((3, 3, 1, 3), (1, 1), (1, 1, 1, 1)),
+        ((3, 3, 2, 2), (0, 1), (1, 1, 1, 1)),
+        ((3, 3, 2, 2), (1, 1), (1, 1, -1, 1)),
+        ((9, 3, 2, 2), (1, 1), (1, 1, 1, 1)),
+    ],
+)
+def test_convolution_refuses(filter_shape, strides, pads) -> None:
+    x = np.zeros((1, 5, 5, 2), np.float32)
+    with pytest.raises(ValueError):
+        kernels.conv2d(x, np.zeros(filter_shape, np.float32), strides, (1, 1), pads)
+
+
 def test_depthwise_by_hand() -> None:
     x = np.arange(9, dtype=np.float32).reshape(1, 3, 3, 1)
     y = kernels.depthwise_conv2d(x, np.ones((3, 3, 1), np.float32), (2, 2), (1, 1), (1, 1, 1, 1))
@@ -185,6 +264,14 @@ def test_threads_change_nothing(big: Float32, threads: int) -> None:
     assert same_bits(
         kernels.depthwise_conv2d(x, w, *geometry), plain.depthwise_conv2d(x, w, *geometry)
     )
+
+
+def test_threads_change_no_convolution(big: Float32, threads: int) -> None:
+    x, w = big[: 3 * 40 * 40 * 32].reshape(3, 40, 40, 32), big[: 9 * 32 * 64].reshape(3, 3, 32, 64)
+    geometry = (1, 1), (1, 1), (1, 1, 1, 1)
+    found = kernels.conv2d(x, w, *geometry)
+    kernels.set_threads(1)
+    assert same_bits(found, kernels.conv2d(x, w, *geometry))
 
 
 def test_threads_refuses_none() -> None:

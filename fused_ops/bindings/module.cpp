@@ -13,6 +13,7 @@
 #include "bindings/interface.h"
 #include "bindings/members.h"
 #include "bindings/rl_broadcast.h"
+#include "core/conv.h"
 #include "core/depthwise_conv.h"
 #include "core/histogram.h"
 #include "core/parallel.h"
@@ -69,11 +70,23 @@ void round_significand(const Input& x, int bits, const Output& y) {
     qgraph::round_significand(x.data(), y.data(), static_cast<int64_t>(x.size()), bits);
 }
 
+template <class Array>
+int64_t size(const Array& array, size_t axis) {
+    return static_cast<int64_t>(array.shape(axis));
+}
+
+void conv2d(const Input& x, const Input& w, Pair strides, Pair dilations, Pair pads,
+            const Output& y) {
+    const qgraph::ConvShape shape{size(x, 0), size(x, 1), size(x, 2),   size(x, 3),
+                                  size(w, 0), size(w, 1), size(w, 3),   size(x, 3) / size(w, 2),
+                                  strides[0], strides[1], dilations[0], dilations[1],
+                                  pads[0],    pads[1],    size(y, 1),   size(y, 2)};
+    nb::gil_scoped_release unlocked;
+    qgraph::conv2d(x.data(), w.data(), y.data(), shape);
+}
+
 void depthwise_conv2d(const Input& x, const Input& w, Pair strides, Pair dilations, Pair pads,
                       const Output& y) {
-    const auto size = [](const auto& array, size_t axis) {
-        return static_cast<int64_t>(array.shape(axis));
-    };
     const qgraph::DepthwiseShape shape{
         size(x, 0), size(x, 1),   size(x, 2),   size(x, 3), size(w, 0), size(w, 1), strides[0],
         strides[1], dilations[0], dilations[1], pads[0],    pads[1],    size(y, 1), size(y, 2)};
@@ -90,6 +103,7 @@ NB_MODULE(_native, module) {
     module.def("quantize", &quantize);
     module.def("quantize_gradients", &quantize_gradients);
     module.def("round_significand", &round_significand);
+    module.def("conv2d", &conv2d);
     module.def("depthwise_conv2d", &depthwise_conv2d);
     module.def("choose", &choose);
     module.def("chosen", &chosen);

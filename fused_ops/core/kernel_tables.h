@@ -2,6 +2,7 @@
 // flags and includes this.
 #pragma once
 
+#include "core/conv_body.h"
 #include "core/epilogue_body.h"
 #include "core/quantize_body.h"
 
@@ -14,7 +15,8 @@ constexpr TileKernels kKernels{
     {kByRounding<Type::float32, true>, kByRounding<Type::bfloat16, true>,
      kByRounding<Type::float16, true>},
     kEpilogues<false>,
-    kEpilogues<true>};
+    kEpilogues<true>,
+    kConvKernels};
 
 }  // namespace
 }  // namespace qgraph

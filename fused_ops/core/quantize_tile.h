@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "core/conv_tile.h"
 #include "core/epilogue_strip.h"
 #include "core/quantize.h"
 
@@ -31,12 +32,13 @@ struct ByRounding {
 };
 
 // The same two kernels for each type of x, g and out, and each rounding mode; and those of
-// epilogues.
+// epilogues and convolutions.
 struct TileKernels {
     ByRounding forward[kTypes];
     ByRounding backward[kTypes];
     ByActivation epilogue;
     ByActivation epilogue_gradients;
+    ConvKernels conv;
 };
 
 // Each is null where it isn't compiled in.

@@ -10,9 +10,11 @@
 #include <thread>
 #include <vector>
 
+#include "core/conv.h"
 #include "core/depthwise_conv.h"
 #include "core/histogram.h"
 #include "core/parallel.h"
+#include "core/quantize.h"
 #include "tests/check.h"
 
 namespace {
@@ -78,6 +80,67 @@ void test_depthwise_conv() {
     CHECK(y[0] == 4 && y[3] == 6 && y[(1 * 4 + 1) * 3] == 9);
 }
 
+// One output of a convolution, in the order that core/conv.h defines.
+float convolved(const std::vector<float>& x, const std::vector<float>& w, const ConvShape& s,
+                int64_t row, int64_t output) {
+    const int64_t channels = s.channels / s.groups;
+    const int64_t group = output / (s.outputs / s.groups);
+    float total = 0;
+    float sum = 0;
+    for (int64_t k = 0; k < s.kernel_h * s.kernel_w * channels; ++k) {
+        const int64_t tap = k / channels;
+        const int64_t i =
+            row / s.out_w % s.out_h * s.stride_h - s.pad_top + tap / s.kernel_w * s.dilation_h;
+        const int64_t j = row % s.out_w * s.stride_w - s.pad_left + tap % s.kernel_w * s.dilation_w;
+        const bool inside = i >= 0 && i < s.height && j >= 0 && j < s.width;
+        const int64_t pixel = (row / (s.out_w * s.out_h) * s.height + i) * s.width + j;
+        const int64_t at = pixel * s.channels + group * channels + k % channels;
+        sum = std::fma(inside ? x[at] : 0.0F, w[k * s.outputs + output], sum);
+        if ((k + 1) % kConvDepth == 0) {
+            total += sum;
+            sum = 0;
+        }
+    }
+    return total + sum;
+}
+
+void test_conv() {
+    const ConvShape shapes[] = {
+        {2, 9, 7, 3, 3, 3, 5, 1, 2, 1, 1, 1, 1, 1, 5, 7},        // stride and padding
+        {1, 12, 9, 6, 3, 2, 66, 2, 1, 2, 2, 3, 2, 3, 12, 5},     // groups and dilation
+        {1, 40, 40, 35, 1, 1, 48, 1, 1, 1, 1, 1, 0, 0, 40, 40},  // many tasks
+        {1, 5, 5, 100, 3, 3, 300, 1, 1, 1, 1, 1, 1, 1, 5, 5},    // several blocks of products
+    };
+    const InstructionSet best = chosen();
+    for (const ConvShape& s : shapes) {
+        std::vector<float> x(s.batch * s.height * s.width * s.channels);
+        std::vector<float> w(s.kernel_h * s.kernel_w * s.channels / s.groups * s.outputs);
+        unsigned state = 1;
+        for (std::vector<float>* values : {&x, &w}) {
+            for (float& v : *values) {
+                state = state * 1664525 + 1013904223;
+                v = static_cast<float>(static_cast<int>(state >> 8)) * 0x1p-24F - 0.3F;
+            }
+        }
+        const int64_t rows = s.batch * s.out_h * s.out_w;
+        for (const InstructionSet set :
+             {InstructionSet::plain, InstructionSet::avx2, InstructionSet::avx512}) {
+            if (!choose(set)) continue;
+            for (const int count : {1, 3}) {
+                set_threads(count);
+                std::vector<float> y(rows * s.outputs, kNan);
+                conv2d(x.data(), w.data(), y.data(), s);
+                bool same = true;
+                for (int64_t i = 0; i < rows * s.outputs; ++i) {
+                    same &= y[i] == convolved(x, w, s, i / s.outputs, i % s.outputs);
+                }
+                CHECK(same);
+            }
+        }
+    }
+    choose(best);
+}
+
 }  // namespace
 
 int main() {
@@ -93,5 +156,6 @@ int main() {
     test_significand();
     test_statistics();
     test_depthwise_conv();
+    test_conv();
     std::puts("ok");
 }

@@ -239,6 +239,26 @@ def round_significand(x: Float32, bits: int) -> Float32:
     return y
 
 
+def conv2d(
+    x: Float32, w: Float32, strides: Pair, dilations: Pair, pads: tuple[int, int, int, int]
+) -> Float32:
+    """Convolve ``x`` [n, h, w, c] with filters ``w`` [kh, kw, c / groups, outputs].
+
+    ``pads`` are the zeros added at (top, bottom, left, right). The result is float32
+    [n, oh, ow, outputs]. Products are added up in float32 in an order that the shapes define
+    (docs/kernels.md). Without native code BLAS adds them up, and the last bits may differ.
+
+    Raises ``ValueError`` if shapes disagree, a stride or dilation is below 1, a pad is negative,
+    or the filter doesn't fit the padded image.
+    """
+    x, w = _contiguous(x), _contiguous(w)
+    y = np.zeros(plain.conv_shape(x, w, strides, dilations, pads), np.float32)
+    if _native is None or y.size == 0 or w.size == 0:
+        return plain.conv2d(x, w, strides, dilations, pads)
+    _native.conv2d(x, w, strides, dilations, (pads[0], pads[2]), y)
+    return y
+
+
 def depthwise_conv2d(
     x: Float32,
     w: Float32,

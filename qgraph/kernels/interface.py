@@ -3,4 +3,4 @@
 Made from qgraph/_native.pyi by `make golden`. Do not edit: a test compares them.
 """
 
-INTERFACE = "24d6428987b386eb"
+INTERFACE = "90126ec4af057a2b"

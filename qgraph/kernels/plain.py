@@ -113,6 +113,35 @@ def round_significand(x: Float32, bits: int) -> Float32:
     return np.where(np.abs(rounded) < 2.0**16, rounded, end).astype(np.float32)
 
 
+def conv2d(
+    x: Float32, w: Float32, strides: Pair, dilations: Pair, pads: tuple[int, int, int, int]
+) -> Float32:
+    """Do what `kernels.conv2d` does, in an order of sums that BLAS chooses."""
+    n, oh, ow, outputs = conv_shape(x, w, strides, dilations, pads)
+    kh, kw, c, _ = w.shape
+    top, bottom, left, right = pads
+    if any(pads):
+        x = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)))
+    y = np.empty((n, oh, ow, outputs), np.float32)
+    groups = x.shape[3] // c
+    for group in range(groups):
+        inputs = x[..., group * c : (group + 1) * c]
+        first = group * (outputs // groups)
+        filters = w[..., first : first + outputs // groups].reshape(kh * kw * c, -1)
+        for image in range(n):  # one image at a time, so that its columns stay in cache
+            columns = np.concatenate(
+                [
+                    inputs[image, i : i + (oh - 1) * strides[0] + 1 : strides[0],
+                           j : j + (ow - 1) * strides[1] + 1 : strides[1]]
+                    for i in range(0, kh * dilations[0], dilations[0])
+                    for j in range(0, kw * dilations[1], dilations[1])
+                ],
+                axis=-1,
+            )  # fmt: skip
+            y[image, ..., first : first + outputs // groups] = np.matmul(columns, filters)
+    return y
+
+
 def depthwise_conv2d(
     x: Float32,
     w: Float32,
@@ -133,11 +162,29 @@ def depthwise_conv2d(
     return y
 
 
+def conv_shape(
+    x: Float32, w: Float32, strides: Pair, dilations: Pair, pads: tuple[int, int, int, int]
+) -> tuple[int, int, int, int]:
+    if x.ndim != 4 or w.ndim != 4 or not w.shape[2] or x.shape[3] % w.shape[2]:
+        raise ValueError(f"expected x [n, h, w, c] and w [kh, kw, c, o], not {x.shape}, {w.shape}")
+    if x.shape[3] and w.shape[3] % (x.shape[3] // w.shape[2]):
+        raise ValueError(f"{w.shape[3]} outputs do not fit {x.shape[3] // w.shape[2]} groups")
+    height, width = _out_sizes(x, w, strides, dilations, pads)
+    return x.shape[0], height, width, w.shape[3]
+
+
 def depthwise_shape(
     x: Float32, w: Float32, strides: Pair, dilations: Pair, pads: tuple[int, int, int, int]
 ) -> tuple[int, int, int, int]:
     if x.ndim != 4 or w.ndim != 3 or x.shape[3] != w.shape[2]:
         raise ValueError(f"expected x [n, h, w, c] and w [kh, kw, c], not {x.shape} and {w.shape}")
+    height, width = _out_sizes(x, w, strides, dilations, pads)
+    return x.shape[0], height, width, x.shape[3]
+
+
+def _out_sizes(
+    x: Float32, w: Float32, strides: Pair, dilations: Pair, pads: tuple[int, int, int, int]
+) -> Pair:
     if min(*strides, *dilations) < 1 or min(pads) < 0:
         raise ValueError(
             f"strides and dilations must be at least 1 and pads at least 0, "
@@ -150,4 +197,4 @@ def depthwise_shape(
         if span > padded or w.shape[axis] == 0:
             raise ValueError(f"a filter of {span} doesn't fit a padded image of {padded}")
         sizes.append((padded - span) // strides[axis] + 1)
-    return x.shape[0], sizes[0], sizes[1], x.shape[3]
+    return sizes[0], sizes[1]

@@ -84,7 +84,10 @@ def infer_depthwise(attrs: ConvAttrs, inputs: Sequence[TensorType]) -> TensorTyp
 
 def conv2d(attrs: ConvAttrs, inputs: Sequence[Array]) -> Array:
     x, w = inputs
-    return convolved(x, w, attrs.strides, attrs.dilations, _pads(attrs, x, w))
+    strides, dilations, pads = attrs.strides, attrs.dilations, _pads(attrs, x, w)
+    if x.dtype == w.dtype == np.float32 and w.shape[2]:
+        return kernels.conv2d(x, w, strides, dilations, (*pads[0], *pads[1]))
+    return convolved(x, w, strides, dilations, pads)
 
 
 def depthwise_conv2d(attrs: ConvAttrs, inputs: Sequence[Array]) -> Array:

@@ -1,6 +1,6 @@
-"""Bounds on accumulators, from the real weights: what float can carry exactly, how wide it must be.
+"""Bounds of sums by the actual weights: which float type is exact, how wide accumulators must be.
 
-A sum of products is exact in float32, in whatever order it is taken, if for every output the
+A sum of products is exact in float32, in any order, if for every output the
 sum of |weight code| * max|input code| (plus what is added) is at most 2^24; 2^53 for float64
 (docs/numerics.md, section 4).
 """
@@ -35,9 +35,9 @@ FLOAT32_LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class Bound:
-    """Codes of a value: `low..high` is what it can be, `magnitude` what its partial sums can be.
+    """Codes of a value lie in `low..high`; `magnitude` bounds the size of its partial sums.
 
-    `channel` is the output channel that goes farthest, in what an accumulator holds.
+    `channel` is the output channel with the largest magnitude, for sums in an accumulator.
     """
 
     low: int
@@ -78,7 +78,7 @@ def bounds(graph: Graph) -> dict[str, Bound]:
 
 
 def _check_scale(name: str, bound: Bound, exponent: AnyExponent) -> None:
-    """Values in between, as graphs of floats have them, must not leave float32 either."""
+    """Raise ExactnessError if float32 cannot hold the value of a partial sum."""
     checked_exponent(exponent, name)
     largest = bound.magnitude * 2.0 ** -int(np.min(exponent))
     if largest > FLOAT32_LARGEST:

@@ -1,4 +1,4 @@
-"""How far quantized tensors are from the float network's: SQNR, and what was clipped."""
+"""Distance of quantized tensors from those of the float network: SQNR and clipped values."""
 
 from __future__ import annotations
 

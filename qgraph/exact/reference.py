@@ -1,4 +1,4 @@
-"""The integer reference: what the hardware computes, in plain numpy integers.
+"""The integer reference: the arithmetic of the hardware, in plain numpy integers.
 
 Slow and obvious. Between the first quantizer and the last integer op there are only int64 codes
 and shifts; every other form of a network is compared with this one at tolerance zero.
@@ -24,7 +24,7 @@ Value = Fixed | Array
 
 
 class Reference:
-    """A calibrated graph, ready to be run on integers. Codes of constants are made once."""
+    """A calibrated graph, ready to run on integers. Codes of constants are computed once."""
 
     def __init__(self, graph: Graph) -> None:
         if "calibrated" not in graph.facts:
@@ -88,7 +88,7 @@ class Reference:
         return {public: as_float(values[value]) for public, value in self.graph.outputs.items()}
 
     def step(self, node: Node, inputs: list[Value]) -> Any:
-        """The result of one node: Fixed from integers alone, an array where floats take part."""
+        """The result of one node: Fixed if all inputs are integers, an array if any is float."""
         definition = op_definition(node.op)
         if node.op == "quantize" and not isinstance(inputs[0], Fixed):
             return _at(node, quantize, inputs[0])

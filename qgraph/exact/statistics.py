@@ -37,7 +37,7 @@ class Statistics:
     vanished: int
 
     def sqnr(self, spec: QuantSpec, exponent: int) -> float:
-        """dB that a quantizer of this exponent leaves on its own, from the histogram."""
+        """The SQNR in dB of a quantizer of this exponent alone, estimated from the histogram."""
         counts, centres = self.histogram.counts, self.histogram.centres()
         noise = squared_error(self.histogram, spec, exponent)
         return decibel(float((counts * centres**2).sum()), noise)

@@ -1,7 +1,7 @@
-"""Sums of products with constant weights: how far each output channel goes, and on which input.
+"""Sums of products with constant weights: the range of each output channel, and its extremes.
 
-A positive weight meets the highest code of the input, a negative one the lowest. That is reached,
-so it is exact, not an estimate: some window of the input sees the terms that are counted.
+The highest sum has the highest code of the input at positive weights, the lowest at negative ones.
+It is exact, not an estimate: some window of the input has all terms that are counted.
 """
 
 from __future__ import annotations

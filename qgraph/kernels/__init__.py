@@ -86,7 +86,7 @@ def instruction_set() -> str:
 
 
 def use_instruction_set(name: str) -> bool:
-    """Choose one of `INSTRUCTION_SETS`; say whether there is such here. No result changes."""
+    """Choose one of `INSTRUCTION_SETS`; False if it is not available. No result changes."""
     return _native is not None and bool(_native.choose(INSTRUCTION_SETS.index(name)))
 
 

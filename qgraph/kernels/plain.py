@@ -1,4 +1,4 @@
-"""The kernels in plain numpy: the same arguments as qgraph.kernels has, and the same results.
+"""The kernels in plain numpy, with the arguments and results of qgraph.kernels.
 
 To the bit, that is. They take C-contiguous float32 arrays and check nothing but shapes and NaN.
 """
@@ -81,7 +81,7 @@ def _ordered_sum(products: Float64) -> Float64:
 
 
 def _sums_of(rows: Float64, size: int) -> Float64:
-    """The sums of so many rows each, one added after the other."""
+    """The sum of each block of `size` rows, one row after the other."""
     groups = np.zeros((-(-len(rows) // size), size, rows.shape[1]))
     groups.reshape(-1, rows.shape[1])[: len(rows)] = rows
     sums = np.zeros((len(groups), rows.shape[1]))

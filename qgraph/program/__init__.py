@@ -1,4 +1,4 @@
-"""The integer program: what is left of a calibrated graph when only integers are left.
+"""The integer program: the integer part of a calibrated graph, in few ops.
 
 program = lower(graph)                      # a flat list of few ops, every shape and shift a number
 codes = run(program, {entry: codes})        # plain numpy

@@ -1,6 +1,6 @@
-"""Accumulators of a program: how far each output channel can go, and on which inputs it does.
+"""Accumulators of a program: the range of each output channel, and inputs that reach its ends.
 
-The bound is that of docs/numerics.md, section 4, from the real weights.
+The bound is that of docs/numerics.md, section 4, computed from the actual weights.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Accumulator:
 
     @property
     def reach(self) -> Codes:
-        """How far each channel goes from zero, before its bias or after, whichever is farther.
+        """The largest magnitude of each channel, before or after its bias, whichever is larger.
 
         A negative end counts one less: two's complement has one code more there.
         """
@@ -75,7 +75,7 @@ class Accumulator:
 
     @property
     def channel(self) -> int:
-        """The output channel that goes farthest."""
+        """The output channel with the largest magnitude."""
         return int(self.reach.argmax())
 
     @property
@@ -126,7 +126,7 @@ def _accumulator(program: Program, step: Step, users: list[Step]) -> Accumulator
 
 
 def _bias(program: Program, users: list[Step]) -> tuple[str, Codes] | None:
-    """A constant that is added to each channel right behind the sum, and the tensor it makes."""
+    """A constant that is added to each channel directly after the sum, and the result's tensor."""
     if len(users) != 1 or users[0].op != "add":
         return None
     codes = program.constants.get(users[0].inputs[1])

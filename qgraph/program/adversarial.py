@@ -1,4 +1,4 @@
-"""Codes for the entries of a whole program that samples seldom come to."""
+"""Codes for the entries of a program that real samples rarely contain."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PATTERNS: Mapping[str, Callable[[Tensor], Codes]] = {
 
 
 def adversarial_entries(program: Program, seed: int = 0) -> dict[str, dict[str, Codes]]:
-    """Codes of every entry, one sample, by what they are: the ends of ranges, in turn, any code.
+    """Codes of every entry, one sample, by label: ends of ranges, alternating ends, any code.
 
-    `ends` are the lowest and the highest by chance, `random` every code as likely as any other.
+    `ends` draws from the lowest and the highest code, `random` from all codes.
     """
     rng = np.random.default_rng(seed)
     tensors = [program.tensors[entry.tensor] for entry in program.entries]

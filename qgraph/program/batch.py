@@ -1,4 +1,4 @@
-"""Does a program keep the samples of a batch apart? Only then may a run have more of them."""
+"""Check that a program keeps samples of a batch apart, so that a run may have several."""
 
 from __future__ import annotations
 

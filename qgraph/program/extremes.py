@@ -1,8 +1,8 @@
-"""Samples of a place that take its arithmetic to where implementations differ.
+"""Samples of a place with arithmetic in which implementations may differ.
 
-Ties of each rounding, codes past both ends of each range, the largest sums. Which sums do that is
-seen by trying many; which input has such a sum is solved for. What was found is what was computed:
-every claim is checked on the codes of the sample itself.
+These are ties of each rounding, codes beyond both ends of each range, and the largest sums. Sums
+are found by trying many; then an input with such a sum is solved for. Every sample is run, and
+counts only if its codes show what was looked for.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FAR = 1 << 15  # how far a code is changed to settle a sum
 class Extreme:
     """One sample of a place: what it shows, in which tensor and channel, from which code.
 
-    `before` is the code that goes into the step that makes `tensor`, `after` what it makes of it.
+    `before` is the input code of the step that computes `tensor`, `after` its output code.
     """
 
     goal: str
@@ -107,7 +107,7 @@ class _ExtremeSearch:
         return np.asarray(codes)
 
     def _ties(self, codes: Codes) -> Codes:
-        """Half of them moved to ties of the step behind the sums."""
+        """Move half of them to ties of the step after the sums."""
         users = [s for s in self.place.layer.steps if self.head in s.inputs]
         attrs = users[0].attrs if users else None
         if not isinstance(attrs, RequantizeAttrs):
@@ -120,7 +120,7 @@ class _ExtremeSearch:
     # -- what is looked for -------------------------------------------------------------------
 
     def sums(self) -> None:
-        """The largest and the smallest sum, in the channel that goes farthest."""
+        """The largest and the smallest sum, in the channel with the largest magnitude."""
         if not self.place.sums:
             return
         lows, highs = self._reach(self.tensors[self.head])

@@ -1,7 +1,8 @@
-"""A program as layers: an op, and what is done to each of its elements before they are stored."""
+"""A program as layers: an op, and the elementwise steps on its result before it is stored."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -29,16 +30,15 @@ class Layer:
     @property
     def read(self) -> tuple[str, ...]:
         """Tensors that come from outside, constants too, in the order of their first use."""
-        return tuple(
-            dict.fromkeys(v for s in self.steps for v in s.inputs if v not in set(self.made))
-        )
+        made = set(self.made)
+        return tuple(dict.fromkeys(v for s in self.steps for v in s.inputs if v not in made))
 
 
 def layers(program: Program) -> list[Layer]:
     """The layers of a program, in order, without steps that nothing depends on.
 
     A pointwise step joins the layer that makes the last of its inputs, if their shapes are the
-    same: what its other inputs need has run by then.
+    same. Its other inputs are computed by then.
     """
     groups: list[list[Step]] = []
     maker: dict[str, int] = {}
@@ -87,7 +87,4 @@ def _needed_elsewhere(
 
 
 def elements(tensor: Tensor) -> int:
-    count = 1
-    for size in tensor.shape:
-        count *= size
-    return count
+    return math.prod(tensor.shape)

@@ -109,7 +109,7 @@ class _Lowering:
         )
 
     def _exits(self) -> list[str]:
-        """Integer values that leave for float ops or the outside; `wanted` is what makes them."""
+        """Integer values that float ops or outputs use. Sets `wanted`, nodes they depend on."""
         integer, exits = self._integer_values(), dict[str, None]()
         for node in self.graph.topological():
             if node.name not in integer:

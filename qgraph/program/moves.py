@@ -1,4 +1,4 @@
-"""How ops that only move values become reshape, transpose, slice, concat, pad and take."""
+"""Rules that write ops that only move values as reshape, transpose, slice, concat, pad and take."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _slice(node: Node, writer: ProgramWriter) -> None:
 
 
 def _normal(size: int, part: slice) -> tuple[int, int | None, int]:
-    """The same slice from a position that is there, with no end where it goes to the last one."""
+    """The same slice from an existing position; its end is None if it includes the last one."""
     first, last, step = part.indices(size)
     whole = last >= size if step > 0 else last < 0
     return first, None if whole else last, step

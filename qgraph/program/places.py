@@ -1,7 +1,7 @@
-"""A layer at one place of its output: what it reads there, and all channels that it makes.
+"""A layer at one position of its output: the inputs that it reads there, and all its channels.
 
-A place is small where a layer is large, and the arithmetic is the same. Samples of a place can have
-any codes, so that rare ones can be put together on purpose (extremes.py).
+A place is small even if the layer is large, and its arithmetic is the same. Samples of a place can
+have any codes, so that rare ones can be constructed (extremes.py).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from qgraph.program.program import Entry, Program, Step, Tensor
 
 @dataclass(frozen=True)
 class Place:
-    """`program` is the layer at one place, in any number of samples: names as in the network.
+    """`program` is the layer at one place, for any number of samples, with the network's names.
 
     Its first entry is the window under the place: taps that lie outside of the image (`seen` is
-    false) have to be 0. `chain` is what comes behind the sums, with the sums as an entry.
+    false) have to be 0. `chain` is what follows the sums, with the sums as an entry.
     """
 
     layer: Layer
@@ -41,7 +41,7 @@ class Place:
 
 
 def place_of(program: Program, layer: Layer) -> Place | str:
-    """A layer at one place, or why it has none."""
+    """A layer at one place, or the reason why it has none."""
     head, shape = layer.head, program.tensors[layer.head.output].shape
     sums = head.family is OpClass.PRODUCT
     if head.family.moves:

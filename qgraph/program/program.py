@@ -28,7 +28,7 @@ class Tensor:
     """Codes: `value = code * 2^-exponent`, an exponent for all or one for each last index.
 
     `shape` has numbers only; where the batch is free, 1 stands for it. Codes lie in `low..high`;
-    `magnitude` is what partial sums may reach on the way to them, in whatever order they are taken.
+    `magnitude` bounds the partial sums that lead to them, in any order.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Step:
         return OPS[self.op].family
 
     def attrs_as(self, kind: type[A]) -> A:
-        """The attributes, of a class that the caller knows them to be of. Raises GraphError."""
+        """The attributes, as an instance of `kind`. Raises GraphError for another class."""
         if not isinstance(self.attrs, kind):
             raise GraphError(f"{self.op}: has no {kind.__name__}", node=self.output)
         return self.attrs

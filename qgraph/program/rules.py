@@ -1,4 +1,4 @@
-"""How ops of a graph that compute become steps. Ops that move values are in moves.py."""
+"""Rules that write computing ops of a graph as steps; moves.py has those that move values."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _as(op: str) -> Rule:
 
 
 def plain(number: AnyExponent) -> Exponent:
-    """One number where all are the same, else a tuple along the last axis."""
+    """One number if all are equal, else a tuple along the last axis."""
     flat = np.asarray(number).reshape(-1)
     same = (flat == flat[0]).all()
     return int(flat[0]) if same else tuple(int(n) for n in flat)

@@ -1,4 +1,4 @@
-"""A program on codes, in numpy on int64: one step after the other, by the ops' definitions."""
+"""Run a program on codes in numpy and int64, step by step, by the definitions of its ops."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def batch_of(program: Program, entries: Mapping[str, Array]) -> int:
 
 
 def of_batch(program: Program, step: Step, batch: int) -> Attributes:
-    """The attributes of a step in a run of so many samples."""
+    """The attributes of a step in a run of `batch` samples."""
     for_batch = step.definition.for_batch
     if for_batch is None or not program.batch_free:
         return step.attrs

@@ -1,4 +1,4 @@
-"""A program as it is written: tensors by name, steps in order."""
+"""A program under construction: tensors by name, steps in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qgraph.program.program import Step, Tensor, storage
 
 
 class ProgramWriter:
-    """Target of rules. `tensors` has all tensors so far, inputs of the rule's node too."""
+    """Collects the steps that rules append. `tensors` has all tensors so far."""
 
     def __init__(self, graph: Graph, found: Mapping[str, Bound]) -> None:
         self.graph = graph
@@ -45,7 +45,7 @@ class ProgramWriter:
         )
 
     def constant(self, name: str, codes: Array, exponent: AnyExponent) -> str:
-        """A constant of those codes, in the smallest type that holds them."""
+        """A constant with these codes, in the smallest type that holds them."""
         low, high = int(codes.min(initial=0)), int(codes.max(initial=0))
         self.tensors[name] = Tensor(
             name, codes.shape, low, high, max(-low, high), frozen_exponent(exponent)
@@ -61,7 +61,7 @@ class ProgramWriter:
         return self._tables[key]
 
     def between(self, node: Node, word: str, shape: tuple[int, ...]) -> str:
-        """A tensor on the way to a node that only moves values: codes like those of its input."""
+        """An intermediate tensor of a node that only moves values, with codes as in its input."""
         name = self.fresh(f"{node.name}/{word}")
         self.tensors[name] = replace(self.tensors[node.inputs[0]], name=name, shape=shape)
         return name

@@ -1,4 +1,4 @@
-"""The integer engine: a program as a file, what runs it, and both as a form."""
+"""The integer engine: the file of a program, the runtime, and both as a form."""
 
 from qgraph.backends.engine.engine import LEVELS, Engine, levels
 from qgraph.backends.engine.engine_form import EngineForm

@@ -42,7 +42,7 @@ class EngineTensor:
 
 
 class Engine:
-    """A network that is ready to be run. Made by `Engine.open`, or `Engine.of` a program."""
+    """A network that is ready to run: `Engine.open` opens a file, `Engine.of` takes a program."""
 
     def __init__(self, handle: native_types.engine.Engine, path: str, level: str) -> None:
         self.native = handle
@@ -95,7 +95,7 @@ class Engine:
         fuse: bool = True,
         memory: int = MEMORY,
     ) -> Engine:
-        """The engine of a program, by way of a file that is gone afterwards."""
+        """The engine of a program, through a temporary file."""
         with tempfile.NamedTemporaryFile(suffix=".qgi") as file:
             file.write(engine_file(program))
             file.flush()
@@ -126,7 +126,7 @@ class Engine:
         return results
 
     def profile(self, samples: int = 1, runs: int = 10) -> list[tuple[str, float]]:
-        """Seconds of each call, the least of so many runs, with the ops that it does."""
+        """Seconds of each call, the minimum of `runs` runs, with its ops."""
         steps = self.native.steps
         rows = self.native.profile(samples, runs)
         return [
@@ -135,7 +135,7 @@ class Engine:
         ]
 
     def memory(self, samples: int = 1) -> int:
-        """Bytes of all tensors but constants, planned for a run of so many samples."""
+        """Bytes of all tensors but constants in a run of `samples` samples."""
         return self.native.memory(samples)
 
     def _shape(self, name: str, samples: int) -> tuple[int, ...]:
@@ -189,7 +189,7 @@ def check_ops(native: Sequence[str]) -> None:
 
 
 def _level(native: type[native_types.engine], level: str) -> int:
-    """The number of a level, of the best there is for `auto`."""
+    """The number of a level; for `auto`, of the best one of this machine."""
     if chosen(Level, level, "level") is Level.AUTO:
         return native.best_level()
     number = LEVELS.index(level) - 1

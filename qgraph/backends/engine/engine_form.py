@@ -1,4 +1,4 @@
-"""The integer engine as a form: a `.qgi` file, and what runs it."""
+"""The integer engine as a form: a `.qgi` file and its runner."""
 
 from __future__ import annotations
 

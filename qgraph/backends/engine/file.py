@@ -36,7 +36,7 @@ CHECKSUM_AT = 12
 
 
 def engine_file(program: Program) -> bytes:
-    """The bytes of a program's file. Raises UnsupportedError for what the engine does not run."""
+    """The bytes of a program's file. Raises UnsupportedError for steps that the engine lacks."""
     order = list(program.tensors)
     index = {name: i for i, name in enumerate(order)}
     entries = [index[e.tensor] for e in program.entries]

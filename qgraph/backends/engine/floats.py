@@ -15,7 +15,7 @@ EXACT_FLOAT32_BITS = 24
 
 
 def fits_float32(spec: QuantSpec) -> bool:
-    """Whether float32 arithmetic, as the native quantizer's is, gives the codes of `spec`."""
+    """Whether float32 arithmetic, which the native quantizer uses, gives the codes of `spec`."""
     return (
         isinstance(spec.exponent, int)
         and abs(spec.exponent) <= kernels.MAX_FRACTION_BITS

@@ -17,7 +17,7 @@ Index = tuple[int, ...]
 
 
 class OpClass(Enum):
-    """How an op walks over its result; backends pick loops by it."""
+    """How an op computes its result; backends choose loops by it."""
 
     PRODUCT = "sums of products"  # of an input with weights, the second operand
     ROW = "rows of channels"  # all channels of one position at a time
@@ -29,12 +29,12 @@ class OpClass(Enum):
 
     @property
     def pointwise(self) -> bool:
-        """Whether each element is made of one element of each operand."""
+        """Whether each element depends on one element of each operand."""
         return self in (OpClass.BINARY, OpClass.UNARY)
 
     @property
     def row(self) -> bool:
-        """Whether the op makes all channels of one position at a time."""
+        """Whether the op computes all channels of one position together."""
         return self in (OpClass.PRODUCT, OpClass.ROW)
 
     @property
@@ -122,7 +122,7 @@ class ProgramOp(Generic[A]):
         return self.operands[-1].endswith("...")
 
     def takes(self, inputs: int) -> bool:
-        """Whether a step of this op may have so many inputs."""
+        """Whether a step of this op may have this number of inputs."""
         return inputs >= len(self.operands) if self.variadic else inputs == len(self.operands)
 
     @property

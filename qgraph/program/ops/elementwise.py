@@ -1,4 +1,4 @@
-"""Ops that look at one element at a time: arithmetic of two operands, limits, requantization."""
+"""Elementwise ops: arithmetic of two operands, limits, requantization."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class LookupAttrs(Attributes):
 
 
 def broadcast(attrs: Attributes, shapes: Sequence[Sizes]) -> Sizes:
-    """The shape of operands together; axes of size 1 repeat, missing axes are in front."""
+    """The broadcast shape of operands; axes of size 1 repeat, missing axes are in front."""
     first = shapes[0]
     if all(shape == first for shape in shapes):
         return first

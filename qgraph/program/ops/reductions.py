@@ -1,4 +1,4 @@
-"""Ops that look at many elements at once: the largest under a window or along axes, layer norms."""
+"""Ops on many elements at once: the maximum in a window or along axes, layer norms."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _standardize(attrs: StandardizeAttrs, inputs: Sequence[Codes]) -> Codes:
 
 
 def _standardize_reach(attrs: StandardizeAttrs, inputs: Sequence[Operand]) -> Reach:
-    """No channel is past sqrt(channels - 1) deviations from the mean."""
+    """No channel is more than sqrt(channels - 1) deviations from the mean."""
     channels = inputs[0].shape[-1]
     limit = isqrt((channels - 1 << 2 * attrs.shift) >> 2 * attrs.guard) + 1
     return Reach(-limit, limit, limit)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from qgraph.choices import LossKind
-from qgraph.foreign import KerasModel, Tensor, Variable
+from qgraph.foreign import KerasModel, Tensor, TFModule, Variable
 from qgraph.ir.graph import Graph
 from qgraph.train.forward import Forward
 from qgraph.train.losses import Loss
@@ -37,7 +38,7 @@ class Steps:
         self.wide = graph.wide
         optimizer.build(self.variables)
         self._train = tf.function(self._train_step, reduce_retracing=True, autograph=False)
-        self._evaluate = tf.function(self._evaluate_step, reduce_retracing=True, autograph=False)
+        self._evaluate_wide, self._evaluate = self.wide, self._compiled_evaluation()
 
     def train(self, inputs: Mapping[str, Tensor], labels: Tensor | None) -> tuple[Tensor, ...]:
         """(loss, samples that were right, whether all was finite, gradient of the thresholds).
@@ -49,8 +50,17 @@ class Steps:
 
     def evaluate(self, inputs: Mapping[str, Tensor], labels: Tensor | None) -> tuple[Tensor, ...]:
         """(loss, samples that were right) of inference."""
-        made: tuple[Tensor, ...] = self._evaluate(inputs, labels, self.wide)
+        if self._evaluate.python_function.keywords["wide"] != self.wide:
+            self._evaluate_wide, self._evaluate = self.wide, self._compiled_evaluation()
+        made: tuple[Tensor, ...] = self._evaluate(inputs, labels)
         return made
+
+    def _compiled_evaluation(self) -> TFModule:
+        """A new function for each `wide`: TensorFlow warns of one that it traces often."""
+        import tensorflow as tf
+
+        step = partial(self._evaluate_step, wide=self.wide)
+        return tf.function(step, reduce_retracing=True, autograph=False)
 
     def _taught(self, inputs: Mapping[str, Tensor]) -> Tensor | None:
         return self.teacher(inputs)[self.loss.teacher] if self.teacher else None

@@ -11,6 +11,7 @@ import pytest
 from qgraph.compiler import Quantized
 from qgraph.errors import CalibrationError, LoadError, OutputError, TrainingError, UsageError
 from qgraph.ir.graph import Graph
+from qgraph.ir.ops.linear import COMPUTE
 from qgraph.quant.topology import value_exponent
 from qgraph.train.checkpoint import read_checkpoint
 from qgraph.train.data import ArrayBatches, LabelledBatch
@@ -151,6 +152,18 @@ def test_weights_whose_bias_needs_a_coarser_scale_keep_it(made):
 def test_thresholds_that_learn_begin_where_they_were_calibrated(clipped, learn):
     begun = trainer(clipped, Options(learn=learn)).model.finalized()
     assert scales(begun, "weight") == scales(clipped.graph, "weight")
+
+
+def test_evaluation_compiles_again_without_a_warning(made, caplog):
+    """TensorFlow warns of a function traced five times; each change of `wide` needs a trace."""
+    run = trainer(made, Options(epochs=1))
+    inputs, labels, _ = run._tensors(next(iter(batches(made).batches(None))))
+    layers, losses = [n.name for n in made.graph.nodes.values() if n.op in COMPUTE], set()
+    with caplog.at_level("WARNING", logger="tensorflow"):
+        for layer in layers * 3:
+            run.steps.wide = frozenset([layer])
+            losses.add(float(run.steps.evaluate(inputs, labels)[0]))
+    assert not caplog.records and len(layers) == 3 and len(losses) == 1
 
 
 def test_statistics_of_batch_norms_are_frozen_after_an_epoch(made):

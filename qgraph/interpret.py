@@ -61,9 +61,10 @@ def run_nodes(
                 values.pop(value, None)
 
 
-def run_node(node: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+def run_node(node: Node, inputs: Sequence[Array], in_place: bool = False) -> tuple[Array, ...]:
     """The results of one node, one array for each of `node.values`.
 
+    in_place: the result may be written into the memory of the first input, where the op can.
     Floating-point exceptions are not warned of. Raises UnsupportedError for an op without a float
     reference, GraphError where it cannot be computed of these inputs.
     """
@@ -72,7 +73,10 @@ def run_node(node: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
         raise UnsupportedError(f"`{node.op}` has no float reference", node=node.name)
     try:
         with np.errstate(all="ignore"):
-            result = definition.evaluate(node.attributes, inputs)
+            if in_place and definition.in_place and inputs[0].flags.writeable:
+                result = definition.in_place(node.attributes, inputs)
+            else:
+                result = definition.evaluate(node.attributes, inputs)
     except GraphError as error:
         raise GraphError(error.message, node=error.node or node.name, hint=error.hint) from None
     except (ArithmeticError, LookupError, MemoryError, ValueError) as error:

@@ -196,8 +196,11 @@ def quantized_constant(x: Array, spec: QuantSpec) -> Array:
     return np.asarray(fake_quantize(x.astype(np.float64) if spec.bits > 24 else x, spec))
 
 
-def fake_quantize(x: Array, spec: QuantSpec) -> Array:
-    """Float to the float value of its code, in the dtype of `x`; NaN stays NaN."""
+def fake_quantize(x: Array, spec: QuantSpec, out: Array | None = None) -> Array:
+    """Float to the float value of its code, in the dtype of `x`; NaN stays NaN.
+
+    The result may be written to `out`, such as `x` itself, where one is given.
+    """
     exponent = _exponent(spec, x.shape)
     tail = exponent.shape == x.shape[x.ndim - exponent.ndim :]
     if (
@@ -206,7 +209,7 @@ def fake_quantize(x: Array, spec: QuantSpec) -> Array:
         and x.dtype == np.float32
         and x.flags.c_contiguous
     ):
-        return kernels.quantize(x, exponent, spec.lo, spec.hi, spec.rounding)
+        return kernels.quantize(x, exponent, spec.lo, spec.hi, spec.rounding, out)
     steps = ROUND[spec.rounding](np.ldexp(x, exponent))
     return np.ldexp(bring_into_range(steps, spec), -exponent).astype(x.dtype)
 

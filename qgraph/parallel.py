@@ -35,15 +35,24 @@ def over_chunks(count: int) -> Iterator[Each]:
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
 
         def each(function: Callable[[T], R], items: Iterable[T], /) -> Iterable[R]:
-            return _striped(pool, threads, function, list(items))
+            return _claimed(pool, threads, function, list(items))
 
         yield each
 
 
-def _striped(
+def _claimed(
     pool: ThreadPoolExecutor, threads: int, function: Callable[[T], R], items: list[T]
 ) -> list[R]:
-    """One task a thread, not one an item: handing over a task costs as much as a small op."""
-    stripes = [items[start::threads] for start in range(threads)]
-    done = list(pool.map(lambda stripe: [function(item) for item in stripe], stripes))
-    return [done[i % threads][i // threads] for i in range(len(items))]
+    """One task a thread, not one an item: handing over a task costs as much as a small op.
+
+    A thread that is done with an item takes the next one, so none waits where others are slow.
+    """
+    left = iter(range(len(items)))  # threads take from it one at a time
+
+    def work(_: int) -> dict[int, R]:
+        return {i: function(items[i]) for i in left}
+
+    done: dict[int, R] = {}
+    for part in pool.map(work, range(threads)):
+        done |= part
+    return [done[i] for i in range(len(items))]

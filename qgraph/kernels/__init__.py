@@ -252,7 +252,7 @@ def conv2d(
     or the filter doesn't fit the padded image.
     """
     x, w = _contiguous(x), _contiguous(w)
-    y = np.zeros(plain.conv_shape(x, w, strides, dilations, pads), np.float32)
+    y = np.empty(plain.conv_shape(x, w, strides, dilations, pads), np.float32)
     if _native is None or y.size == 0 or w.size == 0:
         return plain.conv2d(x, w, strides, dilations, pads)
     _native.conv2d(x, w, strides, dilations, (pads[0], pads[2]), y)

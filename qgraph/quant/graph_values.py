@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops import op_definition
 from qgraph.ir.reading import value_of
 from qgraph.ir.types import Array
 from qgraph.parallel import Each
@@ -34,6 +35,8 @@ class GraphValues:
         for name, arrays in inputs.items():
             self._chunks.add(name, arrays)
         self._left = Counter(v for node in graph.nodes.values() for v in node.inputs)
+        self._graph = graph
+        self._owned: set[str] = set()  # values in memory that no other value shares
         self._waiting: list[Node] = []
 
     def run(self, node: Node) -> None:
@@ -46,6 +49,8 @@ class GraphValues:
                 self.constants.update(zip(node.values, results, strict=True))
             else:
                 self._waiting.append(node)
+                if op_definition(node.op).owns:
+                    self._owned.update(node.values)
         self._left.subtract(node.inputs)
 
     def chunks(self, value: str) -> Sequence[Array]:
@@ -74,6 +79,7 @@ class GraphValues:
         if not nodes:
             return
         made = {v for node in nodes for v in node.values}
+        in_place = {node.name for node in nodes if self._may_overwrite(node)}
         kept = [v for v in made if self._left[v]]
 
         def at(i: int) -> None:
@@ -87,13 +93,19 @@ class GraphValues:
                     else self._chunks[v][i]
                     for v in node.inputs
                 ]
-                values.update(zip(node.values, run_node(node, inputs), strict=True))
+                results = run_node(node, inputs, in_place=node.name in in_place)
+                values.update(zip(node.values, results, strict=True))
             for v in kept:
                 self._chunks.put(v, i, values[v])
 
         self._at_each_chunk(at)
         for value in [v for v in self._chunks if not self._left[v]]:
             del self._chunks[value]
+
+    def _may_overwrite(self, node: Node) -> bool:
+        """Whether nothing else takes the first input of `node`, nor shares its memory."""
+        first = node.inputs[0] if node.inputs else ""
+        return first in self._owned and self._graph.use_count(first) == 1
 
     def _at_each_chunk(self, function: Callable[[int], None]) -> None:
         for _ in self._each(function, range(self._chunks.count)):

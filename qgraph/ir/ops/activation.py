@@ -155,6 +155,14 @@ def _relu6(attrs: Attributes, inputs: Sequence[Array]) -> Array:
     return np.clip(inputs[0], 0, 6)
 
 
+def _relu_in_place(attrs: Attributes, inputs: Sequence[Array]) -> Array:
+    return np.maximum(inputs[0], 0, out=inputs[0])
+
+
+def _relu6_in_place(attrs: Attributes, inputs: Sequence[Array]) -> Array:
+    return np.clip(inputs[0], 0, 6, out=inputs[0])
+
+
 def _leaky_relu(attrs: LeakyReluAttrs, inputs: Sequence[Array]) -> Array:
     x = inputs[0]
     return np.where(x > 0, x, x * x.dtype.type(attrs.alpha))
@@ -199,16 +207,18 @@ def _rectifier(
     name: str,
     evaluate: Callable[[Attributes, Sequence[Array]], Array],
     integer: Callable[[Attributes, Sequence[Fixed]], Fixed],
+    in_place: Callable[[Attributes, Sequence[Array]], Array],
 ) -> AnyOp:
     return OpDef(
         name, (1, 1), MarkedAttrs, same_as_first, evaluate, integer,
         scale=Scale.KEPT, reach=_rectified, nonnegative=never_negative, elementwise=True,
+        in_place=in_place, owns=True,
     )  # fmt: skip
 
 
 OPS: tuple[AnyOp, ...] = (
-    _rectifier("relu", _relu, _integer_relu),
-    _rectifier("relu6", _relu6, _integer_relu6),
+    _rectifier("relu", _relu, _integer_relu, _relu_in_place),
+    _rectifier("relu6", _relu6, _integer_relu6, _relu6_in_place),
     OpDef("leaky_relu", (1, 1), LeakyReluAttrs, same_as_first, _leaky_relu, elementwise=True),
     *(_pointwise(name, function) for name, function in POINTWISE.items()),
     OpDef(

@@ -78,6 +78,9 @@ class OpDef(Generic[A]):
 
     apart: whether the samples of a batch, along the first axis of the first input, stay separate
     and in order, from the shape of that input. Elementwise ops need no rule.
+
+    in_place: `evaluate` with the result in the memory of the first input. owns: the result of
+    `evaluate` is in memory of its own, never a view of an input.
     """
 
     name: str
@@ -94,6 +97,8 @@ class OpDef(Generic[A]):
     pointwise: bool = False
     layer: bool = False
     apart: Callable[[A, Shape], bool] | None = None
+    in_place: Callable[[A, Sequence[Array]], Array] | None = None
+    owns: bool = False
 
     def __post_init__(self) -> None:
         if self.integer is None:

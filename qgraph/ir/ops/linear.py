@@ -162,6 +162,11 @@ def _add(attrs: Attributes, inputs: Sequence[Array]) -> Array:
     return inputs[0] + inputs[1]
 
 
+def _add_in_place(attrs: Attributes, inputs: Sequence[Array]) -> Array:
+    x, bias = inputs
+    return np.add(x, bias, out=x) if x.dtype == bias.dtype else _add(attrs, inputs)
+
+
 def _integer_bias_add(attrs: Attributes, inputs: Sequence[Fixed]) -> Fixed:
     return Fixed(inputs[0].codes + inputs[1].codes, one_scale(inputs))
 
@@ -189,7 +194,7 @@ def _layer(
     return OpDef(
         name, (2, 2), attributes, infer, evaluate, integer,
         scale=Scale.PRODUCT, reach=reach, nonnegative=as_its_inputs_in_pools, layer=True,
-        apart=always,
+        apart=always, owns=True,
     )  # fmt: skip
 
 
@@ -216,6 +221,7 @@ OPS: tuple[AnyOp, ...] = (
         "bias_add", (2, 2), MarkedAttrs, infer_bias_add, _add, _integer_bias_add,
         scale=Scale.SHARED, nonnegative=as_its_inputs,
         reach=lambda attrs, inputs, shapes: reach_of_sum(*inputs), apart=always,
+        in_place=_add_in_place, owns=True,
     ),
 )  # fmt: skip
 

@@ -149,6 +149,10 @@ def _quantize(attrs: QuantizerAttrs, inputs: Sequence[Array]) -> Array:
     return numerics.fake_quantize(inputs[0], attrs.spec)
 
 
+def _quantize_in_place(attrs: QuantizerAttrs, inputs: Sequence[Array]) -> Array:
+    return numerics.fake_quantize(inputs[0], attrs.spec, out=inputs[0])
+
+
 def _requantize(attrs: QuantizerAttrs, inputs: Sequence[Fixed]) -> Fixed:
     return numerics.requantize(inputs[0], attrs.spec)
 
@@ -244,7 +248,7 @@ OPS: tuple[AnyOp, ...] = (
     OpDef("const", (0, 0), ConstantAttrs, _const_type, _const, nonnegative=_const_nonnegative),
     OpDef(
         "quantize", (1, 1), QuantizerAttrs, _quantized_type, _quantize, _requantize,
-        scale=Scale.OWN, reach=reach_of_spec,
+        scale=Scale.OWN, reach=reach_of_spec, in_place=_quantize_in_place, owns=True,
     ),
     OpDef(
         "lookup", (1, 1), TableAttrs, _quantized_type, _lookup, _integer_lookup,

@@ -38,23 +38,23 @@ class Plan:
     absorb: bool = key(
         False,
         SwitchType(),
-        "what ReLU nearly always lets through goes around it, from bias to bias",
+        "the part of a bias that ReLU nearly always passes moves to the next bias",
     )
     method: CalibrationMethod = key(
         CalibrationMethod.KL_J,
         ChoiceType(tuple(CalibrationMethod)),
-        "how thresholds of activations are chosen",
+        "method for thresholds of activations",
     )
     weights: WeightMethod = key(
-        WeightMethod.MAX, ChoiceType(tuple(WeightMethod)), "how thresholds of weights are chosen"
+        WeightMethod.MAX, ChoiceType(tuple(WeightMethod)), "method for thresholds of weights"
     )
     reconstruct: bool = key(
-        False, SwitchType(), "weights are rounded layer by layer against the float output"
+        False, SwitchType(), "weights are rounded layer by layer to match the float output"
     )
-    correct_bias: bool = key(False, SwitchType(), "the mean error of each layer goes into its bias")
-    scale_inputs: bool = key(
-        False, SwitchType(), "each feature of an input gets a scale of its own"
+    correct_bias: bool = key(
+        False, SwitchType(), "the mean error of each layer is added to its bias"
     )
+    scale_inputs: bool = key(False, SwitchType(), "each feature of an input gets its own scale")
 
     def __post_init__(self) -> None:
         for step in plan_steps():

@@ -53,11 +53,13 @@ class Bits:
         "the stage inside a layer, between its accumulator and its bias; layer norms take 16 bits "
         "of it",
     )
-    scale: int = key(16, WIDTH, "constant factors, and multipliers left of a batch norm")
+    scale: int = key(16, WIDTH, "constant factors, and multipliers that remain of a batch norm")
     constant: int = key(8, WIDTH, "reciprocals of average pools")
     slope: int = key(16, WIDTH, "slopes of leaky ReLU")
-    output: int | None = key(None, AS_ACTIVATIONS, "what leaves the network or enters a float op")
-    table: int | None = key(None, AS_ACTIVATIONS, "what a table is indexed by")
+    output: int | None = key(
+        None, AS_ACTIVATIONS, "outputs of the network, and inputs of float ops"
+    )
+    table: int | None = key(None, AS_ACTIVATIONS, "indices of tables")
     norm: int | None = key(None, AS_ACTIVATIONS, "results of layer norms and their activations")
 
     def __post_init__(self) -> None:
@@ -73,7 +75,7 @@ class Override:
 
     match: str = required_key(
         TextType(example="a layer name or pattern"),
-        "a layer's name, or a shell pattern of names; the first override that matches counts",
+        "a layer's name, or a shell pattern of names; the first matching override applies",
     )
     weight: int | None = key(None, WIDTH, "bits of the weights of these layers")
     activation: int | None = key(None, WIDTH, "bits of the results of these layers")
@@ -95,40 +97,43 @@ class Profile:
         "weights have one scale for each output channel, not one for each tensor",
     )
     scaled_inputs: bool = key(
-        False, SwitchType(), "an input may have a power of two for each of its features"
+        False, SwitchType(), "each feature of an input may have its own power of two"
     )
     signed_activations: bool = key(
         False,
         SwitchType(),
-        "inputs and results have signed codes even where they are never negative, as after ReLU",
+        "inputs and results have signed codes even if they are never negative, as after ReLU",
     )
     rounding: Rounding = key(
         Rounding.HALF_EVEN,
         ChoiceType(ROUNDINGS),
-        "how results of layers are rounded, and of all ops but those below; `rounding: floor` is "
-        "short for it",
+        "rounding of results of layers and of all ops that are not listed below; short form: "
+        "`rounding: floor`",
         path="rounding.layers",
         short=True,
     )
     rounding_additions: Rounding | None = key(
-        None, AS_LAYERS, "how sums and differences of two tensors are", path="rounding.additions"
+        None,
+        AS_LAYERS,
+        "rounding of sums and differences of two tensors",
+        path="rounding.additions",
     )
     rounding_constants: Rounding | None = key(
         None,
         AS_LAYERS,
-        "how weights, biases, other constants and entries of tables are",
+        "rounding of weights, biases, other constants and entries of tables",
         path="rounding.constants",
     )
     rounding_inputs: Rounding | None = key(
         None,
         AS_LAYERS,
-        "how floats are that enter the integer part: the host does it",
+        "rounding of floats that enter the integer part, which the host does",
         path="rounding.inputs",
     )
     overflow: Overflow = key(
         Overflow.SATURATE,
         ChoiceType(OVERFLOWS),
-        "what activations past the ends of their range become",
+        "behaviour of activations outside their range",
     )
     accumulator_bits: int = key(
         32, WholeType(8, 64), "width of the sums of a layer", path="accumulator.bits"
@@ -136,11 +141,11 @@ class Profile:
     accumulator_wraps: bool = key(
         False,
         SwitchType(words=("error", "wrap")),
-        "what a layer does whose sums can pass the accumulator",
+        "behaviour of a layer whose sums can exceed the accumulator",
         path="accumulator.overflow",
     )
     shift: tuple[int, int] = key(
-        (-31, 62), SpanType(-62, 62), "legal right shifts of a requantization, least and most"
+        (-31, 62), SpanType(-62, 62), "legal right shifts of a requantization, from least to most"
     )
     overrides: tuple[Override, ...] = key(
         (), ListType(SectionType(Override)), "bits of single layers"

@@ -121,7 +121,7 @@ class _Whole:
             self.builder.output(name, kind.dtype, kind.shape)
 
     def _inner_ends(self) -> list[onnx.ValueInfoProto]:
-        """Types of values at the rim of the program that are not ends of the model."""
+        """Types of entries and exits of the program, except inputs and outputs of the model."""
         own = {value.name for value in (*self.builder.inputs, *self.builder.outputs)}
         ends = (*self.core.graph.input, *self.core.graph.output, *self.core.graph.value_info)
         return [value for value in ends if value.name not in own]

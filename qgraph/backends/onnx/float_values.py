@@ -62,7 +62,7 @@ class ValueEmission(ProgramEmission):
     def quantized(self, value: str, name: str, spec: QuantSpec, nchw: bool) -> str:
         """Values as the grid of a tensor has them, in the range and rounding of a spec."""
 
-    # -- the rim -----------------------------------------------------------------------------
+    # -- entries and exits -------------------------------------------------------------------
 
     def enter(self) -> None:
         for tensor in self.tensors.values():

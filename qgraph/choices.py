@@ -50,6 +50,7 @@ class Equalization(StrEnum):
     """How ranges of channels are equalized between layers (`qgraph.transforms`)."""
 
     OFF = ""
+    NOISE = "noise"  # by the noise of activations and weights, from batch norms
     WEIGHTS = "weights"
     BIASES = "biases"  # counts biases into the ranges
 

@@ -90,8 +90,9 @@ def prepare(plan: Plan) -> tuple[Pass, ...]:
     """FLOAT, with what `plan` does to weights before they are quantized."""
     constants = [FoldConstantChannels(plan.constant_channels)] if plan.constant_channels else []
     prune = [PruneConstantChannels()] if constants else []
-    biases, powers = plan.equalize is Equalization.BIASES, plan.powers_of_two
-    equalize = [EqualizeChannels(biases, powers_of_two=powers)] if plan.equalize else []
+    kind = plan.equalize
+    biases, noise = kind is Equalization.BIASES, kind is Equalization.NOISE
+    equalize = [EqualizeChannels(biases, plan.powers_of_two, noise)] if kind else []
     absorb = [AbsorbBiases()] if plan.absorb else []
     return (*CLEAN, *constants, *FOLD, *prune, *equalize, *absorb)
 

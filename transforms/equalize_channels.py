@@ -16,6 +16,7 @@ import numpy as np
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array
 from qgraph.passes import Pass, option
+from qgraph.quant.noise_balance import noise_factors
 from qgraph.rewrite.channels import ChannelMap, channel_map
 from qgraph.rewrite.constants import Float64, times, weights_of
 from qgraph.rewrite.rewriter import Rewriter
@@ -32,18 +33,24 @@ class EqualizeChannels(Pass):
     ReLU6 becomes ReLU and a clip of 6 / factor per channel. With `biases` a channel's range
     includes its bias: a channel of tiny weights may have a large constant value, which, scaled up,
     would dominate the range of the whole activation. With `powers_of_two` factors are rounded to
-    powers of two, which makes the rewrite exact in floating point.
+    powers of two, which makes the rewrite exact in floating point. With `noise` ranges need not
+    meet: factors minimize the noise that 8 bits make, by what batch norms remember, and channels
+    without a batch norm stay.
     """
 
     biases: bool = option("Include biases in the range of a channel.", default=True)
     powers_of_two: bool = option("Round factors to powers of two.", default=False)
+    noise: bool = option("Minimize noise instead of making ranges equal.", default=False)
     name: ClassVar[str] = "equalize-channels"
     requires: ClassVar[frozenset[str]] = frozenset({"batch-norm-folded"})
 
     def apply(self, rewriter: Rewriter) -> None:
         graph = rewriter.graph
         channels = channel_map(graph)
-        log2 = _factors(graph, channels, self.biases)
+        if self.noise:
+            log2 = noise_factors(graph, channels)
+        else:
+            log2 = _factors(graph, channels, self.biases)
         if self.powers_of_two:
             log2 = np.rint(log2)
         factors = np.exp2(log2)

@@ -30,7 +30,8 @@ class Plan:
         Equalization.OFF,
         ChoiceType(tuple(Equalization)),
         "channels are scaled between layers until the ranges on both sides meet; `biases` counts "
-        "biases into the ranges",
+        "biases into the ranges; `noise` minimizes the noise of activations and weights instead, "
+        "by what batch norms remember",
     )
     powers_of_two: bool = key(
         False, SwitchType(), "factors of equalized channels are rounded to powers of two"
@@ -124,7 +125,7 @@ def step_name(step: Declared) -> str:
 
 
 def usage(step: Declared) -> str:
-    """How a step is written: `reconstruct`, `equalize=no|weights|biases`."""
+    """How a step is written: `reconstruct`, `equalize=no|noise|weights|biases`."""
     if isinstance(step.key.type, SwitchType):
         return step_name(step) + (f"={NO}" if step.default else "")
     choices = [choice or NO for choice in getattr(step.key.type, "choices", ())]

@@ -143,8 +143,12 @@ def _steps(effort: Effort, inputs: bool, norms: bool) -> Iterator[Callable[[Plan
         return [replace(best, method=method) for method in TRIED_METHODS]
 
     def rarely(best: Plan) -> Sequence[Plan]:
-        absorbed = [replace(best, absorb=True)] if norms else []
-        return [replace(best, method=CalibrationMethod.OUTPUT), *absorbed]
+        output = replace(best, method=CalibrationMethod.OUTPUT)
+        if not norms:
+            return [output]
+        # Rounding for the layer's output makes up for the weight noise that this leaves.
+        balanced = replace(best, equalize=Equalization.NOISE, reconstruct=True, correct_bias=False)
+        return [output, balanced, replace(best, absorb=True)]
 
     if effort != Effort.PLAIN:
         yield lambda best: [replace(SAFE, scale_inputs=inputs)]

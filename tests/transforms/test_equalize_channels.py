@@ -8,7 +8,9 @@ import pytest
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.printing import print_graph
+from qgraph.ir.types import Moments
 from qgraph.passes import PassManager
+from qgraph.quant.noise_balance import LayerNoise
 from qgraph.recipes import FLOAT
 from qgraph.transforms.equalize_channels import EqualizeChannels
 from tests.helpers.generators.graphs import random_graph
@@ -118,3 +120,53 @@ def test_layers_of_zeros_and_of_one_channel() -> None:
     after = equalized(g)
     assert np.isfinite(after.constant(next(iter(after.nodes["conv2d"].inputs[1:])))).all()
     np.testing.assert_allclose(outputs(after)["y"], outputs(g)["y"], rtol=1e-12)
+
+
+def small_channel(known: bool = True) -> Graph:
+    """Two channels: the first has a small deviation, and large weights behind it."""
+    g = Graph("small")
+    x = g.input("x", "float64", (None, 4))
+    first = g.add("matmul", x, g.const(RNG.normal(size=(4, 2)) * [0.02, 0.5], "w"))
+    y = g.add("bias_add", first, g.const(np.float64([0.4, 0.5]), "b"))
+    y = g.add("relu", y, name="positive")
+    second = g.add("matmul", y, g.const(np.float64([[16, -8, 4], [0.25, 0.5, -0.25]]), "v"))
+    end = g.add("bias_add", second, g.const(np.zeros(3), "c"))
+    g.outputs["y"] = end
+    if known:
+        g.moments[g.producer("positive").inputs[0]] = Moments(
+            np.float64([0.4, 0.5]), np.float64([0.05, 1.0])
+        )
+        g.moments[end] = Moments(np.zeros(3), np.full(3, 0.8))
+    return g
+
+
+def test_by_noise_a_channel_with_large_weights_behind_it_gets_more_codes() -> None:
+    g = small_channel()
+    made = equalized(g, noise=True)
+    before, after = (graph.constant(graph.nodes["matmul"].inputs[1]) for graph in (g, made))
+    grown = np.abs(after / before).max(axis=0)
+    assert grown[0] > 2 * grown[1]
+    np.testing.assert_allclose(outputs(made)["y"], outputs(g)["y"], rtol=1e-12)
+
+
+def test_by_noise_nothing_changes_without_batch_norms() -> None:
+    g = small_channel(known=False)
+    assert print_graph(equalized(g, noise=True)) == print_graph(g)
+
+
+@pytest.mark.parametrize("pairs", [True, False])
+def test_slopes_of_the_noise_are_those_of_small_differences(pairs: bool) -> None:
+    rng = np.random.default_rng(0)
+    shape = (5,) if pairs else (5, 7)
+    layer = LayerNoise(
+        np.arange(5), np.arange(5, 10 if pairs else 12), True,
+        *(rng.uniform(0.1, 2, s) for s in (5, 5, shape, 5, shape[-1])),
+    )  # fmt: skip
+    log2, slope, step = rng.normal(size=12), np.zeros(12), 1e-5
+    layer.add_noise(log2, slope)
+    for i, found in enumerate(slope):
+        ends = [
+            layer.add_noise(log2 + s * step * (np.arange(12) == i), slope.copy()) for s in (1, -1)
+        ]
+        difference = (ends[0] - ends[1]) / (2 * step)
+        np.testing.assert_allclose(found * np.log(2), difference, rtol=1e-5, atol=1e-9)

@@ -1,0 +1,166 @@
+"""Factors of channels that minimize the noise of quantized activations and weights.
+
+A channel of small deviation in a tensor of large values has few codes, and large weights behind
+it amplify its rounding errors. Scaled up, the channel has more codes, and these weights shrink.
+The factors minimize a sum over layers, in units of the float network, of
+
+    input noise   q_x^2 sum_c f_c^2 |W_c|^2 / var_n
+    weight noise  q_w^2 sum_c E[x_c^2] f_n^2 / f_c^2 / var_n
+
+where channel c is divided by f_c, the steps q follow from the largest ranges that factors leave,
+and var_n is the variance of output n. Everything comes from weights and batch norms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.types import Moments
+from qgraph.quant.moments import known_moments, moments_of
+from qgraph.rewrite.channels import ChannelMap, Ids
+from qgraph.rewrite.constants import Float64, weights_of
+
+STEPS = 200
+RATE = 0.05  # of a step, in powers of two
+NORM = 12.0  # a norm of this power stands in for the largest range: it has a slope everywhere
+TAIL = 4.0  # deviations from the mean to the end of a range
+STEP = 2.0**-8  # of inputs of range 1
+WEIGHT_STEP = 2.0**-7
+# The share of a mean that counts: rounded weights and biases make up for most of a constant error.
+MEANS = 0.1
+LEAST_VARIANCE = 0.01  # of an output, as a share of the median
+LARGEST_LOG2 = 12.0
+
+
+def noise_factors(graph: Graph, channels: ChannelMap) -> Float64:
+    """log2 of the factor by which each channel is divided; 0 where no batch norm knows it.
+
+    `graph` is float, with its batch norms folded.
+    """
+    found = (_layer(graph, channels, node) for node in channels.layers)
+    layers = [layer for layer in found if layer is not None]
+    moved = np.zeros(channels.count, bool)
+    for layer in layers:
+        moved[layer.inputs] |= layer.known
+    moved &= ~channels.frozen
+    best, least = np.zeros(channels.count), np.inf
+    log2, first, second = (np.zeros(channels.count) for _ in range(3))
+    for step in range(1, STEPS + 1 if moved.any() else 1):
+        slope = np.zeros(channels.count)
+        total = sum(layer.add_noise(log2, slope) for layer in layers)
+        if total < least:
+            best, least = log2, total
+        slope = np.where(moved, slope, 0.0) / total
+        first, second = 0.9 * first + 0.1 * slope, 0.99 * second + 0.01 * slope**2
+        direction = first / (1 - 0.9**step) / (np.sqrt(second / (1 - 0.99**step)) + 1e-6)
+        log2 = log2 - RATE * (1 - step / (STEPS + 1)) * direction
+        log2 = np.clip(log2, -LARGEST_LOG2, LARGEST_LOG2)
+    return best
+
+
+@dataclass(frozen=True)
+class LayerNoise:
+    """The noise of one layer as a function of factors.
+
+    inputs, outputs: channels; those of a depthwise layer are pairs. known: a batch norm knows the
+    inputs. ranges: of inputs. gains: |W|^2 / var of each input. largest: the largest |W|,
+    [inputs, outputs] or of each pair. power: E[x^2] of each input, times taps. weights: 1 / var.
+    """
+
+    inputs: Ids
+    outputs: Ids
+    known: bool
+    ranges: Float64
+    gains: Float64
+    largest: Float64
+    power: Float64
+    weights: Float64
+
+    def add_noise(self, log2: Float64, slope: Float64) -> float:
+        """The noise with these factors; adds its slope by log2 of each, over ln 2."""
+        into, out = np.exp2(log2[self.inputs]), np.exp2(log2[self.outputs])
+        step, shares = _norm(self.ranges / into)
+        noise = (STEP * step) ** 2 * self.gains * into**2
+        np.add.at(slope, self.inputs, 2 * noise - 2 * noise.sum() * shares)
+        if self.largest.ndim == 1:
+            return float(noise.sum() + self._of_pairs(into, out, slope))
+        return float(noise.sum() + self._of_products(into, out, slope))
+
+    def _of_pairs(self, into: Float64, out: Float64, slope: Float64) -> float:
+        step, shares = _norm(self.largest * into / out)
+        noise = (WEIGHT_STEP * step * out / into) ** 2 * self.power * self.weights
+        change = 2 * noise - 2 * noise.sum() * shares
+        np.add.at(slope, self.outputs, change)
+        np.add.at(slope, self.inputs, -change)
+        return float(noise.sum())
+
+    def _of_products(self, into: Float64, out: Float64, slope: Float64) -> float:
+        size = float(self.largest.max()) or 1.0
+        left, right = (into / into.max()) ** NORM, (out / out.min()) ** -NORM
+        raised = (self.largest / size) ** NORM
+        rows, columns = left * (raised @ right), right * (left @ raised)
+        whole = float(rows.sum()) or 1.0
+        step = WEIGHT_STEP * size * into.max() / out.min() * whole ** (1 / NORM)
+        inner, outer = self.power / into**2, self.weights * out**2
+        noise = float(step**2 * inner.sum() * outer.sum())
+        by_input, by_output = inner / (inner.sum() or 1.0), outer / outer.sum()
+        np.add.at(slope, self.inputs, 2 * noise * (rows / whole - by_input))
+        np.add.at(slope, self.outputs, 2 * noise * (by_output - columns / whole))
+        return noise
+
+
+def _norm(values: Float64) -> tuple[float, Float64]:
+    """The norm of `values`, and the slope of its logarithm by the logarithm of each."""
+    largest = float(values.max()) or 1.0
+    powers = (values / largest) ** NORM
+    whole = float(powers.sum()) or 1.0
+    return largest * whole ** (1 / NORM), powers / whole
+
+
+def _layer(graph: Graph, channels: ChannelMap, node: Node) -> LayerNoise | None:
+    """The noise of a layer; None where its outputs are unknown, or it has groups of channels."""
+    made = _output_moments(graph, node)
+    weights = weights_of(graph, node).astype(np.float64)
+    inputs, outputs = channels.of(node.inputs[0]), channels.of(node.name)
+    taps = weights.reshape(-1, *weights.shape[-2:])
+    pairs = node.op == "depthwise_conv2d"
+    if made is None or taps.shape[1] != len(inputs) or (pairs and taps.shape[2] != 1):
+        return None
+    if pairs:
+        taps = taps[:, :, 0]
+    squares, largest = (taps**2).sum(axis=0), np.abs(taps).max(axis=0)
+    variance = made.deviation**2
+    variance = np.maximum(variance + LEAST_VARIANCE * np.median(variance), np.finfo(float).tiny)
+    relative = squares / variance
+    seen = known_moments(graph, node.inputs[0])
+    if seen is None:  # as if independent, and all alike
+        power = np.full(len(inputs), variance.sum() / (squares.sum() or 1.0))
+        ranges = TAIL * np.sqrt(power)
+    else:
+        power = (MEANS * seen.mean) ** 2 + seen.deviation**2
+        ranges = np.abs(seen.mean) + TAIL * seen.deviation
+    return LayerNoise(
+        inputs,
+        outputs,
+        seen is not None,
+        ranges,
+        relative if pairs else relative.sum(axis=1),
+        largest,
+        len(taps) * power,
+        1 / variance,
+    )
+
+
+def _output_moments(graph: Graph, layer: Node) -> Moments | None:
+    """Moments of what a layer gives, with its bias."""
+    value, found = layer.name, moments_of(graph, layer.name)
+    while found is None:
+        users = graph.users(value)
+        if len(users) != 1 or users[0].op != "bias_add":
+            return None
+        value = users[0].name
+        found = moments_of(graph, value)
+    return found

@@ -1,6 +1,7 @@
 // The epilogue's kernels, forward and backward, in the vectors of one instruction set.
 #pragma once
 
+#include "core/epilogue_element.h"
 #include "core/epilogue_strip.h"
 #include "core/vectors.h"
 
@@ -10,15 +11,11 @@ namespace {
 typedef Lanes<kWidth> EpilogueOps;
 typedef EpilogueOps::Value EpilogueValue;
 
-struct StripParams {
-    Params<EpilogueOps> inner, outer;
-
-    explicit StripParams(const Strip& s)
-        : inner{all(s.inner_scale), all(s.inner_step), all(s.inner_low), all(s.inner_high)},
-          outer{all(s.outer_scale), all(s.outer_step), all(s.outer_low), all(s.outer_high)} {}
-
-    static EpilogueValue all(float v) { return EpilogueValue{} + v; }
-};
+inline Stage<EpilogueOps> stage_of(const Strip& s) {
+    const auto all = [](float v) { return EpilogueValue{} + v; };
+    return {{all(s.inner_scale), all(s.inner_step), all(s.inner_low), all(s.inner_high)},
+            {all(s.outer_scale), all(s.outer_step), all(s.outer_low), all(s.outer_high)}};
+}
 
 inline EpilogueValue load_floats(const float* from, int64_t at) {
     return load<Type::float32, kWidth>(from, at);
@@ -56,10 +53,9 @@ template <Rounding R, Activation A, bool Backward>
 inline int64_t strip_leaf(Strip s, int64_t row, int64_t rows, int64_t channel) {
     typedef EpilogueOps Ops;
     constexpr int kParts = kLanes / kWidth;
-    constexpr bool kRectifies = A != Activation::none;
     constexpr bool kClips = A == Activation::clip;
     const int64_t step = kLanes % s.channels;
-    const StripParams params(s);
+    const Stage<Ops> stage = stage_of(s);
     Sums<kWidth> inner_sums[kParts];
     Sums<kWidth> outer_sums[kParts];
     for (const int64_t end = row + rows; row < end; ++row) {
@@ -67,31 +63,22 @@ inline int64_t strip_leaf(Strip s, int64_t row, int64_t rows, int64_t channel) {
             const int64_t at = row * kLanes + part * kWidth;
             const int64_t slot = channel + part * kWidth;
             const EpilogueValue x = load_floats(s.x, at);
-            const EpilogueValue z = quantized<R, Ops>(x, params.inner) + load_floats(s.bias, slot);
-            // Comparisons are false for NaN, which stays.
-            EpilogueValue positive = z;
-            if constexpr (kRectifies) positive = z < 0.0f ? EpilogueValue{} : z;
+            const EpilogueValue bias = load_floats(s.bias, slot);
             const EpilogueValue high = kClips ? load_floats(s.high, slot) : EpilogueValue{};
-            EpilogueValue v = positive;
-            if constexpr (kClips) v = positive > high ? high : positive;
             if constexpr (Backward) {
                 const EpilogueValue g = load_floats(s.g, at);
-                const Gradient<Ops> outer = gradient<R, Ops>(v, g, params.outer);
-                outer_sums[part].add(g, outer.slope);
-                EpilogueValue gz = outer.gx;
+                const EpilogueValue last = kClips ? load_floats(s.last, slot) : EpilogueValue{};
+                const auto found = stage_gradient<R, A, Ops>(x, g, bias, high, last, stage);
+                outer_sums[part].add(g, found.outer_slope);
                 if constexpr (kClips) {
-                    const auto passes = positive <= load_floats(s.last, slot);
-                    const EpilogueValue clipped = passes ? EpilogueValue{} : gz;
-                    if (any(clipped)) add_each(clipped, s.high_sums + slot);  // it is rare
-                    gz = passes ? gz : EpilogueValue{};
+                    if (any(found.clipped)) add_each(found.clipped, s.high_sums + slot);  // rare
                 }
-                if constexpr (kRectifies) gz = z > 0.0f ? gz : EpilogueValue{};
-                add_each(gz, s.bias_sums + slot);
-                const Gradient<Ops> inner = gradient<R, Ops>(x, gz, params.inner);
-                inner_sums[part].add(gz, inner.slope);
-                put(s, at, inner.gx);
+                add_each(found.gz, s.bias_sums + slot);
+                inner_sums[part].add(found.gz, found.inner_slope);
+                put(s, at, found.gx);
             } else {
-                put(s, at, quantized<R, Ops>(v, params.outer));
+                const auto found = activated<R, A, Ops>(x, bias, high, stage.inner);
+                put(s, at, quantized<R, Ops>(found.v, stage.outer));
             }
         }
         channel += step;

@@ -15,21 +15,31 @@ extern "C" {
 /* NULL if there is a GPU and a driver that serve. */
 const char* qgraph_cuda_check(void);
 
-/* x, y: `count` elements of `type` (0 float32, 1 bfloat16, 2 float16). f: int32, one for each of
-   `channels`, |f| <= 126. rounding: 0 half_even, 1 half_up, 2 half_away, 3 floor, 4 double (as
-   half_away). y may be x. */
-const char* qgraph_cuda_quantize(const void* x, void* y, int type, int64_t count, const int32_t* f,
-                                 int64_t channels, float low, float high, int rounding,
-                                 void* stream);
+/* A quantizer. Its exponents are bits - ceil(log2_t), where log2_t is on the device: float32, one
+   for each of `channels`. Where that is beyond 126 or NaN, y and glog2t are NaN: to report it, the
+   host would have to wait. The struct itself is read before a function returns.
+   type: of tensors, 0 float32, 1 bfloat16, 2 float16. rounding: 0 half_even, 1 half_up, 2
+   half_away, 3 floor, 4 double (as half_away). */
+typedef struct {
+    const float* log2_t;
+    int64_t channels;
+    int32_t bits;
+    float low, high;
+    int32_t type;
+    int32_t rounding;
+} qgraph_cuda_quantizer;
+
+/* x, y: `count` elements. y may be x. */
+const char* qgraph_cuda_quantize(const qgraph_cuda_quantizer* quantizer, const void* x, void* y,
+                                 int64_t count, void* stream);
 
 /* Bytes of device memory, aligned to 8, that the gradients need to work in. */
 int64_t qgraph_cuda_workspace(int64_t count, int64_t channels);
 
-/* gx may be g or x. glog2t: float64, one for each channel. */
-const char* qgraph_cuda_quantize_gradients(const void* x, const void* g, void* gx, double* glog2t,
-                                           int type, int64_t count, const int32_t* f,
-                                           int64_t channels, float low, float high, int rounding,
-                                           void* workspace, void* stream);
+/* gx may be g or x. glog2t: one for each channel, float64, or float32 of that if `narrow`. */
+const char* qgraph_cuda_quantize_gradients(const qgraph_cuda_quantizer* quantizer, const void* x,
+                                           const void* g, void* gx, void* glog2t, int narrow,
+                                           int64_t count, void* workspace, void* stream);
 
 #ifdef __cplusplus
 }

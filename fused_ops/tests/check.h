@@ -38,6 +38,7 @@ std::vector<float> with_extremes(std::vector<float> values);
 void test_quantizer();
 void test_narrow_types();
 void test_grid();
+void test_epilogue_grid();
 void test_engine_kernels();
 void test_epilogue();
 void test_broadcast();

@@ -152,6 +152,7 @@ int main() {
     test_grid();
     test_engine_kernels();
     test_epilogue();
+    test_epilogue_grid();
     test_broadcast();
     test_significand();
     test_statistics();

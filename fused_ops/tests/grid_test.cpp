@@ -1,66 +1,17 @@
-// The CUDA kernels, run on the CPU thread by thread, give what the CPU's own give.
+// The quantizer's CUDA kernels, run on the CPU thread by thread, give what the CPU's own give.
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <vector>
 
 #include "core/quantize.h"
-#include "cuda/quantize_grid.h"
 #include "tests/check.h"
+#include "tests/emulated/cuda_quantize.h"
 
 namespace qgraph {
 namespace {
-
-// Calls f for each thread of a block.
-template <typename F>
-void each_thread(int64_t block, int width, int height, F f) {
-    for (int y = 0; y < height; ++y) {
-        for (int x = 0; x < width; ++x) f(Place{block, x, y, height});
-    }
-}
-
-template <Rounding R, Type T, int Vec>
-void run_forward(const Grid& grid) {
-    constexpr int kRows = 8;
-    const int64_t blocks = (grid.leaves() + kRows - 1) / kRows * grid.tiles();
-    for (int64_t block = 0; block < blocks; ++block) {
-        each_thread(block, kTile / Vec, kRows,
-                    [&](const Place& place) { forward_thread<R, T, Vec>(grid, place); });
-    }
-}
-
-template <Rounding R, Type T, int Vec>
-void run_backward(const Grid& grid) {
-    constexpr int kWidth = kTile / Vec;
-    for (int64_t block = 0; block < grid.blocks() * grid.tiles(); ++block) {
-        LeafSums shared;
-        each_thread(block, kWidth, kLeaves,
-                    [&](const Place& place) { backward_thread<R, T, Vec>(grid, place, shared); });
-        each_thread(block, kWidth, kLeaves, [&](const Place& place) {
-            add_leaves(grid, place, place.y * kWidth + place.x, shared);
-        });
-    }
-}
-
-void run_reduce(const Grid& grid, double* glog2t) {
-    for (int64_t block = 0; block < grid.tiles(); ++block) {
-        double lanes[kTile] = {};
-        for (int64_t round = 0; round < rounds(grid); ++round) {
-            SpanSums shared;
-            each_thread(block, kTile, kSpans,
-                        [&](const Place& place) { add_blocks(grid, place, round, shared); });
-            each_thread(block, kTile, 1, [&](const Place& place) {
-                lanes[place.x] = add_spans(lanes[place.x], place, shared);
-            });
-        }
-        for (int half = grid.channels == 1 ? kTile / 2 : 0; half > 0; half /= 2) {
-            each_thread(block, kTile, 1,
-                        [&](const Place& place) { fold_lanes(place, half, lanes); });
-        }
-        each_thread(block, kTile, 1,
-                    [&](const Place& place) { finish(grid, place, lanes, glog2t); });
-    }
-}
 
 // A vector of floats as elements of the type.
 template <Type T>
@@ -88,7 +39,11 @@ void test_one(size_t count, const std::vector<int32_t>& f) {
     std::vector<Element<T>> wanted(count);
     std::vector<Element<T>> found(count);
     quantize(x.data(), wanted.data(), n, q, T);
-    Grid grid{x.data(), g.data(), found.data(), n, f.data(), channels, q.low, q.high, nullptr};
+    std::vector<float> log2_t(f.size());  // some codes have 5 bits: f = 5 - ceil(log2_t)
+    std::transform(f.begin(), f.end(), log2_t.begin(),
+                   [](int32_t e) { return static_cast<float>(5 - e) - 0.25F; });
+    const Codes codes{log2_t.data(), 5, q.low, q.high};
+    QuantizeGrid grid{x.data(), g.data(), found.data(), n, channels, codes, nullptr};
     run_forward<R, T, Vec>(grid);
     CHECK(same_elements<T>(found, wanted));
 
@@ -98,9 +53,12 @@ void test_one(size_t count, const std::vector<int32_t>& f) {
     grid.partial = partial.data();
     quantize_gradients(x.data(), g.data(), wanted.data(), wanted_sums.data(), n, q, T);
     run_backward<R, T, Vec>(grid);
-    run_reduce(grid, sums.data());
+    run_reduce({{reduction_of(grid, {sums.data(), false})}, 1});
     CHECK(same_elements<T>(found, wanted));
     CHECK(same(sums, wanted_sums));
+    std::vector<float> narrow(f.size());
+    run_reduce({{reduction_of(grid, {narrow.data(), true})}, 1});
+    CHECK(same(narrow, std::vector<float>(sums.begin(), sums.end())));
 
     found = g;  // in place
     grid.g = grid.out = found.data();
@@ -131,9 +89,29 @@ void test_type() {
     test_mode<Rounding::double_, T>();
 }
 
+// Thresholds that no float32 scale fits give NaN in all that they touch.
+void test_threshold(float log2_t, bool fits) {
+    const std::vector<float> x = samples(100, 1);
+    std::vector<float> y(100);
+    double sum = 0;
+    double partial[kLanes];
+    const Codes codes{&log2_t, 4, -8, 7};
+    const QuantizeGrid grid{x.data(), x.data(), y.data(), 100, 1, codes, partial};
+    run_forward<Rounding::half_even, Type::float32, 1>(grid);
+    CHECK(std::all_of(y.begin(), y.end(), [&](float v) { return (v == v) == fits; }));
+    run_backward<Rounding::half_even, Type::float32, 1>(grid);
+    run_reduce({{reduction_of(grid, {&sum, false})}, 1});
+    CHECK((sum == sum) == fits);
+}
+
 }  // namespace
 
 void test_grid() {
+    for (const float log2_t : {-122.0F, 130.0F, 0.0F}) test_threshold(log2_t, true);
+    for (const float log2_t : {-123.0F, 130.5F, NAN, INFINITY, -INFINITY}) {
+        test_threshold(log2_t, false);
+    }
+
     test_type<Type::float32>();
     test_type<Type::bfloat16>();
     test_type<Type::float16>();

@@ -13,8 +13,10 @@ from qgraph.errors import UsageError
 from qgraph.ir.types import ROUNDINGS
 from qgraph.numerics import exponent_of
 from qgraph.train import cuda
+from tests.helpers.bits import same_bits
 from tests.helpers.vectors import vector_file
 
+CODES = cuda.Codes(0, 4, -8, 7)
 BIG = 1_100_003  # more than a span of the sum, and no multiple of anything
 
 built = pytest.mark.skipif(
@@ -30,12 +32,6 @@ def device() -> Gpu:
     return gpu()
 
 
-def same_bits(a, b) -> bool:
-    # Any NaN is as good as another.
-    bits = [np.where(np.isnan(v), v.dtype.type(np.nan), v).view(f"u{v.itemsize}") for v in (a, b)]
-    return a.dtype == b.dtype and a.shape == b.shape and bool(np.all(bits[0] == bits[1]))
-
-
 def samples(*shape):
     """Some inside, some beyond, ties and special numbers; and gradients."""
     x, g = np.random.default_rng(0).normal(0, 0.4, (2, *shape)).astype(np.float32)
@@ -49,8 +45,8 @@ def samples(*shape):
 def run(device, x, g, f, low, high, rounding="half_even", dtype="float32", lead=0):
     """y, gx and the thresholds' gradient, from memory `lead` elements behind what is aligned."""
     f = np.asarray(f, np.int32)
-    given = device.put(f)
-    quantizer = cuda.Quantizer(given, max(f.size, 1), low, high, rounding, dtype)
+    given = device.put(-f.astype(np.float32))
+    quantizer = cuda.Quantizer(cuda.Codes(given, 0, low, high), max(f.size, 1), rounding, dtype)
     shift = lead * x.itemsize
     padding = np.zeros(lead, x.dtype)
     px, pg = (device.put(np.concatenate([padding, a.ravel()])) + shift for a in (x, g))
@@ -157,19 +153,24 @@ def test_without_a_gpu() -> None:
     assert use == "no GPU"
     assert "CUDA" in why
     with pytest.raises(UsageError, match="CUDA"):
-        cuda.quantize(0, 0, 64, cuda.Quantizer(0, 1, -8, 7))
+        cuda.quantize(0, 0, 64, cuda.Quantizer(CODES))
     with pytest.raises(UsageError, match="CUDA"):
-        cuda.quantize_gradients(0, 0, 0, 0, 64, cuda.Quantizer(0, 1, -8, 7), 0)
+        cuda.quantize_gradients(0, 0, 0, 0, 64, cuda.Quantizer(CODES), 0)
+    epilogue = cuda.Epilogue(CODES, CODES, 0, 0, 4)
+    with pytest.raises(UsageError, match="CUDA"):
+        cuda.epilogue(0, 0, 64, epilogue)
+    with pytest.raises(UsageError, match="CUDA"):
+        cuda.epilogue_gradients(0, 0, cuda.EpilogueGradients(0, 0, 0, 0, 0), 64, epilogue, 0)
 
 
 @built
 @pytest.mark.parametrize(
     ("count", "quantizer", "message"),
     [
-        (7, cuda.Quantizer(0, 2, -8, 7), "multiple of the channels"),
-        (7, cuda.Quantizer(0, 0, -8, 7), "at least one"),
-        (7, cuda.Quantizer(0, 1, -8, 7, rounding="up"), "rounding must be"),
-        (7, cuda.Quantizer(0, 1, -8, 7, dtype="float64"), "dtype must be"),
+        (7, cuda.Quantizer(CODES, 2), "multiple of the channels"),
+        (7, cuda.Quantizer(CODES, 0), "at least one"),
+        (7, cuda.Quantizer(CODES, rounding="up"), "rounding must be"),
+        (7, cuda.Quantizer(CODES, dtype="float64"), "dtype must be"),
     ],
 )
 def test_refusals(count, quantizer, message) -> None:
@@ -180,7 +181,25 @@ def test_refusals(count, quantizer, message) -> None:
 
 
 @built
+@pytest.mark.parametrize(
+    ("epilogue", "message"),
+    [
+        (cuda.Epilogue(CODES, CODES, 0, 0, 2), "multiple of the channels"),
+        (cuda.Epilogue(CODES, CODES, 0, 0, 7, activation="tanh"), "activation must be"),
+        (cuda.Epilogue(CODES, CODES, 0, 0, 7, rounding="up"), "rounding must be"),
+    ],
+)
+def test_refusals_of_the_epilogue(epilogue, message) -> None:
+    with pytest.raises(UsageError, match=message):
+        cuda.epilogue(0, 0, 7, epilogue)
+
+
+@built
 def test_room_for_the_sums_of_blocks() -> None:
+    clip = cuda.Epilogue(CODES, CODES, 0, 0, 64, activation="clip")
+    relu = cuda.Epilogue(CODES, CODES, 0, 0, 64, activation="relu")
+    assert cuda.epilogue_workspace_bytes(1 << 24, clip) == 512 * (2 * 32 + 2 * (64 + 31)) * 8
+    assert cuda.epilogue_workspace_bytes(1 << 24, relu) == 512 * (2 * 32 + 64 + 31) * 8
     assert cuda.workspace_bytes(1 << 24, 1) == 512 * 32 * 8
     assert cuda.workspace_bytes(1025 * 10, 10) == 2 * 10 * 8
 

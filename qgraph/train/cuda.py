@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from ctypes import Structure, byref, c_char_p, c_float, c_int, c_int32, c_int64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from qgraph.errors import UsageError
 from qgraph.ir.types import ROUNDINGS, rounding_of_numbers
@@ -127,7 +126,7 @@ def load(path: Path | None) -> CudaKernels:
     if path is None:
         return CudaKernels(None, f"{LIBRARY} is not installed: qgraph was built without nvcc")
     pointer, size = c_void_p, c_int64
-    signatures: dict[str, tuple[Any, Sequence[Any]]] = {
+    signatures: dict[str, tuple[object, Sequence[object]]] = {
         "check": (c_char_p, []),
         "quantize": (c_char_p, [pointer] * 3 + [size, pointer]),
         "workspace": (size, [size] * 2),

@@ -43,7 +43,8 @@ def quantize(
     x. Differentiable in both, as a fake quantizer with trained thresholds. `offset` lets tensors
     of one scale group, which differ in bits and sign, share a threshold and an exponent.
 
-    The fused form is taken where it loads, the native one elsewhere and under `jit_compile=True`.
+    The fused form is taken on CPUs where it loads, the native one elsewhere, on GPUs, and under
+    `jit_compile=True`.
     They give the same bits, for numbers that are not subnormal. |f| > 126, or a threshold that is
     NaN, is an InvalidArgumentError (under `jit_compile=True`, a NaN). Raises UsageError.
     """
@@ -76,8 +77,8 @@ def _check_shapes(x: Tensor, log2_t: Tensor) -> None:
 
 def form_in_use() -> tuple[QuantizerForm, str]:
     """The form that `auto` takes, and why."""
-    fused = fused_ops()
-    return (QuantizerForm.NATIVE if fused.ops is None else QuantizerForm.FUSED), fused.why
+    now = chosen()
+    return (QuantizerForm.NATIVE if now.ops is None else QuantizerForm.FUSED), now.why
 
 
 def chosen(form: str = QuantizerForm.AUTO) -> FusedOps:
@@ -87,10 +88,26 @@ def chosen(form: str = QuantizerForm.AUTO) -> FusedOps:
         return FusedOps(None, "asked for")
     if wanted is QuantizerForm.AUTO and _compiles_with_xla():
         return FusedOps(None, "XLA compiles TensorFlow's own ops only")
+    if wanted is QuantizerForm.AUTO and _on_gpu():
+        return FusedOps(None, "the fused ops run on CPUs, and this is placed on a GPU")
     fused = fused_ops()
     if wanted is QuantizerForm.FUSED and fused.ops is None:
         raise UsageError(f"the fused quantizer is not available: {fused.why}")
     return fused
+
+
+def _on_gpu() -> bool:
+    """Whether ops are placed on a GPU now: by the scope of `tf.device`, else wherever one is."""
+    import tensorflow as tf
+
+    # TensorFlow has no public way to ask. A function that is traced has the scope around it.
+    context = importlib.import_module("tensorflow.python.eager.context").context()
+    scopes = [context.device_name or ""]
+    if not tf.executing_eagerly():
+        scopes.insert(0, tf.no_op(name="qgraph_device").device)
+    kinds = [tf.DeviceSpec.from_string(scope).device_type for scope in scopes]
+    default = "GPU" if tf.config.get_visible_devices("GPU") else "CPU"
+    return next((kind for kind in kinds if kind is not None), default) == "GPU"
 
 
 def _compiles_with_xla() -> bool:

@@ -268,3 +268,37 @@ def test_which_form_and_why() -> None:
     form, why = form_in_use()
     assert (form == "fused") == (fused.library_path() is not None)
     assert why
+
+
+@pytest.mark.skipif(fused.library_path() is None, reason="the fused ops are not built")
+@pytest.mark.parametrize(
+    ("device", "ops"), [("/CPU:0", 1), ("/GPU:0", 0), ("/job:localhost/device:GPU:1", 0), (None, 1)]
+)
+def test_the_device_chooses_the_form(device, ops) -> None:
+    if device is None and tf.config.get_visible_devices("GPU"):
+        pytest.skip("ops are placed on the GPU")
+
+    @tf.function
+    def run(x):
+        with tf.device(device):
+            return quantize(x, LOG2_T, 4, True)
+
+    graph = run.get_concrete_function(tf.TensorSpec([None], tf.float32)).graph
+    assert [op.type for op in graph.get_operations()].count("QgraphQuantize") == ops
+
+
+@pytest.mark.parametrize(("device", "form"), [("/GPU:0", "native"), ("/CPU:0", "fused")])
+def test_the_device_of_eager_ops(device, form) -> None:
+    with tf.device(device):
+        found, why = form_in_use()
+    if form == "fused" and fused.library_path() is None:
+        form = "native"
+    assert found == form
+    assert ("GPU" in why) == (device == "/GPU:0")
+
+
+def test_the_device_around_a_function() -> None:
+    run = tf.function(lambda x: quantize(x, LOG2_T, 4, True))
+    with tf.device("/GPU:0"):
+        graph = run.get_concrete_function(tf.TensorSpec([None], tf.float32)).graph
+    assert "QgraphQuantize" not in {op.type for op in graph.get_operations()}

@@ -73,7 +73,7 @@ class Epilogue:
 
 @dataclass(frozen=True)
 class EpilogueGradients:
-    """Where gradients go: x in float32, the others in float64. high: for clip and relu6."""
+    """Pointers to results: x in float32, the others in float64. high: for clip and relu6."""
 
     x: int
     inner_log2_t: int

@@ -15,7 +15,7 @@ SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 
 
 def report(source: Path, arch: str, target: Path) -> str:
-    """What ptxas says of each kernel of a file."""
+    """The report of ptxas on each kernel of a file."""
     command = ["nvcc", "-std=c++17", "-O3", "-fmad=false", "-Xptxas", "-v", "-cubin"]
     command += [f"-arch={arch}", "-I", str(ROOT / "fused_ops"), "-o", str(target), str(source)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stderr

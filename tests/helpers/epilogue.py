@@ -54,7 +54,7 @@ def forward(c: Case) -> Array:
 
 
 def gradients(c: Case) -> tuple[Array, ...]:
-    """Of x, inner and outer log2_t, bias, and high where it is used."""
+    """Gradients of x, inner and outer log2_t, bias, and high where it is used."""
     z, v = _activated(c)
     gv, outer = kernels.quantize_gradients(v, c.g, 3, *c.outer_range, c.rounding)
     gz, clipped = gv, np.zeros_like(gv)

@@ -66,7 +66,7 @@ def measure(size: int, dtype: str, channels: int) -> dict[str, float]:
         for _ in range(count)
     ]
     log2_t = device.put(np.full(channels, 2, np.float32))
-    quantizer = cuda.Quantizer(cuda.Codes(log2_t, 7, -128, 127), channels, dtype=dtype)
+    quantizer = cuda.CudaQuantizer(cuda.CudaCodes(log2_t, 7, -128, 127), channels, dtype=dtype)
     sums = device.empty(8 * channels)
     workspace = device.empty(cuda.workspace_bytes(size, channels))
 

@@ -39,7 +39,7 @@ class CudaKernels:
 
 
 @dataclass(frozen=True)
-class Codes:
+class CudaCodes:
     """A quantizer with one exponent, `bits - ceil(log2_t)`; log2_t: float32 on the GPU."""
 
     log2_t: int
@@ -49,21 +49,21 @@ class Codes:
 
 
 @dataclass(frozen=True)
-class Quantizer:
+class CudaQuantizer:
     """Arguments of both kernels. The codes' log2_t has one number per channel."""
 
-    codes: Codes
+    codes: CudaCodes
     channels: int = 1
     rounding: str = "half_even"
     dtype: str = "float32"
 
 
 @dataclass(frozen=True)
-class Epilogue:
+class CudaEpilogue:
     """Arguments of both kernels. bias, and high for clip and relu6: float32, one per channel."""
 
-    inner: Codes
-    outer: Codes
+    inner: CudaCodes
+    outer: CudaCodes
     bias: int
     high: int
     channels: int
@@ -145,7 +145,7 @@ def load(path: Path | None) -> CudaKernels:
     return CudaKernels(library, str(path))
 
 
-def quantize(x: int, y: int, count: int, quantizer: Quantizer, stream: int = 0) -> None:
+def quantize(x: int, y: int, count: int, quantizer: CudaQuantizer, stream: int = 0) -> None:
     """Queue the forward pass of `count` elements. Raises UsageError if CUDA refuses."""
     _check(_library().qgraph_cuda_quantize(byref(_quantizer(quantizer)), x, y, count, stream))
 
@@ -156,7 +156,7 @@ def quantize_gradients(
     gx: int,
     glog2t: int,
     count: int,
-    quantizer: Quantizer,
+    quantizer: CudaQuantizer,
     workspace: int,
     stream: int = 0,
 ) -> None:
@@ -170,7 +170,7 @@ def workspace_bytes(count: int, channels: int) -> int:
     return int(_library().qgraph_cuda_workspace(count, channels))
 
 
-def epilogue(x: int, y: int, count: int, epilogue: Epilogue, stream: int = 0) -> None:
+def epilogue(x: int, y: int, count: int, epilogue: CudaEpilogue, stream: int = 0) -> None:
     """Queue the forward pass of `count` elements. Raises UsageError if CUDA refuses."""
     run = _library().qgraph_cuda_epilogue_forward
     _check(run(byref(_epilogue(epilogue)), x, y, count, stream))
@@ -181,7 +181,7 @@ def epilogue_gradients(
     g: int,
     gradients: EpilogueGradients,
     count: int,
-    epilogue: Epilogue,
+    epilogue: CudaEpilogue,
     workspace: int,
     stream: int = 0,
 ) -> None:
@@ -191,13 +191,13 @@ def epilogue_gradients(
     _check(run(byref(_epilogue(epilogue)), x, g, byref(to), count, workspace, stream))
 
 
-def epilogue_workspace_bytes(count: int, epilogue: Epilogue) -> int:
+def epilogue_workspace_bytes(count: int, epilogue: CudaEpilogue) -> int:
     """Bytes of GPU memory that the epilogue's backward pass needs to work in."""
     kind = _index(epilogue.activation, ACTIVATIONS, "activation")
     return int(_library().qgraph_cuda_epilogue_workspace(count, epilogue.channels, kind))
 
 
-def _quantizer(q: Quantizer) -> _Quantizer:
+def _quantizer(q: CudaQuantizer) -> _Quantizer:
     codes = q.codes
     return _Quantizer(
         codes.log2_t, q.channels, codes.bits, codes.low, codes.high,
@@ -205,7 +205,7 @@ def _quantizer(q: Quantizer) -> _Quantizer:
     )  # fmt: skip
 
 
-def _epilogue(e: Epilogue) -> _Epilogue:
+def _epilogue(e: CudaEpilogue) -> _Epilogue:
     inner, outer = (_Codes(c.log2_t, c.bits, c.low, c.high) for c in (e.inner, e.outer))
     kind = _index(e.activation, ACTIVATIONS, "activation")
     return _Epilogue(inner, outer, e.bias, e.high, e.channels, _rounding(e.rounding), kind)

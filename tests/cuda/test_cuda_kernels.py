@@ -16,7 +16,7 @@ from qgraph.train import cuda
 from tests.helpers.bits import same_bits
 from tests.helpers.vectors import vector_file
 
-CODES = cuda.Codes(0, 4, -8, 7)
+CODES = cuda.CudaCodes(0, 4, -8, 7)
 BIG = 1_100_003  # more than a span of the sum, and no multiple of anything
 
 built = pytest.mark.skipif(
@@ -46,7 +46,9 @@ def run(device, x, g, f, low, high, rounding="half_even", dtype="float32", lead=
     """y, gx and the thresholds' gradient, from memory `lead` elements behind what is aligned."""
     f = np.asarray(f, np.int32)
     given = device.put(-f.astype(np.float32))
-    quantizer = cuda.Quantizer(cuda.Codes(given, 0, low, high), max(f.size, 1), rounding, dtype)
+    quantizer = cuda.CudaQuantizer(
+        cuda.CudaCodes(given, 0, low, high), max(f.size, 1), rounding, dtype
+    )
     shift = lead * x.itemsize
     padding = np.zeros(lead, x.dtype)
     px, pg = (device.put(np.concatenate([padding, a.ravel()])) + shift for a in (x, g))
@@ -153,10 +155,10 @@ def test_without_a_gpu() -> None:
     assert use == "no GPU"
     assert "CUDA" in why
     with pytest.raises(UsageError, match="CUDA"):
-        cuda.quantize(0, 0, 64, cuda.Quantizer(CODES))
+        cuda.quantize(0, 0, 64, cuda.CudaQuantizer(CODES))
     with pytest.raises(UsageError, match="CUDA"):
-        cuda.quantize_gradients(0, 0, 0, 0, 64, cuda.Quantizer(CODES), 0)
-    epilogue = cuda.Epilogue(CODES, CODES, 0, 0, 4)
+        cuda.quantize_gradients(0, 0, 0, 0, 64, cuda.CudaQuantizer(CODES), 0)
+    epilogue = cuda.CudaEpilogue(CODES, CODES, 0, 0, 4)
     with pytest.raises(UsageError, match="CUDA"):
         cuda.epilogue(0, 0, 64, epilogue)
     with pytest.raises(UsageError, match="CUDA"):
@@ -167,10 +169,10 @@ def test_without_a_gpu() -> None:
 @pytest.mark.parametrize(
     ("count", "quantizer", "message"),
     [
-        (7, cuda.Quantizer(CODES, 2), "multiple of the channels"),
-        (7, cuda.Quantizer(CODES, 0), "at least one"),
-        (7, cuda.Quantizer(CODES, rounding="up"), "rounding must be"),
-        (7, cuda.Quantizer(CODES, dtype="float64"), "dtype must be"),
+        (7, cuda.CudaQuantizer(CODES, 2), "multiple of the channels"),
+        (7, cuda.CudaQuantizer(CODES, 0), "at least one"),
+        (7, cuda.CudaQuantizer(CODES, rounding="up"), "rounding must be"),
+        (7, cuda.CudaQuantizer(CODES, dtype="float64"), "dtype must be"),
     ],
 )
 def test_refusals(count, quantizer, message) -> None:
@@ -184,9 +186,9 @@ def test_refusals(count, quantizer, message) -> None:
 @pytest.mark.parametrize(
     ("epilogue", "message"),
     [
-        (cuda.Epilogue(CODES, CODES, 0, 0, 2), "multiple of the channels"),
-        (cuda.Epilogue(CODES, CODES, 0, 0, 7, activation="tanh"), "activation must be"),
-        (cuda.Epilogue(CODES, CODES, 0, 0, 7, rounding="up"), "rounding must be"),
+        (cuda.CudaEpilogue(CODES, CODES, 0, 0, 2), "multiple of the channels"),
+        (cuda.CudaEpilogue(CODES, CODES, 0, 0, 7, activation="tanh"), "activation must be"),
+        (cuda.CudaEpilogue(CODES, CODES, 0, 0, 7, rounding="up"), "rounding must be"),
     ],
 )
 def test_refusals_of_the_epilogue(epilogue, message) -> None:
@@ -196,8 +198,8 @@ def test_refusals_of_the_epilogue(epilogue, message) -> None:
 
 @built
 def test_room_for_the_sums_of_blocks() -> None:
-    clip = cuda.Epilogue(CODES, CODES, 0, 0, 64, activation="clip")
-    relu = cuda.Epilogue(CODES, CODES, 0, 0, 64, activation="relu")
+    clip = cuda.CudaEpilogue(CODES, CODES, 0, 0, 64, activation="clip")
+    relu = cuda.CudaEpilogue(CODES, CODES, 0, 0, 64, activation="relu")
     assert cuda.epilogue_workspace_bytes(1 << 24, clip) == 512 * (2 * 32 + 2 * (64 + 31)) * 8
     assert cuda.epilogue_workspace_bytes(1 << 24, relu) == 512 * (2 * 32 + 64 + 31) * 8
     assert cuda.workspace_bytes(1 << 24, 1) == 512 * 32 * 8

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import json
 import platform
+from typing import Annotated
+
+import typer
 
 from qgraph.cli.options import Json
+
+BuildCuda = Annotated[
+    bool, typer.Option("--build-cuda", help="First build the TensorFlow ops for GPUs (seconds).")
+]
 
 FAST = {"kernels": "native", "training quantizer": "fused"}
 
 
-def doctor(as_json: Json = False) -> None:
+def doctor(as_json: Json = False, build_cuda: BuildCuda = False) -> None:
     """Show versions, and which native code is in use or why it is not."""
     from qgraph.cli.console import console, print_table
 
+    if build_cuda:
+        _build_cuda()
     found = _found()
     if as_json:
         print(json.dumps(found))
@@ -25,17 +34,28 @@ def doctor(as_json: Json = False) -> None:
         console().print(f"slower than it could be: {', '.join(slow)}; results are the same")
 
 
+def _build_cuda() -> None:
+    from qgraph.cli.console import console
+    from qgraph.train import gpu
+
+    with console().status(f"compiling {gpu.SOURCE.name} against TensorFlow"):
+        path = gpu.build()
+    console().print(f"built {path}")
+
+
 def _found() -> dict[str, dict[str, str]]:
     import numpy as np
     import tensorflow as tf
 
     from qgraph import __version__, kernels
     from qgraph.train.cuda import cuda_kernels
+    from qgraph.train.gpu import gpu_ops
     from qgraph.train.quantizer import form_in_use
 
     use, _, why = kernels.backend().partition(": ")
     form, reason = form_in_use()
     cuda, cuda_why = cuda_kernels().status()
+    on_gpus = gpu_ops()
     gpus = tf.config.list_physical_devices("GPU")
     return {
         "qgraph": {"use": __version__, "why": ""},
@@ -50,5 +70,6 @@ def _found() -> dict[str, dict[str, str]]:
         "training quantizer": {"use": form, "why": reason},
         "under jit_compile": {"use": "native", "why": "XLA compiles TensorFlow's own ops only"},
         "cuda kernels": {"use": cuda, "why": cuda_why},
+        "on GPUs": {"use": "native" if on_gpus.ops is None else "fused", "why": on_gpus.why},
         "gpu": {"use": str(len(gpus)), "why": ", ".join(gpu.name for gpu in gpus)},
     }

@@ -18,7 +18,12 @@ struct TF_Status;
 struct TF_Tensor;
 
 enum TF_Code { TF_OK = 0, TF_INVALID_ARGUMENT = 3 };
-enum TF_DataType { TF_FLOAT = 1, TF_BFLOAT16 = 14, TF_HALF = 19 };
+enum TF_DataType { TF_FLOAT = 1, TF_UINT8 = 4, TF_BFLOAT16 = 14, TF_HALF = 19 };
+
+struct TF_AllocatorAttributes {
+    size_t struct_size;
+    unsigned char on_host;
+};
 
 TF_Status* TF_NewStatus();
 void TF_DeleteStatus(TF_Status* status);
@@ -52,6 +57,7 @@ TF_KernelBuilder* TF_NewKernelBuilder(const char* op, const char* device,
                                       void (*destroy)(void*));
 void TF_KernelBuilder_TypeConstraint(TF_KernelBuilder* builder, const char* attribute,
                                      TF_DataType type, TF_Status* status);
+void TF_KernelBuilder_Priority(TF_KernelBuilder* builder, int32_t priority);
 void TF_RegisterKernelBuilder(const char* name, TF_KernelBuilder* builder, TF_Status* status);
 
 void TF_OpKernelConstruction_Failure(TF_OpKernelConstruction* construction, TF_Status* status);
@@ -70,6 +76,8 @@ TF_Tensor* TF_AllocateOutput(TF_OpKernelContext* context, int index, TF_DataType
 TF_Tensor* TF_ForwardInputOrAllocateOutput(TF_OpKernelContext* context, const int* candidates,
                                            int count, int output, const int64_t* dims, int rank,
                                            int* forwarded, TF_Status* status);
+TF_Tensor* TF_AllocateTemp(TF_OpKernelContext* context, TF_DataType type, const int64_t* dims,
+                           int rank, TF_AllocatorAttributes* attributes, TF_Status* status);
 void TF_OpKernelContext_Failure(TF_OpKernelContext* context, TF_Status* status);
 
 }  // extern "C"

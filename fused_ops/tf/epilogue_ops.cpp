@@ -3,39 +3,13 @@
 // unless the activation is clip or relu6, which differ where v = high: relu6 has no gradient there.
 
 #include "core/epilogue.h"
-#include "tf/kernel.h"
+#include "tf/epilogue_attributes.h"
 
 namespace qgraph::tf {
 namespace {
 
-enum class Kind { none, relu, relu6, clip };
-constexpr const char* kKinds[] = {"none", "relu", "relu6", "clip"};
-
-struct Attributes {
-    Levels inner, outer;
-    Rounding rounding = Rounding::half_even;
-    Kind kind = Kind::none;
-
-    bool clips() const { return kind == Kind::clip || kind == Kind::relu6; }
-    Activation activation() const {
-        if (clips()) return Activation::clip;
-        return kind == Kind::relu ? Activation::relu : Activation::none;
-    }
-};
-
-void* create(TF_OpKernelConstruction* construction) {
-    auto attributes = std::make_unique<Attributes>();
-    Reader reader(construction);
-    reader.read("inner_bits", &attributes->inner.bits);
-    reader.read("inner_signed", &attributes->inner.is_signed);
-    reader.read("bits", &attributes->outer.bits);
-    reader.read("signed", &attributes->outer.is_signed);
-    reader.read("rounding", kRoundingNames, &attributes->rounding);
-    reader.read("activation", kKinds, &attributes->kind);
-    return reader.done() ? attributes.release() : nullptr;
-}
-
-void destroy(void* attributes) { delete static_cast<Attributes*>(attributes); }
+using epilogue_op::Attributes;
+using epilogue_op::Kind;
 
 // The inputs of both ops, from `first` on.
 class Inputs {
@@ -50,10 +24,8 @@ class Inputs {
         if (!run.fine()) return;
         dims = shape(x);
         channels = dims.empty() ? 0 : dims.back();
-        if (dims.empty() || shape(bias) != Shape{channels}) {
-            run.fail("bias must have the shape of the last axis of x");
-        } else if (shape(high) != Shape{attributes.clips() ? channels : 0}) {
-            run.fail("high must have the shape of bias where the activation ends, else be empty");
+        if (const char* wrong = epilogue_op::wrong(attributes, dims, shape(bias), shape(high))) {
+            run.fail(wrong);
         }
         if (run.fine()) inner_ = grid(run, inner, attributes.inner);
         if (run.fine()) outer_ = grid(run, outer, attributes.outer);
@@ -122,18 +94,15 @@ const bool registered = [] {
           {"y: float"},
           {"inner_bits: int >= 1", "inner_signed: bool", "bits: int >= 1", "signed: bool",
            kRoundingAttribute, "activation: {'none', 'relu', 'relu6', 'clip'}"},
-          {},
           infer,
-          create,
-          compute,
-          destroy};
+          epilogue_op::kernel(compute)};
     add(op);
     op.name = "QgraphEpilogueGrad";
     op.inputs.insert(op.inputs.begin(), "g: float");
     op.outputs = {"gx: float", "gbias: float", "ghigh: float", "ginner_log2_t: float",
                   "glog2_t: float"};
     op.infer = infer_gradients;
-    op.compute = compute_gradients;
+    op.kernel.compute = compute_gradients;
     add(op);
     return true;
 }();

@@ -103,6 +103,8 @@ inline int64_t size(const Shape& dims) {
     return product;
 }
 
+constexpr const char* kTailMessage = "log2_t must have the shape of the last axes of x, or none";
+
 inline bool is_tail(const Shape& tail, const Shape& dims) {
     return tail.size() <= dims.size() && std::equal(tail.rbegin(), tail.rend(), dims.rbegin());
 }
@@ -140,6 +142,13 @@ class Run {
                               static_cast<size_t>(size(dims)) * sizeof(float), status_.get()));
     }
 
+    // Memory of the device, to work in.
+    Tensor workspace(int64_t bytes) {
+        TF_AllocatorAttributes attributes{};
+        attributes.struct_size = sizeof(attributes);
+        return Tensor(TF_AllocateTemp(context_, TF_UINT8, &bytes, 1, &attributes, status_.get()));
+    }
+
     // float32 of what was summed in float64.
     void output_sums(int index, const Shape& dims, const double* sums) {
         const Tensor out = float_output(index, dims);
@@ -158,7 +167,7 @@ class Run {
         const Shape dims = shape(log2_t);
         std::vector<int32_t> f;
         if (!is_tail(dims, x_shape)) {
-            fail("log2_t must have the shape of the last axes of x, or none");
+            fail(kTailMessage);
             return f;
         }
         f.resize(static_cast<size_t>(size(dims)));
@@ -192,18 +201,43 @@ inline void copy_shape(TF_ShapeInferenceContext* context, int i, int from, TF_St
     TF_DeleteShapeHandle(shape);
 }
 
+using Compute = void (*)(void*, TF_OpKernelContext*);
+
+// The code of an op on a device.
+struct Kernel {
+    std::vector<TF_DataType> types;  // that its attribute T may be; or none, where it has no T
+    void* (*create)(TF_OpKernelConstruction*);
+    Compute compute;
+    void (*destroy)(void*);
+};
+
 struct Op {
     const char* name;
     std::vector<const char*> inputs;
     std::vector<const char*> outputs;
     std::vector<const char*> attributes;
-    std::vector<TF_DataType> types;  // that its attribute T may be; or none, where it has no T
     void (*infer)(TF_ShapeInferenceContext*, TF_Status*);
-    void* (*create)(TF_OpKernelConstruction*);
-    void (*compute)(void*, TF_OpKernelContext*);
-    void (*destroy)(void*);
+    Kernel kernel;
 };
 
+// Of kernels for one device, TensorFlow takes the one of the highest priority.
+inline void add_kernel(const char* op, const Kernel& kernel, const char* device, int priority) {
+    const Status status(TF_NewStatus());
+    const auto builder = [&] {
+        TF_KernelBuilder* made =
+            TF_NewKernelBuilder(op, device, kernel.create, kernel.compute, kernel.destroy);
+        TF_KernelBuilder_Priority(made, priority);
+        return made;
+    };
+    if (kernel.types.empty()) TF_RegisterKernelBuilder(op, builder(), status.get());
+    for (const TF_DataType type : kernel.types) {
+        TF_KernelBuilder* of_type = builder();
+        TF_KernelBuilder_TypeConstraint(of_type, "T", type, status.get());
+        TF_RegisterKernelBuilder(op, of_type, status.get());
+    }
+}
+
+// Defines an op, with its kernel for the CPU.
 inline void add(const Op& op) {
     const Status status(TF_NewStatus());
     TF_OpDefinitionBuilder* definition = TF_NewOpDefinitionBuilder(op.name);
@@ -213,15 +247,7 @@ inline void add(const Op& op) {
     TF_OpDefinitionBuilderSetShapeInferenceFunction(definition, op.infer);
     TF_RegisterOpDefinition(definition, status.get());
     if (!ok(status)) return;  // TensorFlow reports it when the op is requested
-    const auto kernel = [&op] {
-        return TF_NewKernelBuilder(op.name, "CPU", op.create, op.compute, op.destroy);
-    };
-    if (op.types.empty()) TF_RegisterKernelBuilder(op.name, kernel(), status.get());
-    for (const TF_DataType type : op.types) {
-        TF_KernelBuilder* of_type = kernel();
-        TF_KernelBuilder_TypeConstraint(of_type, "T", type, status.get());
-        TF_RegisterKernelBuilder(op.name, of_type, status.get());
-    }
+    add_kernel(op.name, op.kernel, "CPU", 0);
 }
 
 }  // namespace qgraph::tf

@@ -4,37 +4,12 @@
 
 #include "core/parallel.h"
 #include "core/quantize.h"
-#include "tf/kernel.h"
+#include "tf/quantize_attributes.h"
 
 namespace qgraph::tf {
 namespace {
 
-// In the order of qgraph::Type.
-constexpr TF_DataType kTypeNames[kTypes] = {TF_FLOAT, TF_BFLOAT16, TF_HALF};
-
-struct Attributes {
-    Levels levels;
-    Rounding rounding = Rounding::half_even;
-    Type type = Type::float32;
-};
-
-void* create(TF_OpKernelConstruction* construction) {
-    auto attributes = std::make_unique<Attributes>();
-    TF_DataType type = TF_FLOAT;
-    Reader reader(construction);
-    reader.read("bits", &attributes->levels.bits);
-    reader.read("offset", &attributes->levels.offset);
-    reader.read("signed", &attributes->levels.is_signed);
-    reader.read("rounding", kRoundingNames, &attributes->rounding);
-    reader.read("T", &type);
-    if (!reader.done()) return nullptr;
-    for (int i = 0; i < kTypes; ++i) {
-        if (type == kTypeNames[i]) attributes->type = static_cast<Type>(i);
-    }
-    return attributes.release();
-}
-
-void destroy(void* attributes) { delete static_cast<Attributes*>(attributes); }
+using quantize_op::Attributes;
 
 Quantizer quantizer(const std::vector<int32_t>& f, const Attributes& attributes) {
     return {f.data(), static_cast<int64_t>(f.size()), attributes.levels.low(),
@@ -90,17 +65,14 @@ const bool registered = [] {
           {"y: T"},
           {"T: {float, bfloat16, half} = DT_FLOAT", "bits: int >= 1", "signed: bool",
            kRoundingAttribute, "offset: int = 0"},
-          {kTypeNames, kTypeNames + kTypes},
           infer,
-          create,
-          compute,
-          destroy};
+          quantize_op::kernel(compute)};
     add(op);
     op.name = "QgraphQuantizeGrad";
     op.inputs = {"g: T", "x: T", "log2_t: float"};
     op.outputs = {"gx: T", "glog2_t: float"};
     op.infer = infer_gradients;
-    op.compute = compute_gradients;
+    op.kernel.compute = compute_gradients;
     add(op);
     return true;
 }();

@@ -50,11 +50,8 @@ const bool registered = [] {
          {"x: T"},
          {"y: T"},
          {"T: {float, half} = DT_FLOAT", "bits: int >= 1"},
-         {std::begin(kTypeNames), std::end(kTypeNames)},
          infer,
-         create,
-         compute,
-         destroy});
+         {{std::begin(kTypeNames), std::end(kTypeNames)}, create, compute, destroy}});
     return true;
 }();
 

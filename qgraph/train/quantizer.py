@@ -17,6 +17,7 @@ from qgraph.foreign import Tensor
 from qgraph.ir.types import ROUNDINGS, Rounding, rounding_of_numbers
 from qgraph.kernels.plain import BLOCKS, LANES, LEAF_ROWS, LEAVES
 from qgraph.train.fused import FusedOps, fused_ops
+from qgraph.train.gpu import gpu_ops
 
 MAX_BITS = 32  # past 24, codes are rounded to what float32 holds
 MAX_EXPONENT = 126
@@ -43,10 +44,10 @@ def quantize(
     x. Differentiable in both, as a fake quantizer with trained thresholds. `offset` lets tensors
     of one scale group, which differ in bits and sign, share a threshold and an exponent.
 
-    The fused form is taken on CPUs where it loads, the native one elsewhere, on GPUs, and under
-    `jit_compile=True`.
+    The fused form is taken on CPUs where it loads, on GPUs where it is built for them, the native
+    one elsewhere and under `jit_compile=True`.
     They give the same bits, for numbers that are not subnormal. |f| > 126, or a threshold that is
-    NaN, is an InvalidArgumentError (under `jit_compile=True`, a NaN). Raises UsageError.
+    NaN, is an InvalidArgumentError (on GPUs and under `jit_compile=True`, a NaN). Raises UsageError.
     """
     import tensorflow as tf
 
@@ -89,7 +90,7 @@ def chosen(form: str = QuantizerForm.AUTO) -> FusedOps:
     if wanted is QuantizerForm.AUTO and _compiles_with_xla():
         return FusedOps(None, "XLA compiles TensorFlow's own ops only")
     if wanted is QuantizerForm.AUTO and _on_gpu():
-        return FusedOps(None, "the fused ops run on CPUs, and this is placed on a GPU")
+        return gpu_ops()
     fused = fused_ops()
     if wanted is QuantizerForm.FUSED and fused.ops is None:
         raise UsageError(f"the fused quantizer is not available: {fused.why}")

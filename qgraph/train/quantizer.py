@@ -47,7 +47,7 @@ def quantize(
     The fused form is taken on CPUs where it loads, on GPUs where it is built for them, the native
     one elsewhere and under `jit_compile=True`.
     They give the same bits, for numbers that are not subnormal. |f| > 126, or a threshold that is
-    NaN, is an InvalidArgumentError (on GPUs and under `jit_compile=True`, a NaN). Raises UsageError.
+    NaN, is an InvalidArgumentError, on GPUs and under `jit_compile=True` a NaN. Raises UsageError.
     """
     import tensorflow as tf
 
@@ -89,9 +89,7 @@ def chosen(form: str = QuantizerForm.AUTO) -> FusedOps:
         return FusedOps(None, "asked for")
     if wanted is QuantizerForm.AUTO and _compiles_with_xla():
         return FusedOps(None, "XLA compiles TensorFlow's own ops only")
-    if wanted is QuantizerForm.AUTO and _on_gpu():
-        return gpu_ops()
-    fused = fused_ops()
+    fused = gpu_ops() if _on_gpu() else fused_ops()
     if wanted is QuantizerForm.FUSED and fused.ops is None:
         raise UsageError(f"the fused quantizer is not available: {fused.why}")
     return fused

@@ -13,7 +13,7 @@ from qgraph import kernels
 from qgraph.errors import UsageError
 from qgraph.ir.types import ROUNDINGS
 from qgraph.numerics import exponent_of
-from qgraph.train import fused
+from qgraph.train import fused, quantizer
 from qgraph.train.quantizer import form_in_use, quantize
 from tests.helpers.vectors import vector_file
 
@@ -270,6 +270,13 @@ def test_which_form_and_why() -> None:
     assert why
 
 
+@pytest.fixture
+def without_gpu_ops(monkeypatch) -> None:
+    """The fused ops as if they were not built for GPUs."""
+    monkeypatch.setattr(quantizer, "gpu_ops", lambda: fused.FusedOps(None, "not built for GPUs"))
+
+
+@pytest.mark.usefixtures("without_gpu_ops")
 @pytest.mark.skipif(fused.library_path() is None, reason="the fused ops are not built")
 @pytest.mark.parametrize(
     ("device", "ops"), [("/CPU:0", 1), ("/GPU:0", 0), ("/job:localhost/device:GPU:1", 0), (None, 1)]
@@ -287,6 +294,7 @@ def test_the_device_chooses_the_form(device, ops) -> None:
     assert [op.type for op in graph.get_operations()].count("QgraphQuantize") == ops
 
 
+@pytest.mark.usefixtures("without_gpu_ops")
 @pytest.mark.parametrize(("device", "form"), [("/GPU:0", "native"), ("/CPU:0", "fused")])
 def test_the_device_of_eager_ops(device, form) -> None:
     with tf.device(device):
@@ -297,6 +305,7 @@ def test_the_device_of_eager_ops(device, form) -> None:
     assert ("GPU" in why) == (device == "/GPU:0")
 
 
+@pytest.mark.usefixtures("without_gpu_ops")
 def test_the_device_around_a_function() -> None:
     run = tf.function(lambda x: quantize(x, LOG2_T, 4, True))
     with tf.device("/GPU:0"):

@@ -1,0 +1,91 @@
+"""Run the fused ops' code for GPUs on the CPU: ``python -m tests.helpers.gpu_ops_on_cpu LIBRARY``.
+
+LIBRARY has the functions of `_cuda.so` and a stream, as cuda_on_cpu.cpp of fused_ops/tests/emulated
+does. Stops at the first number that differs from the CPU kernels, by a single bit.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from qgraph import kernels
+from qgraph.ir.types import ROUNDINGS
+from qgraph.train import cuda, gpu
+from qgraph.train.quantizer import quantize
+from tests.helpers.bits import same_bits
+from tests.helpers.epilogue import Case, case, forward, gradients
+
+
+def check_epilogue(c: Case) -> None:
+    """The op with exponents 6 and 3: bits - signed - ceil(log2_t)."""
+    ops = gpu.fused_ops().ops
+    signed = c.activation == "none"
+    attributes = {"inner_bits": 8, "inner_signed": True, "bits": 4, "signed": signed}
+    attributes |= {"rounding": c.rounding, "activation": c.activation}
+    thresholds = np.float32(0.5), np.float32(-0.5 if signed else 0.5)
+    inputs = (c.x, c.bias, c.high if c.clips else c.high[:0], *thresholds)
+    y = ops.qgraph_epilogue(*inputs, **attributes)
+    assert same_bits(y.numpy(), forward(c)), c
+    found = ops.qgraph_epilogue_grad(c.g, *inputs, **attributes)
+    gx, inner, outer, bias, high = gradients(c)
+    for a, b in zip(found, (gx, bias, high, inner, outer), strict=True):
+        assert same_bits(a.numpy(), np.asarray(b).astype(np.float32)), c
+
+
+def check_quantizer(rounding: str, channels: int) -> None:
+    """The op with its gradient, per tensor or per channel."""
+    c = case(2000, 12, "none")
+    log2_t = np.resize(np.float32([0.5, -1.5, 2]), channels) if channels else np.float32(0.5)
+    x, t = tf.constant(c.x), tf.constant(log2_t)
+    with tf.GradientTape() as tape:
+        tape.watch([x, t])
+        y = quantize(x, t, 4, True, rounding, form="fused")
+    gx, gt = tape.gradient(y, [x, t], tf.constant(c.g))
+    f = (3 - np.ceil(log2_t)).astype(np.int32)
+    wanted_gx, wanted_gt = kernels.quantize_gradients(c.x, c.g, f, -8, 7, rounding)
+    assert same_bits(y.numpy(), kernels.quantize(c.x, f, -8, 7, rounding)), (rounding, channels)
+    assert same_bits(gx.numpy(), wanted_gx), (rounding, channels)
+    assert same_bits(gt.numpy(), np.asarray(wanted_gt).astype(np.float32)), (rounding, channels)
+
+
+def check_threshold() -> None:
+    """A threshold that no scale fits gives NaN, where the CPU's op raises an error."""
+    assert np.isnan(quantize(tf.ones(4), 200.0, 4, True, form="fused")).all()
+
+
+def check_shapes() -> None:
+    """Shapes that do not fit are errors, as on the CPU."""
+    ops = gpu.fused_ops().ops
+    x, one = np.ones((2, 3), np.float32), np.float32(1)
+    attributes = {"inner_bits": 8, "inner_signed": True, "bits": 4, "signed": True}
+    for bias, high in ((one, x[0, :0]), (x[0, :2], x[0, :0]), (x[0], x[0])):
+        try:
+            ops.qgraph_epilogue(x, bias, high, one, one, **attributes, activation="relu")
+        except tf.errors.InvalidArgumentError:
+            continue
+        raise AssertionError((bias, high))
+
+
+def main() -> None:
+    """Registers the library for the CPU, above its own kernels, and compares."""
+    path = Path(sys.argv[1])
+    gpu.cuda_kernels = lambda: cuda.load(path)  # type: ignore[assignment]
+    found = gpu.register(path, "CPU", 1)
+    assert found.ops is not None, found.why
+    check_threshold()
+    check_shapes()
+    for rounding in ROUNDINGS:
+        for channels in (0, 12):
+            check_quantizer(rounding, channels)
+    for activation in cuda.ACTIVATIONS:
+        for shape in ((0, 4), (3000, 12), (2000, 31)):
+            check_epilogue(case(*shape, activation))
+    print("ok")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 // The same ops on GPUs, by the kernels of fused_ops/cuda. They are registered on request, with the
 // functions of the CUDA library and one that finds the stream, which TensorFlow's C API does not
-// give (its TF_GetStream refuses GPUs that are no plug-in). Nothing here waits for the GPU.
+// give (its TF_GetStream serves plug-ins only). Nothing here waits for the GPU.
 
 #include "cuda/epilogue.h"
 #include "cuda/quantize.h"

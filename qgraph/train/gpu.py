@@ -1,7 +1,7 @@
-"""The fused ops on GPUs: what they need, whether it is there, and the library that is built for it.
+"""The fused ops on GPUs: finding what they need, and building the library that is missing.
 
 TensorFlow's C API does not give the stream of its own GPUs. `gpu_stream.cpp` does, compiled against
-the TensorFlow that is installed; all else are `_tf_ops.so` and `_cuda.so`.
+the TensorFlow that is installed; the rest is in `_tf_ops.so` and `_cuda.so`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FUNCTIONS = (
 
 
 def stream_library() -> Path:
-    """Where the library of this TensorFlow, source and version of qgraph belongs."""
+    """The path of the library for this TensorFlow, this source and this version of qgraph."""
     import tensorflow as tf
 
     cache = Path(os.environ.get("QGRAPH_CACHE", Path.home() / ".cache" / "qgraph"))

@@ -55,7 +55,7 @@ if not tf.config.list_physical_devices("GPU"):
     except (tf.errors.InvalidArgumentError, ValueError) as error:
         assert "GPU" in str(error), error
     else:
-        raise AssertionError("placed on a GPU that is not there")
+        raise AssertionError("placed on a missing GPU")
 print("ok")
 """
 

@@ -18,7 +18,7 @@ EQUALIZED = {
 }
 RECONSTRUCTED = replace(BY_MSE, equalize=Equalization.BIASES, reconstruct=True)
 SHARES = (0.0, 0.1, 0.3, 1.0)
-REMEMBERED = "qgraph.quant.reconstruct.REMEMBERED"
+REMEMBERED = "qgraph.quant.layer_codes.REMEMBERED"
 
 
 def tables() -> Iterator[Table]:

@@ -1,4 +1,4 @@
 // Made from qgraph/_native.pyi by `make golden`. Do not edit: a test compares them.
 #pragma once
 
-constexpr char kInterface[] = "90126ec4af057a2b";
+constexpr char kInterface[] = "aaed463af53cb165";

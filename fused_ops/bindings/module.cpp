@@ -18,6 +18,7 @@
 #include "core/histogram.h"
 #include "core/parallel.h"
 #include "core/quantize.h"
+#include "core/rounding.h"
 #include "core/significand.h"
 
 namespace nb = nanobind;
@@ -26,6 +27,7 @@ namespace {
 
 using Input = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 using Output = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
+using ConstDoubles = nb::ndarray<const double, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using Doubles = nb::ndarray<double, nb::c_contig, nb::device::cpu>;
 using Exponents = nb::ndarray<const int32_t, nb::c_contig, nb::device::cpu>;
 using Counts = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -94,6 +96,22 @@ void depthwise_conv2d(const Input& x, const Input& w, Pair strides, Pair dilatio
     qgraph::depthwise_conv(x.data(), w.data(), y.data(), shape);
 }
 
+qgraph::RoundingShape rounding_shape(const ConstDoubles& v, double low, double high) {
+    return {size(v, 0), size(v, 1), size(v, 2), low, high};
+}
+
+void round_in_turn(const ConstDoubles& v, const ConstDoubles& lower, double low, double high,
+                   const Doubles& codes) {
+    nb::gil_scoped_release unlocked;
+    qgraph::round_in_turn(v.data(), lower.data(), codes.data(), rounding_shape(v, low, high));
+}
+
+void descend(const ConstDoubles& v, const ConstDoubles& hessian, double low, double high,
+             int64_t sweeps, const Doubles& codes) {
+    nb::gil_scoped_release unlocked;
+    qgraph::descend(codes.data(), v.data(), hessian.data(), sweeps, rounding_shape(v, low, high));
+}
+
 }  // namespace
 
 NB_MODULE(_native, module) {
@@ -105,6 +123,8 @@ NB_MODULE(_native, module) {
     module.def("round_significand", &round_significand);
     module.def("conv2d", &conv2d);
     module.def("depthwise_conv2d", &depthwise_conv2d);
+    module.def("round_in_turn", &round_in_turn);
+    module.def("descend", &descend);
     module.def("choose", &choose);
     module.def("chosen", &chosen);
     module.def("set_threads", &qgraph::set_threads);

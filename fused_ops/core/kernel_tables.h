@@ -5,6 +5,7 @@
 #include "core/conv_body.h"
 #include "core/epilogue_body.h"
 #include "core/quantize_body.h"
+#include "core/rounding_body.h"
 
 namespace qgraph {
 namespace {
@@ -16,7 +17,8 @@ constexpr TileKernels kKernels{
      kByRounding<Type::float16, true>},
     kEpilogues<false>,
     kEpilogues<true>,
-    kConvKernels};
+    kConvKernels,
+    add_products};
 
 }  // namespace
 }  // namespace qgraph

@@ -5,6 +5,7 @@
 #include "core/conv_tile.h"
 #include "core/epilogue_strip.h"
 #include "core/quantize.h"
+#include "core/rounding_tile.h"
 
 namespace qgraph {
 
@@ -31,14 +32,15 @@ struct ByRounding {
     TileKernel of[kRoundings];
 };
 
-// The same two kernels for each type of x, g and out, and each rounding mode; and those of
-// epilogues and convolutions.
+// The same two kernels for each type of x, g and out, and each rounding mode; those of
+// epilogues and convolutions, and that of rounding.
 struct TileKernels {
     ByRounding forward[kTypes];
     ByRounding backward[kTypes];
     ByActivation epilogue;
     ByActivation epilogue_gradients;
     ConvKernels conv;
+    RoundingKernel rounding;
 };
 
 // Each is null where it isn't compiled in.

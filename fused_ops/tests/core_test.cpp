@@ -154,6 +154,7 @@ int main() {
     test_epilogue();
     test_epilogue_grid();
     test_broadcast();
+    test_rounding();
     test_significand();
     test_statistics();
     test_depthwise_conv();

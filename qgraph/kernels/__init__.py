@@ -19,7 +19,7 @@ import numpy.typing as npt
 from qgraph.choices import Level
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import ROUNDINGS, Array, rounding_of_numbers
-from qgraph.kernels import plain
+from qgraph.kernels import plain, plain_rounding
 from qgraph.kernels.extension import load
 from qgraph.kernels.plain import Exponents, Float32, Float64, Int64, Pair
 
@@ -237,6 +237,50 @@ def round_significand(x: Float32, bits: int) -> Float32:
     y = np.empty_like(x)
     _native.round_significand(x, bits, y)
     return y
+
+
+def round_in_turn(v: Float64, lower: Float64, lo: int, hi: int) -> Float64:
+    """Round ``v`` [groups, k, n] to integers in ``[lo, hi]``, row after row of each group.
+
+    What a row is off is made up by those after it: row j is the integer nearest to
+    ``v[j] + sum(lower[j, i] * (v[i] - q[i]))``, the sum over rows i before j in their order.
+    ``lower`` is [groups, k, k]. Everything is float64, products and sums rounded one by one.
+
+    Raises ``ValueError`` if shapes disagree, ``TypeError`` if an array is not float64.
+    """
+    v, lower = _rounding_problem(v, lower)
+    if _native is None or v.size == 0:
+        return plain_rounding.round_in_turn(v, lower, lo, hi)
+    codes = np.empty_like(v)
+    _native.round_in_turn(v, lower, float(lo), float(hi), codes)
+    return codes
+
+
+def descend(codes: Float64, v: Float64, hessian: Float64, lo: int, hi: int, sweeps: int) -> Float64:
+    """Lower ``(q - v)^T H (q - v)`` by steps of one from ``codes``, each column on its own.
+
+    Steps are taken row after row wherever one lowers the error, at most ``sweeps`` times through
+    all rows, fewer where none is left. ``codes`` and ``v`` are [groups, k, n], ``hessian``
+    [groups, k, k] is symmetric; everything is float64, products and sums rounded one by one.
+
+    Raises ``ValueError`` if shapes disagree, ``TypeError`` if an array is not float64.
+    """
+    v, hessian = _rounding_problem(v, hessian)
+    if codes.shape != v.shape or codes.dtype != np.float64:
+        raise ValueError(f"codes must be float64 {v.shape}, not {codes.dtype} {codes.shape}")
+    if _native is None or v.size == 0:
+        return plain_rounding.descend(codes, v, hessian, lo, hi, sweeps)
+    codes = codes.copy(order="C")
+    _native.descend(v, hessian, float(lo), float(hi), sweeps, codes)
+    return codes
+
+
+def _rounding_problem(v: Float64, square: Float64) -> tuple[Float64, Float64]:
+    if v.dtype != np.float64 or square.dtype != np.float64:
+        raise TypeError(f"expected float64 arrays, not {v.dtype} and {square.dtype}")
+    if v.ndim != 3 or square.shape != (*v.shape[:2], v.shape[1]):
+        raise ValueError(f"expected [groups, k, n] and [groups, k, k]: {v.shape}, {square.shape}")
+    return np.ascontiguousarray(v), np.ascontiguousarray(square)
 
 
 def conv2d(

@@ -3,4 +3,4 @@
 Made from qgraph/_native.pyi by `make golden`. Do not edit: a test compares them.
 """
 
-INTERFACE = "90126ec4af057a2b"
+INTERFACE = "aaed463af53cb165"

@@ -7,72 +7,53 @@ those not yet rounded (Frantar et al., GPTQ, 2023); then steps of one that lower
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
+from qgraph import kernels
+
 Reals = npt.NDArray[np.float64]
 
-# Rows that are handled before the rest is brought up to date, by one product of matrices.
-BLOCK = 64
+SWEEPS = 8  # through all rows, looking for steps
 
 
-def round_in_turn(v: Reals, hessian: Reals, lo: int, hi: int) -> Reals:
-    """Round row after row, each one's error made up by the rows after it.
+@dataclass(frozen=True)
+class QuadraticError:
+    """The error `(q - v)^T H (q - v)`, ready for any targets v.
 
-    v [groups, k, n], hessian [groups, k, k] positive definite, lo and hi the ends of the codes.
+    hessian [groups, k, k], symmetric and positive definite. `order` [groups, k]: rows with the
+    largest curvature are rounded first. `lower` [groups, k, k]: what a row takes over from those
+    before it, rows and columns in this order.
     """
-    order = np.argsort(-np.diagonal(hessian, axis1=1, axis2=2), axis=1, kind="stable")
-    sorted_h = np.take_along_axis(
-        np.take_along_axis(hessian, order[:, :, None], 1), order[:, None, :], 2
-    )
-    # H^-1 = U^T U, U upper: row i of U is what rows after i take over from row i.
-    upper = np.swapaxes(np.linalg.cholesky(np.linalg.inv(sorted_h)), 1, 2)
-    left = np.take_along_axis(v, order[:, :, None], 1)
-    codes = np.empty_like(left)
-    count = v.shape[1]
-    for start in range(0, count, BLOCK):
-        stop = min(start + BLOCK, count)
-        errors = np.empty_like(left[:, start:stop])
-        for i in range(start, stop):
-            codes[:, i] = np.clip(np.rint(left[:, i]), lo, hi)
-            errors[:, i - start] = (left[:, i] - codes[:, i]) / upper[:, i, i, None]
-            left[:, i:stop] -= upper[:, i, i:stop, None] * errors[:, i - start, None]
-        left[:, stop:] -= np.swapaxes(upper[:, start:stop, stop:], 1, 2) @ errors
-    result = np.empty_like(codes)
-    np.put_along_axis(result, order[:, :, None], codes, 1)
-    return result
 
+    hessian: Reals
+    order: npt.NDArray[np.intp]
+    lower: Reals
 
-def descend(codes: Reals, v: Reals, hessian: Reals, lo: int, hi: int, sweeps: int = 8) -> Reals:
-    """Steps of one, row after row, wherever one lowers the error, until none does."""
-    codes = codes.copy()
-    curvature = np.diagonal(hessian, axis1=1, axis2=2)[:, :, None]
-    slope = hessian @ (codes - v)
-    count = v.shape[1]
-    for _ in range(sweeps):
-        moved = False
-        for start in range(0, count, BLOCK):
-            rows = slice(start, min(start + BLOCK, count))
-            before = codes[:, rows].copy()
-            inner = slope[:, rows].copy()
-            square = hessian[:, rows, rows]
-            for i in range(inner.shape[1]):
-                at = start + i
-                # Worth it past half a step; the margin keeps rounding errors from going in circles.
-                wanted = codes[:, at] - np.sign(inner[:, i])
-                far = np.abs(inner[:, i]) > curvature[:, at] * (0.5 + 1e-9)
-                step = np.where(
-                    far & (wanted >= lo) & (wanted <= hi),
-                    wanted - codes[:, at],
-                    0.0,
-                )
-                if step.any():
-                    codes[:, at] += step
-                    inner += square[:, :, i, None] * step[:, None]
-            change = codes[:, rows] - before
-            if change.any():
-                moved = True
-                slope += hessian[:, :, rows] @ change
-        if not moved:
-            break
-    return codes
+    @staticmethod
+    def of(hessian: Reals) -> QuadraticError:
+        order = np.argsort(-np.diagonal(hessian, axis1=1, axis2=2), axis=1, kind="stable")
+        backwards = order[:, ::-1]
+        turned = np.take_along_axis(
+            np.take_along_axis(hessian, backwards[:, :, None], 1), backwards[:, None, :], 2
+        )
+        # H = M M^T with M upper: the error is the square of M^T (q - v), whose row j has rows up
+        # to j in it. It is 0 where row j is v_j + sum(M_ij / M_jj * (v_i - q_i)).
+        lower = np.swapaxes(np.linalg.cholesky(turned)[:, ::-1, ::-1], 1, 2)
+        return QuadraticError(
+            hessian, order, lower / np.diagonal(lower, axis1=1, axis2=2)[:, :, None]
+        )
+
+    def rounded(self, v: Reals, lo: int, hi: int) -> Reals:
+        """Integers in [lo, hi] with a small error, [groups, k, n]."""
+        return kernels.descend(self.in_turn(v, lo, hi), v, self.hessian, lo, hi, SWEEPS)
+
+    def in_turn(self, v: Reals, lo: int, hi: int) -> Reals:
+        """Round row after row, each one's error made up by the rows after it."""
+        order = self.order[:, :, None]
+        codes = kernels.round_in_turn(np.take_along_axis(v, order, 1), self.lower, lo, hi)
+        result = np.empty_like(codes)
+        np.put_along_axis(result, order, codes, 1)
+        return result

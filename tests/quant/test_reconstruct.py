@@ -8,15 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qgraph import kernels
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Moments
 from qgraph.ir.verify import verify
 from qgraph.numerics import quantize as codes_of
-from qgraph.quant import reconstruct
+from qgraph.quant import layer_codes
 from qgraph.quant.paired import quantized_constant_of
 from qgraph.quant.reconstruct import reconstruct_weights
-from qgraph.quant.rounding import descend, round_in_turn
+from qgraph.quant.rounding import QuadraticError
 from tests.helpers.quantized import PROFILES, assert_tf_equals_reference, quantize
 from tests.quant.test_paired import pair
 
@@ -47,7 +48,7 @@ def quadratic_error(codes, v, hessian) -> np.ndarray:
 def test_descent_never_raises_the_error_and_ends_where_no_step_lowers_it(seed, groups, k, n):
     v, h = problem(seed, groups, k, n)
     start = np.clip(np.rint(v), -4, 3)
-    end = descend(start, v, h, -4, 3, sweeps=1000)
+    end = kernels.descend(start, v, h, -4, 3, sweeps=1000)
     best = quadratic_error(end, v, h)
     assert (best <= quadratic_error(start, v, h) * (1 + 1e-12)).all()
     assert (end == np.rint(end)).all() and end.min() >= -4 and end.max() <= 3
@@ -63,12 +64,12 @@ def test_rounding_in_turn_is_to_nearest_where_inputs_are_independent(seed, group
     rng = np.random.default_rng(seed)
     v = rng.uniform(-10, 10, (groups, k, n))
     h = np.eye(k) * rng.uniform(0.1, 10, (groups, k, 1))
-    assert (round_in_turn(v, h, -8, 7) == np.clip(np.rint(v), -8, 7)).all()
+    assert (QuadraticError.of(h).in_turn(v, -8, 7) == np.clip(np.rint(v), -8, 7)).all()
 
 
 def test_rounding_in_turn_beats_nearest_where_they_are_not():
     v, h = problem(3, 4, 100, 8)
-    turned = quadratic_error(round_in_turn(v, h, -8, 7), v, h)
+    turned = quadratic_error(QuadraticError.of(h).in_turn(v, -8, 7), v, h)
     assert turned.sum() < 0.5 * quadratic_error(np.rint(v), v, h).sum()
 
 
@@ -78,7 +79,7 @@ def test_small_problems_are_nearly_solved(seed):
     v, h = problem(seed, 1, 6, 1)
     near = np.array(list(itertools.product((-1, 0, 1), repeat=6)))[:, :, None]
     best = quadratic_error(np.rint(v) + near, v, h).min()
-    found = descend(round_in_turn(v, h, -9, 9), v, h, -9, 9)
+    found = QuadraticError.of(h).rounded(v, -9, 9)
     assert quadratic_error(found, v, h)[0, 0] <= 3 * best
 
 
@@ -209,7 +210,7 @@ def test_inputs_that_batch_norms_remember_count_though_samples_lack_them(name, m
     data["x"] = rng.normal(size=data["x"].shape).astype(np.float32)
     errors = {}
     for share in (0.0, 0.3):
-        monkeypatch.setattr(reconstruct, "REMEMBERED", share)
+        monkeypatch.setattr(layer_codes, "REMEMBERED", share)
         graph = coarse(floating, data)
         reconstruct_weights(graph, floating, data)
         errors[share] = output_error(graph, floating, trained)
@@ -236,7 +237,7 @@ def test_wide_layers_are_solved_in_blocks(monkeypatch):
     errors = []
     for size in (36, 5):
         graph = coarse(floating, data)
-        monkeypatch.setattr(reconstruct, "BLOCK", size)
+        monkeypatch.setattr(layer_codes, "BLOCK", size)
         reconstruct_weights(graph, floating, data, finer=0)
         errors.append(output_error(graph, floating, data))
     assert errors[1] < 1.3 * errors[0]

@@ -1,0 +1,183 @@
+#include "core/rounding.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "core/parallel.h"
+#include "core/quantize_tile.h"
+#include "core/rounding_tile.h"
+
+namespace qgraph {
+namespace {
+
+// Rows that are handled before the others are brought up to date: what is added to them stays in
+// the nearest cache. The order of sums does not depend on it.
+constexpr int64_t kRows = 64;
+constexpr int64_t kGrainMultiplies = 1 << 20;
+// A step has to pay by more than rounding errors, which could have it go in circles.
+constexpr double kHalf = 0.5 + 1e-9;
+
+double nearest(double x, double low, double high) {
+    const double inside = x < low ? low : (x > high ? high : x);
+    constexpr double kWhole = 0x1.8p52;  // sums with it are whole
+    return (inside + kWhole) - kWhole;
+}
+
+// Some columns of one problem.
+class Columns {
+  public:
+    Columns(const RoundingShape& shape, int64_t first)
+        : kernel_(kernels().rounding),
+          shape_(shape),
+          rows_(shape.rows),
+          first_(first),
+          taken_(std::min(kRoundingColumns, shape.columns - first)),
+          which_(static_cast<size_t>(kRows)),
+          steps_(static_cast<size_t>(kRows * kRoundingColumns)) {}
+
+    void round(const double* v, const double* lower, double* codes) {
+        const std::vector<double> wanted = loaded(v);
+        std::vector<double> left = wanted;
+        std::iota(which_.begin(), which_.end(), 0);
+        for (int64_t start = 0; start < rows_; start += kRows) {
+            const int64_t stop = std::min(start + kRows, rows_);
+            for (int64_t row = start; row < stop; ++row) {
+                double* const value = left.data() + row * kRoundingColumns;
+                double* const off = steps_.data() + (row - start) * kRoundingColumns;
+                add(lower + row * rows_ + start, row - start, value, 1);
+                for (int64_t c = 0; c < kRoundingColumns; ++c) {
+                    value[c] = nearest(value[c], shape_.low, shape_.high);
+                    off[c] = wanted[row * kRoundingColumns + c] - value[c];
+                }
+            }
+            add(lower + stop * rows_ + start, stop - start, left.data() + stop * kRoundingColumns,
+                rows_ - stop);
+        }
+        store(left, codes);
+    }
+
+    void descend(double* codes, const double* v, const double* hessian, int64_t sweeps) {
+        std::vector<double> found = loaded(codes);
+        std::vector<double> slope = slopes(found, loaded(v), hessian);
+        for (int64_t sweep = 0; sweep < sweeps; ++sweep) {
+            bool moved = false;
+            for (int64_t start = 0; start < rows_; start += kRows) {
+                const int64_t stop = std::min(start + kRows, rows_);
+                const int64_t count = steps(start, stop, hessian, found.data(), slope.data());
+                if (count == 0) continue;
+                moved = true;
+                add(hessian, count, slope.data(), start);
+                add(hessian + stop * rows_, count, slope.data() + stop * kRoundingColumns,
+                    rows_ - stop);
+            }
+            if (!moved) break;
+        }
+        store(found, codes);
+    }
+
+  private:
+    // Adds the products of `count` columns of `factors`, given by which_, with steps_.
+    void add(const double* factors, int64_t count, double* sums, int64_t rows) const {
+        kernel_({factors, rows_, which_.data(), steps_.data(), count, sums, rows});
+    }
+
+    // Steps of the rows from start to stop; their own slopes are brought up to date. Returns how
+    // many rows have moved: which_ and steps_ say which and how.
+    int64_t steps(int64_t start, int64_t stop, const double* hessian, double* codes,
+                  double* slope) {
+        int64_t count = 0;
+        for (int64_t row = start; row < stop; ++row) {
+            const double bound = hessian[row * rows_ + row] * kHalf;
+            double* const code = codes + row * kRoundingColumns;
+            double* const step = steps_.data() + count * kRoundingColumns;
+            if (!step_down(slope + row * kRoundingColumns, bound, code, step)) continue;
+            which_[static_cast<size_t>(count)] = static_cast<int32_t>(row);
+            kernel_({hessian + start * rows_, rows_, which_.data() + count, step, 1,
+                     slope + start * kRoundingColumns, stop - start});
+            ++count;
+        }
+        return count;
+    }
+
+    bool step_down(const double* slope, double bound, double* code, double* step) const {
+        bool any = false;
+        for (int64_t c = 0; c < kRoundingColumns; ++c) {
+            const double next = slope[c] > 0 ? code[c] - 1 : code[c] + 1;
+            const bool good =
+                std::fabs(slope[c]) > bound && next >= shape_.low && next <= shape_.high;
+            step[c] = good ? next - code[c] : 0.0;
+            code[c] = good ? next : code[c];
+            any |= good;
+        }
+        return any;
+    }
+
+    // H (q - v).
+    std::vector<double> slopes(const std::vector<double>& codes, const std::vector<double>& v,
+                               const double* hessian) {
+        std::vector<double> result(codes.size());
+        std::iota(which_.begin(), which_.end(), 0);
+        for (int64_t start = 0; start < rows_; start += kRows) {
+            const int64_t count = std::min(kRows, rows_ - start);
+            for (int64_t i = 0; i < count * kRoundingColumns; ++i) {
+                const int64_t at = start * kRoundingColumns + i;
+                steps_[i] = codes[at] - v[at];
+            }
+            add(hessian + start, count, result.data(), rows_);
+        }
+        return result;
+    }
+
+    // The columns of a matrix, zeros where it has none.
+    std::vector<double> loaded(const double* matrix) const {
+        std::vector<double> result(static_cast<size_t>(rows_ * kRoundingColumns));
+        for (int64_t row = 0; row < rows_; ++row) {
+            std::copy_n(matrix + row * shape_.columns + first_, taken_,
+                        result.data() + row * kRoundingColumns);
+        }
+        return result;
+    }
+
+    void store(const std::vector<double>& values, double* matrix) const {
+        for (int64_t row = 0; row < rows_; ++row) {
+            std::copy_n(values.data() + row * kRoundingColumns, taken_,
+                        matrix + row * shape_.columns + first_);
+        }
+    }
+
+    RoundingKernel kernel_;
+    const RoundingShape& shape_;
+    int64_t rows_, first_, taken_;
+    std::vector<int32_t> which_;
+    std::vector<double> steps_;  // [kRows, kRoundingColumns]
+};
+
+// body(group, first column) for all columns of all problems.
+void for_columns(const RoundingShape& s, const std::function<void(int64_t, int64_t)>& body) {
+    const int64_t blocks = (s.columns + kRoundingColumns - 1) / kRoundingColumns;
+    const int64_t work = s.groups * s.rows * s.rows * blocks * kRoundingColumns;
+    parallel_tasks(s.groups * blocks, work / kGrainMultiplies,
+                   [&](int64_t task) { body(task / blocks, task % blocks * kRoundingColumns); });
+}
+
+}  // namespace
+
+void round_in_turn(const double* v, const double* lower, double* codes, const RoundingShape& s) {
+    for_columns(s, [&](int64_t group, int64_t first) {
+        const int64_t at = group * s.rows * s.columns;
+        Columns(s, first).round(v + at, lower + group * s.rows * s.rows, codes + at);
+    });
+}
+
+void descend(double* codes, const double* v, const double* hessian, int64_t sweeps,
+             const RoundingShape& s) {
+    for_columns(s, [&](int64_t group, int64_t first) {
+        const int64_t at = group * s.rows * s.columns;
+        const double* square = hessian + group * s.rows * s.rows;
+        Columns(s, first).descend(codes + at, v + at, square, sweeps);
+    });
+}
+
+}  // namespace qgraph

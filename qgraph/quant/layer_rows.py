@@ -1,0 +1,124 @@
+"""Rows of a layer's input and output: what its product sees at some of its output positions."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from qgraph.ir.ops.linear import ConvAttrs
+from qgraph.ir.types import Array
+from qgraph.parallel import Each
+from qgraph.quant.paired import PairedLayer
+
+# Numbers in the input columns of a layer (128 MiB in float32).
+LARGEST = 1 << 25
+# One image in so many chooses between rounding to nearest and what the others say.
+HELD_OUT = 4
+
+
+@dataclass(frozen=True)
+class LayerRows:
+    """A layer as `groups` products `x [rows, k] @ w [k, n]`.
+
+    x [groups, rows, k]; `rest` [groups, rows, n] is what the float weights leave of the float
+    output, `y - x w`. Rows of images held out are the last ones: `used` are the others, `judged`
+    are they, or all rows both if none can be held out. `power`: the sum of y**2 over `judged`.
+    """
+
+    x: Array
+    rest: Array
+    used: slice
+    judged: slice
+    power: float
+
+    @staticmethod
+    def of(layer: PairedLayer, weights: Array, samples: int, each: Each) -> LayerRows:
+        """Rows at `samples` output positions, or fewer if the layer is very wide.
+
+        weights: those of the float layer, in the shape that it has them.
+        """
+        w = as_products(layer, weights)
+        groups, k, n = w.shape
+        most = max(1, min(samples, LARGEST // (groups * k)))
+        parts = _chosen(layer, -(-most // len(layer.inputs)))
+        counts = np.array([(len(used), len(held)) for used, held in parts])
+        used, held = (int(count) for count in counts.sum(axis=0))
+        both = used > 0 and held > 0
+        # Of each chunk, where its used rows begin and where those held out.
+        starts = np.cumsum(counts, axis=0) - counts + (0, used)
+        x = np.empty((groups, used + held, k), layer.inputs[0].dtype)
+        rest = np.empty((groups, used + held, n), layer.wanted[0].dtype)
+
+        def gather(i: int) -> float:
+            positions = np.concatenate(parts[i])
+            y = layer.wanted[i].reshape(-1, groups * n)[positions]
+            columns = _columns(layer, i, weights.shape, positions)
+            by_group = columns.reshape(len(columns), -1, groups, columns.shape[2] // groups)
+            found = by_group.transpose(2, 0, 1, 3).reshape(groups, -1, k)
+            left = y.reshape(-1, groups, n).transpose(1, 0, 2) - found @ w
+            cut = counts[i, 0]
+            for start, rows in zip(starts[i], (slice(cut), slice(cut, None)), strict=True):
+                size = len(positions[rows])
+                x[:, start : start + size] = found[:, rows]
+                rest[:, start : start + size] = left[:, rows]
+            return float(np.square(y[cut if both else 0 :], dtype=np.float64).sum())
+
+        power = sum(each(gather, range(len(parts))))
+        whole = slice(0, used + held)
+        first, last = (slice(0, used), slice(used, used + held)) if both else (whole, whole)
+        return LayerRows(x, rest, first, last, power)
+
+
+def as_products(layer: PairedLayer, weights: Array) -> Array:
+    """Weights of a layer, [groups, k, n]: one product for each group, or channel, of its input."""
+    channels, groups = layer.wanted[0].shape[-1], 1
+    if layer.node.op != "matmul":
+        inputs = layer.inputs[0].shape[-1]
+        groups = inputs if layer.node.op == "depthwise_conv2d" else inputs // weights.shape[2]
+    # Depthwise weights are [h, w, group, n], others [h, w, k, group * n].
+    split = weights.reshape(-1, groups, channels // groups).transpose(1, 0, 2)
+    return np.ascontiguousarray(split)
+
+
+def _chosen(layer: PairedLayer, share: int) -> list[tuple[Array, Array]]:
+    """Output positions of each chunk, `share` at most: those used, and those held out."""
+    starts = np.cumsum([0, *map(len, layer.inputs)])
+    parts = []
+    for i, y in enumerate(layer.wanted):
+        count = y.size // y.shape[-1]
+        positions = np.arange(count)
+        if count > share:
+            rng = np.random.default_rng(i)
+            positions = np.sort(rng.choice(count, share, replace=False))
+        images = starts[i] + positions // (count // len(y))
+        held = (images if starts[-1] >= HELD_OUT else positions) % HELD_OUT == HELD_OUT - 1
+        parts.append((positions[~held], positions[held]))
+    return parts
+
+
+def _columns(layer: PairedLayer, chunk: int, filters: tuple[int, ...], positions: Array) -> Array:
+    """Inputs of some output positions, [positions, taps, channels]; zeros in the padding."""
+    x, out = layer.inputs[chunk], layer.wanted[chunk].shape
+    pixels = x.reshape(-1, x.shape[-1])
+    if layer.node.op == "matmul":
+        return pixels[positions, None]
+    attrs, kernel = layer.node.typed(ConvAttrs), (filters[0], filters[1])
+    pads = attrs.pads(x.shape[1:3], kernel)
+    image, *corner = np.unravel_index(positions, out[:-1])
+    # Of each axis of the filter and each of its taps, the row or column of the image.
+    rows, columns = (
+        corner[axis] * attrs.strides[axis]
+        - pads[axis][0]
+        + np.arange(kernel[axis])[:, None] * attrs.dilations[axis]
+        for axis in (0, 1)
+    )
+    height, width = x.shape[1:3]
+    result = np.empty((len(positions), kernel[0] * kernel[1], x.shape[-1]), x.dtype)
+    for tap, (row, column) in enumerate(itertools.product(rows, columns)):
+        outside = (row < 0) | (row >= height) | (column < 0) | (column >= width)
+        places = (image * height + row) * width + column
+        result[:, tap] = pixels[np.where(outside, 0, places)]
+        result[outside, tap] = 0
+    return result

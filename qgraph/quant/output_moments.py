@@ -1,0 +1,138 @@
+"""Squared errors of a layer's output, by second moments of its inputs or row by row.
+
+Products are in float32, of which few digits count: what is chosen by them is a rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from qgraph.ir.types import Array
+from qgraph.parallel import Each
+from qgraph.quant.rounding import Reals
+
+# Rows whose products are added up in float32: exactly, where they are codes of 8 bits on a scale.
+ROWS = 256
+# Columns of a product, and groups of products, that are one piece of work.
+COLUMNS, GROUPS = 512, 64
+
+
+class OutputErrors(Protocol):
+    """Errors of a layer's output if its weights are off."""
+
+    def errors(self, off: Reals, each: Each, /) -> Reals:
+        """Sums of squares of `x @ off - rest`, [groups, n]; off [groups, k, n]."""
+
+
+@dataclass(frozen=True)
+class RowErrors:
+    """x [groups, rows, k], rest [groups, rows, n], float32: there are fewer rows than inputs."""
+
+    x: Array
+    rest: Array
+
+    def errors(self, off: Reals, each: Each) -> Reals:
+        """Do what `OutputErrors.errors` does."""
+        result = np.empty((off.shape[0], off.shape[2]))
+
+        def piece(at: tuple[slice, slice]) -> None:
+            groups, columns = at
+            error = self.x[groups] @ off[groups, :, columns].astype(self.x.dtype)
+            error -= self.rest[groups, :, columns]
+            result[groups, columns] = np.einsum("grn,grn->gn", error, error, dtype=np.float64)
+
+        for _ in each(piece, [*_pieces(off.shape[0], off.shape[2])]):
+            pass
+        return result
+
+
+@dataclass(frozen=True)
+class OutputMoments:
+    """Sums over rows of a layer: of `x^T x` and `x^T rest`, and of squares of `rest`.
+
+    inputs [groups, k, k], cross [groups, k, n], power [groups, n]; see `LayerRows`.
+    """
+
+    inputs: Reals
+    cross: Reals
+    power: Reals
+
+    @staticmethod
+    def of(x: Array, rest: Array, each: Each) -> OutputMoments:
+        """x [groups, rows, k], rest [groups, rows, n], float32."""
+        power = np.einsum("grn,grn->gn", rest, rest, dtype=np.float64)
+        return OutputMoments(second_moments(x, each), cross_moments(x, rest, each), power)
+
+    def errors(self, off: Reals, each: Each) -> Reals:
+        """Do what `OutputErrors.errors` does, in k * k products a column instead of rows * k."""
+        inputs, narrow = self.inputs.astype(np.float32), off.astype(np.float32)
+        result = np.empty(self.power.shape)
+
+        def piece(at: tuple[slice, slice]) -> None:
+            groups, columns = at
+            some = off[groups, :, columns]
+            change = inputs[groups] @ narrow[groups, :, columns]
+            change = change - 2 * self.cross[groups, :, columns]
+            error = np.einsum("gkn,gkn->gn", some, change) + self.power[groups, columns]
+            result[groups, columns] = np.maximum(error, 0)
+
+        for _ in each(piece, [*_pieces(off.shape[0], off.shape[2])]):
+            pass
+        return result
+
+
+def second_moments(x: Array, each: Each) -> Reals:
+    """`x^T x` of each group, [groups, k, k], symmetric to the bit; x [groups, rows, k], float32."""
+    result = np.empty((x.shape[0], x.shape[2], x.shape[2]))
+
+    def piece(at: tuple[slice, slice, slice]) -> None:
+        groups, left, right = at
+        found = _product(x[groups, :, left], x[groups, :, right])
+        result[groups, left, right] = found
+        if left != right:
+            result[groups, right, left] = np.swapaxes(found, 1, 2)
+
+    pieces = [
+        (groups, left, right)
+        for groups, left in _pieces(x.shape[0], x.shape[2])
+        for right in _ranges(left.stop, COLUMNS)
+    ]
+    for _ in each(piece, pieces):
+        pass
+    return result
+
+
+def cross_moments(x: Array, rest: Array, each: Each) -> Reals:
+    """`x^T rest` of each group, [groups, k, n]."""
+    result = np.empty((x.shape[0], x.shape[2], rest.shape[2]))
+
+    def piece(at: tuple[slice, slice]) -> None:
+        groups, columns = at
+        result[groups, :, columns] = _product(x[groups], rest[groups, :, columns])
+
+    for _ in each(piece, [*_pieces(x.shape[0], rest.shape[2])]):
+        pass
+    return result
+
+
+def _product(left: Array, right: Array) -> Reals:
+    """`left^T right`; both [groups, rows, ...]."""
+    total = np.zeros((left.shape[0], left.shape[2], right.shape[2]))
+    for rows in _ranges(left.shape[1], ROWS):
+        total += np.swapaxes(left[:, rows], 1, 2) @ right[:, rows]
+    return total
+
+
+def _pieces(groups: int, columns: int) -> Iterator[tuple[slice, slice]]:
+    for some in _ranges(groups, GROUPS):
+        for part in _ranges(columns, COLUMNS):
+            yield some, part
+
+
+def _ranges(count: int, size: int) -> Iterator[slice]:
+    for start in range(0, count, size):
+        yield slice(start, min(start + size, count))

@@ -45,7 +45,7 @@ def _entry(op: ProgramOp[Any]) -> Iterator[str]:
     yield f"- Shape: {manual.shape}."
     yield f"- Range: {manual.reach}."
     yield f"- Overflow: {manual.overflow}."
-    yield f"- Samples stay apart: {manual.samples}."
+    yield f"- Samples stay separate: {manual.samples}."
     if manual.file:
         yield f"- In the file: {manual.file}."
     yield ""
@@ -80,9 +80,9 @@ def storages_table() -> str:
 
 
 KINDS: Mapping[Kind, str] = {
-    Kind.COMPUTED: "a step makes it",
-    Kind.CONSTANT: "its codes lie in the file",
-    Kind.ENTRY: "its codes are given to a run",
+    Kind.COMPUTED: "a step computes them",
+    Kind.CONSTANT: "they are in the file",
+    Kind.ENTRY: "the caller of a run provides them",
 }
 
 
@@ -126,4 +126,4 @@ def _default(declared: Declaration) -> str:
 def _in_file(op: ProgramOp[Any], name: str) -> str:
     if name not in op.in_file:
         return "no"
-    return "as said above" if op.manual.file else str(layout_of(op.attributes)[name])
+    return "see above" if op.manual.file else str(layout_of(op.attributes)[name])

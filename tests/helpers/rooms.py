@@ -51,7 +51,7 @@ LAYERS = (
 def levels_table() -> str:
     """The levels as a Markdown table."""
     rows = [(str(level), ", ".join(f"`{r}`" for r in rooms)) for level, rooms in enumerate(LAYERS)]
-    return markdown_table(("level", "rooms"), rows)
+    return markdown_table(("level", "modules"), rows)
 
 
 TABLES: Mapping[str, Callable[[], str]] = MappingProxyType({"levels of rooms": levels_table})

@@ -72,9 +72,9 @@ HEADER = Record(
     (
         Field("magic", "8s", "89 51 47 49 0d 0a 1a 0a: `\\x89QGI\\r\\n\\x1a\\n`"),
         Field("version", "I", f"{VERSION}"),
-        Field("checksum", "I", "CRC-32, as zlib's, of the whole file with zeros in this field"),
+        Field("checksum", "I", "CRC-32 as in zlib, of the whole file with zeros in this field"),
         Field("size", "Q", "bytes of the file"),
-        Field("flags", "I", f"{BATCH_FREE} where the batch is free, else 0"),
+        Field("flags", "I", f"{BATCH_FREE} if the batch is free, else 0"),
         Field("tensors", "I", "number of tensors, at most 32768"),
         Field("steps", "I", "number of steps"),
         Field("entries", "I", "number of entries"),
@@ -87,24 +87,24 @@ HEADER = Record(
 )
 TENSOR = Record(
     (
-        Field("name", "I", "where its name begins in the section of names"),
+        Field("name", "I", "start of its name in the section of names"),
         Field("name_size", "I", "bytes of the name, UTF-8; no two tensors have the same name"),
         Field("storage", "B", "the type of its codes"),
         Field("kind", "B", "how it gets its codes"),
         Field("rank", "B", f"number of its dimensions, at most {MAX_RANK}"),
         Field("reserved", "5x", "0"),
-        Field("low", "q", "lowest code that it may have, from -2^53"),
-        Field("high", "q", "highest code that it may have, to 2^53"),
-        Field("magnitude", "q", "bound of partial sums on the way to its codes, 0 to 2^53"),
-        Field("data", "Q", "where its codes begin in the file if it is a constant, else 0"),
+        Field("low", "q", "lowest possible code, at least -2^53"),
+        Field("high", "q", "highest possible code, at most 2^53"),
+        Field("magnitude", "q", "bound of the partial sums of its codes, 0 to 2^53"),
+        Field("data", "Q", "for a constant, the position of its codes in the file; else 0"),
         Field("shape", "8I", "its sizes, each at least 1; 0 past its rank"),
     )
 )
 STEP = Record(
     (
         Field("op", "I", "the number of the op"),
-        Field("output", "I", "the tensor that it makes, by its place among the tensors"),
-        Field("inputs", "I", "how many of the indices are its inputs"),
-        Field("numbers", "I", "how many of the numbers are its attributes"),
+        Field("output", "I", "the index of the tensor that it computes"),
+        Field("inputs", "I", "number of its inputs in the section of indices"),
+        Field("numbers", "I", "number of its attributes in the section of numbers"),
     )
 )

@@ -64,12 +64,12 @@ class Operand:
 
 @dataclass(frozen=True)
 class Manual:
-    """The words of an op's entry in docs/integer_program.md.
+    """The text of an op's entry in docs/integer_program.md.
 
-    `shape`, `formula` and `reach` say what the rules of the same name compute, so that the op can
-    be implemented from them alone; `overflow` describes numbers that do not fit,
-    `samples` when `apart` holds. `file` describes the attributes in a `.qgi` file, where they do
-    not stand there one after the other.
+    `shape`, `formula` and `reach` describe what the functions of the same name compute, so that
+    the op can be implemented from the text alone. `overflow` describes numbers that do not fit,
+    `samples` the condition of `apart`. `file` describes the attributes in a `.qgi` file if they
+    are not stored one after the other.
     """
 
     summary: str
@@ -88,18 +88,18 @@ A = TypeVar("A", bound=Attributes)
 class ProgramOp(Generic[A]):
     """One op. 4-D tensors are [batch, height, width, channels].
 
-    code: its number in `.qgi` files, which never changes. operands: what each input is called; the
-    last one stands for any number of inputs where it ends in `...`.
+    code: its number in `.qgi` files, which never changes. operands: the names of inputs; a last
+    name that ends in `...` stands for any number of inputs.
 
-    shape: sizes of the result from those of the operands. Raises GraphError where they do not fit.
+    shape: sizes of the result from those of the operands. Raises GraphError if they do not fit.
     compute: the reference, on int64 arrays. reach: the range of the result from those of the
-    operands. apart: whether the samples of a batch, along the first dimension, do not mix; it is
-    given the operands and the shape of the result. sources: which elements one element of the
-    result is made of, as (operand, index), from the codes of the operands.
+    operands. apart: whether the samples of a batch, along the first dimension, stay separate; its
+    arguments are the operands and the shape of the result. sources: the elements that one element
+    of the result is computed from, as (operand, index), given the codes of the operands.
 
-    for_batch: the attributes for a batch of so many samples, where they depend on it. file: the
-    attributes that a `.qgi` file holds, in order, where it is not all of them as they are declared.
-    numbers: what the file holds, where it is not the attributes themselves.
+    for_batch: the attributes for a given batch size, if they depend on it. file: the attributes in
+    a `.qgi` file, in order, if these are not all in the order of declaration. numbers: the numbers
+    in the file, if these are not the attributes themselves.
     """
 
     name: str

@@ -38,11 +38,11 @@ class ClipAttrs(Attributes):
     """Limits of codes."""
 
     low: PerChannel | None = attribute(
-        "lowest code, one for all or one for each last index; None for no limit",
+        "lowest code, one for all or one for each index of the last axis; None for no limit",
         low=-LARGEST, high=LARGEST,
     )  # fmt: skip
     high: PerChannel | None = attribute(
-        "highest code, one for all or one for each last index; None for no limit",
+        "highest code, one for all or one for each index of the last axis; None for no limit",
         low=-LARGEST, high=LARGEST,
     )  # fmt: skip
 
@@ -52,11 +52,12 @@ class RequantizeAttrs(Attributes):
     """Codes on another scale. Raises GraphError for a range that is not two's complement."""
 
     shift: PerChannel = attribute(
-        "bits to shift right, left where negative; one for all or one for each last index",
+        "bits to shift right, or left if negative; one for all or one for each index of the last "
+        "axis",
         low=-MOST_SHIFT, high=MOST_SHIFT,
     )  # fmt: skip
-    rounding: Rounding = attribute("how a right shift rounds", choices=ROUNDINGS)
-    overflow: Overflow = attribute("what codes outside of the range become", choices=OVERFLOWS)
+    rounding: Rounding = attribute("the rounding of a right shift", choices=ROUNDINGS)
+    overflow: Overflow = attribute("the treatment of codes outside the range", choices=OVERFLOWS)
     low: int = attribute("lowest code of the range", low=-LARGEST, high=LARGEST)
     high: int = attribute("highest code of the range", low=-LARGEST, high=LARGEST)
 
@@ -205,16 +206,16 @@ def _lookup_sources(
 
 
 BROADCAST = (
-    "that of both operands together: shapes are aligned at their last axis, and an axis of size 1, "
-    "or one that is missing in front, repeats"
+    "that of both operands after broadcasting: shapes are aligned at their last axis, and an axis "
+    "that has size 1 or is missing at the front is repeated"
 )
 ALWAYS = "always"
-MORE_THAN_CHANNELS = "where the result has more than one axis"
+MORE_THAN_CHANNELS = "if the result has more than one axis"
 OPERANDS_BY_SAMPLE = (
-    "where each operand has the rank of the result; a constant may have fewer axes, or size 1 "
-    "along the first"
+    "if each operand has the rank of the result; a constant may have fewer axes, or size 1 along "
+    "the first"
 )
-EXACT = "nothing: results are exact. A program is refused where `magnitude` passes 2^53"
+EXACT = "none: results are exact. A program is refused if `magnitude` exceeds 2^53"
 
 
 def _binary(
@@ -242,13 +243,13 @@ def _binary(
 
 
 OPS: tuple[AnyProgramOp, ...] = (
-    _binary("add", 3, "y = a + b", "The sum of two tensors; a bias too.",
-            "sums of the ends; magnitudes add up", np.add, reach_of_sum),
+    _binary("add", 3, "y = a + b", "The sum of two tensors; also used for a bias.",
+            "a.low + b.low to a.high + b.high; magnitudes are added", np.add, reach_of_sum),
     _binary("sub", 4, "y = a - b", "The difference of two tensors.",
-            "a.low - b.high to a.high - b.low; magnitudes add up",
+            "a.low - b.high to a.high - b.low; magnitudes are added",
             np.subtract, reach_of_difference),
     _binary("mul", 5, "y = a * b", "The product of two tensors, element by element.",
-            "the least and the largest of the four products of ends; magnitudes multiply",
+            "the smallest to the largest of the four products of limits; magnitudes are multiplied",
             np.multiply, reach_of_product),
     _binary("maximum", 6, "y = a if a >= b else b", "The larger of two elements.",
             "the larger of the lows to the larger of the highs; the larger magnitude",
@@ -263,11 +264,11 @@ OPS: tuple[AnyProgramOp, ...] = (
         ("x",),
         ClipAttrs,
         Manual(
-            "Codes within limits; a ReLU has low 0.",
+            "Limits codes to a range; a ReLU has low 0.",
             "that of x",
             "t = x if low is None else max(x, low)\ny = t if high is None else min(t, high)",
-            "that of x within the limits; its magnitude stays",
-            "nothing: limits are applied, the lower one first",
+            "that of x, clipped to the limits; the magnitude is that of x",
+            "none; the lower limit is applied first",
             f"{MORE_THAN_CHANNELS}, or no limit is a list",
         ),
         _by_channel("low", "high"),
@@ -283,12 +284,12 @@ OPS: tuple[AnyProgramOp, ...] = (
         ("x",),
         RequantizeAttrs,
         Manual(
-            "Codes on another scale, rounded and brought into a range. The range is two's "
+            "Converts codes to another scale and range, with rounding. The range is two's "
             "complement: 0 to 2^bits - 1, or -2^(bits-1) to 2^(bits-1) - 1; any other is refused.",
             "that of x",
             "r = min(max(shift, 0), 62), l = min(max(-shift, 0), 61)\n"
             "whole = floor(x / 2^r), rest = x - whole * 2^r, half = 2^(r-1)\n"
-            "up = 0 where r = 0, else\n"
+            "up = 0 if r = 0, else\n"
             "    half_even: 1 if rest > half, or rest = half and whole is odd\n"
             "    half_up:   1 if rest >= half\n"
             "    half_away: 1 if rest > half, or rest = half and x >= 0\n"
@@ -316,11 +317,11 @@ OPS: tuple[AnyProgramOp, ...] = (
         ("x", "table"),
         LookupAttrs,
         Manual(
-            "An entry of a constant table for each code; any function of one tensor.",
-            "that of x; the table has rank 1 and an entry for every code that x can have",
+            "Replaces each code by an entry of a constant table, for any function of one tensor.",
+            "that of x; the table has rank 1 and an entry for every possible code of x",
             "y = table[x - offset]",
             "low to high of the table; the magnitude is max(-low, high)",
-            "nothing: a code without an entry does not occur",
+            "none: every code has an entry",
             ALWAYS,
         ),
         _lookup_shape,
@@ -339,7 +340,7 @@ OPS: tuple[AnyProgramOp, ...] = (
             "The absolute value of an element.",
             "that of x",
             "y = x if x >= 0 else -x",
-            "max(x.low, -x.high, 0) to max(-x.low, x.high); the magnitude stays",
+            "max(x.low, -x.high, 0) to max(-x.low, x.high); the magnitude is that of x",
             EXACT,
             ALWAYS,
         ),

@@ -15,7 +15,7 @@ from qgraph.ops.attributes import Attributes, declarations
 __all__ = ["FileLayout", "Pads", "Pair", "PerChannel", "layout_of", "type_words"]
 
 PerChannel = int | tuple[int, ...]
-COUNTED = "a count, then as many numbers"
+COUNTED = "a count, then this many numbers"
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,9 @@ def _layout(hint: object, choices: tuple[object, ...]) -> FileLayout:
         return FileLayout(False, "", choices)
     if is_union(hint):
         none = "none for None, " if type(None) in get_args(hint) else ""
-        return FileLayout(True, f"{COUNTED}: {none}one for all, or one for each last index")
+        return FileLayout(
+            True, f"{COUNTED}: {none}one for all, or one for each index of the last axis"
+        )
     if get_args(hint) == (int, ...):
         return FileLayout(True, COUNTED)
     return FileLayout(False, _UNCOUNTED[hint])

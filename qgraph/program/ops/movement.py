@@ -43,10 +43,10 @@ class SliceAttrs(Attributes):
         "the first index of each axis; a negative one counts from the end"
     )
     end: tuple[int | None, ...] = attribute(
-        "the index of each axis to stop before, a negative one counted from the end; None to go on "
-        "to the last one, or to the first one where the stride is negative"
+        "the index of each axis to stop before, a negative one counts from the end; None to stop "
+        "after the last one, or after the first one if the stride is negative"
     )
-    strides: tuple[int, ...] = attribute("from one index of each axis to the next; never 0")
+    strides: tuple[int, ...] = attribute("the step between indices of each axis; never 0")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,7 +69,7 @@ class SliceAttrs(Attributes):
 class ConcatAttrs(Attributes):
     """Tensors one after the other."""
 
-    axis: int = attribute("along which they are joined", low=0)
+    axis: int = attribute("the axis along which they are joined", low=0)
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ class PadAttrs(Attributes):
 class TakeAttrs(Attributes):
     """Elements by index along one axis."""
 
-    axis: int = attribute("along which elements are picked", low=0)
-    indices: tuple[int, ...] = attribute("the index of x that each index of the result is", low=0)
+    axis: int = attribute("the axis along which elements are picked", low=0)
+    indices: tuple[int, ...] = attribute("for each index of the result, the index of x", low=0)
 
 
 # -- shapes -------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def _slice_numbers(attrs: SliceAttrs, shapes: Sequence[Sizes]) -> list[int]:
     return [number for part in parts for number in part]
 
 
-MOVED = "nothing: codes stay as they are"
+MOVED = "none: codes are not changed"
 SAME_RANGE = "that of x"
 
 
@@ -222,8 +222,8 @@ OPS: tuple[AnyProgramOp, ...] = (
         "reshape", 13, ReshapeAttrs,
         Manual(
             "The same elements, row by row, in another shape.",
-            "`shape`; a program whose batch is free has N in front in place of 1",
-            "y is x read row by row, the last index the fastest",
+            "`shape`; if the batch is free, the first size is N instead of 1",
+            "y has the elements of x in row-major order (the last index changes fastest)",
             SAME_RANGE,
             MOVED,
             ALWAYS,
@@ -239,12 +239,12 @@ OPS: tuple[AnyProgramOp, ...] = (
     _move(
         "transpose", 14, TransposeAttrs,
         Manual(
-            "Axes in another order.",
+            "Changes the order of axes.",
             "the size of axis i is that of axis perm[i] of x",
             "y[j] = x[i] where i[perm[k]] = j[k] for every axis k",
             SAME_RANGE,
             MOVED,
-            "where `perm` begins with 0",
+            "if `perm` begins with 0",
         ),
         _transpose_shape,
         lambda attrs, inputs: np.transpose(inputs[0], attrs.perm),
@@ -254,15 +254,15 @@ OPS: tuple[AnyProgramOp, ...] = (
         "slice", 15, SliceAttrs,
         Manual(
             "A part of each axis, forwards or backwards.",
-            "for each axis, how many of `begin`, `begin + stride`, ... are indices of x and lie "
-            "before `end`, or behind it where the stride is negative; negative numbers of `begin` "
+            "for each axis, the number of `begin`, `begin + stride`, ... that are indices of x and "
+            "come before `end` (after it if the stride is negative); negative numbers of `begin` "
             "and `end` count from the end: -1 is the last index",
             "y[j] = x[i] where i[k] = begin[k] + j[k] * strides[k] for every axis k",
             SAME_RANGE,
             MOVED,
-            "where the first axis has begin 0, end None and stride 1",
-            "for each axis a number of `begin`, counted from the front, and then one of `strides`; "
-            "each axis ends where the shape of the output is reached",
+            "if the first axis has begin 0, end None and stride 1",
+            "for each axis its number of `begin`, counted from the front, then its number of "
+            "`strides`; `end` follows from the shape of the output",
         ),
         _slice_shape,
         lambda attrs, inputs: inputs[0][attrs.parts],
@@ -273,12 +273,12 @@ OPS: tuple[AnyProgramOp, ...] = (
     _move(
         "concat", 16, ConcatAttrs,
         Manual(
-            "Tensors one after the other along an axis; their other sizes are the same.",
+            "Joins tensors along an axis; their other sizes are equal.",
             "that of the operands, with the sum of their sizes along `axis`",
             "y = x0, then x1, ..., along `axis`",
-            "the least of the lows to the largest of the highs; the largest magnitude",
+            "the smallest of the lows to the largest of the highs; the largest magnitude",
             MOVED,
-            "where `axis` is not 0 and no operand is constant",
+            "if `axis` is not 0 and no operand is constant",
         ),
         _concat_shape,
         _concat,
@@ -288,12 +288,12 @@ OPS: tuple[AnyProgramOp, ...] = (
     _move(
         "pad", 17, PadAttrs,
         Manual(
-            "Zeros around a tensor.",
+            "Adds zeros around a tensor.",
             "before + size + after for each axis",
-            "y[j] = x[i] where i[k] = j[k] - paddings[k][0], 0 where that is not an index of x",
-            "that of x, widened to 0; its magnitude stays",
+            "y[j] = x[i] where i[k] = j[k] - paddings[k][0]; 0 if i is not an index of x",
+            "that of x, widened to include 0; the magnitude is that of x",
             MOVED,
-            "where the first axis has no padding",
+            "if the first axis has no padding",
         ),
         _pad_shape,
         lambda attrs, inputs: np.pad(inputs[0], attrs.paddings),
@@ -303,12 +303,12 @@ OPS: tuple[AnyProgramOp, ...] = (
     _move(
         "take", 18, TakeAttrs,
         Manual(
-            "Elements by index along an axis, any number of times.",
+            "Picks elements by index along an axis; an index may repeat.",
             "that of x, with the number of `indices` along `axis`",
             "y[j] = x[i] where i[axis] = indices[j[axis]], and i[k] = j[k] for every other axis k",
             SAME_RANGE,
             MOVED,
-            "where `axis` is not 0",
+            "if `axis` is not 0",
         ),
         _take_shape,
         lambda attrs, inputs: np.take(inputs[0], attrs.indices, axis=attrs.axis),

@@ -33,7 +33,7 @@ class Conv2dAttrs(WindowAttrs):
     """A convolution."""
 
     groups: int = attribute(
-        "groups of channels; each has filters and outputs of its own", low=1, default=1
+        "groups of channels; each has its own filters and outputs", low=1, default=1
     )
 
 
@@ -181,21 +181,21 @@ def _matmul_sources(
 
 SLIDES = (
     "`out = (size + before + after - ((kernel - 1) * dilation + 1)) // stride + 1` for height and "
-    "width each; before and after are its pads"
+    "for width; `before` and `after` are the pads"
 )
 REACH_OF_SUMS = (
     "with constant weights, for each output channel and each place of the window, over the terms "
-    "inside of the image: at most `sum(max(w * low, w * high))`, at least `sum(min(w * low, w * "
-    "high))`, where low is min(x.low, 0) and high is max(x.high, 0); the magnitude is `sum(|w|) * "
-    "x.magnitude`. The result has the lowest, the highest and the largest of them. With computed "
-    "weights: the range of the product of one element of each, widened to 0, and the product of "
-    "the magnitudes, times the number of terms of a sum"
+    "inside the image: from `sum(min(w * low, w * high))` to `sum(max(w * low, w * high))`, where "
+    "low is min(x.low, 0) and high is max(x.high, 0); the magnitude is `sum(|w|) * x.magnitude`. "
+    "The range of the result is from the smallest of these lows to the largest of these highs, "
+    "with the largest of these magnitudes. With computed weights: the range of the product of one "
+    "element of each operand, widened to include 0, times the number of terms of a sum; the "
+    "magnitude is the product of the magnitudes, times this number"
 )
-CONSTANT_WEIGHTS = "where w is constant and x is not"
+CONSTANT_WEIGHTS = "if w is constant and x is not"
 SUMS_OVERFLOW = (
-    "nothing: sums are exact. A program is refused where `magnitude` passes 2^53; within it every "
-    "partial sum is exact in whatever order it is taken. How many bits an accumulator needs "
-    "follows from the range"
+    "none: sums are exact. A program is refused if `magnitude` exceeds 2^53; below this, every "
+    "partial sum is exact in any order. The range determines how many bits an accumulator needs"
 )
 
 OPS: tuple[AnyProgramOp, ...] = (
@@ -228,8 +228,7 @@ OPS: tuple[AnyProgramOp, ...] = (
         ("x", "w"),
         WindowAttrs,
         Manual(
-            "A convolution of each channel of x [n, h, w, c] with filters of its own, "
-            "w [kh, kw, c, m].",
+            "A convolution of each channel of x [n, h, w, c] with its filters, w [kh, kw, c, m].",
             f"[n, h', w', c * m] where {SLIDES}",
             "y[n, i, j, c*m + q] = sum over a, b of\n"
             "    x[n, i*sh - top + a*dh, j*sw - left + b*dw, c] * w[a, b, c, q]\n"

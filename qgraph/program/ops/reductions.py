@@ -28,7 +28,7 @@ class ReduceMaxAttrs(Attributes):
 
     axes: tuple[int, ...] = attribute("the axes that are reduced, ascending", low=0)
     keepdims: bool = attribute(
-        "whether reduced axes stay, with size 1", choices=(False, True), default=False
+        "True to keep reduced axes with size 1", choices=(False, True), default=False
     )
 
     def __post_init__(self) -> None:
@@ -41,9 +41,11 @@ class ReduceMaxAttrs(Attributes):
 class StandardizeAttrs(Attributes):
     """The numbers of a layer norm (docs/numerics.md, section 7)."""
 
-    guard: int = attribute("bits behind the point of the root", low=0, high=26)
-    epsilon: int = attribute("added to the square, with its guard bits", low=0, high=1 << 52)
-    shift: int = attribute("bits that deviations are shifted left", low=0, high=62)
+    guard: int = attribute("fractional bits of the root", low=0, high=26)
+    epsilon: int = attribute(
+        "added to the square, in units that include the guard bits", low=0, high=1 << 52
+    )
+    shift: int = attribute("left shift of the deviations, in bits", low=0, high=62)
 
 
 # -- shapes -------------------------------------------------------------------------------------
@@ -126,7 +128,7 @@ def _row_sources(
     return [(0, (*index[:-1], c)) for c in range(inputs[0].shape[-1])]
 
 
-COMPARED = "nothing: every result is a code of x"
+COMPARED = "none: every result is a code of x"
 
 OPS: tuple[AnyProgramOp, ...] = (
     ProgramOp(
@@ -136,11 +138,11 @@ OPS: tuple[AnyProgramOp, ...] = (
         ("x",),
         MaxPoolAttrs,
         Manual(
-            "The largest code under a window over x [n, h, w, c], for each channel. Pads are "
+            "The largest code in each window of x [n, h, w, c], for each channel. Pads must be "
             "smaller than the window.",
             f"[n, h', w', c] where {SLIDES}, and the dilation is 1",
             "y[n, i, j, c] = the largest of x[n, i*sh - top + a, j*sw - left + b, c] for a and b "
-            "in the window; places outside of the image do not count",
+            "in the window; places outside the image are ignored",
             "that of x",
             COMPARED,
             ALWAYS,
@@ -163,7 +165,7 @@ OPS: tuple[AnyProgramOp, ...] = (
             "y[j] = the largest of x[i] over all i that are j outside of `axes`",
             "that of x",
             COMPARED,
-            "where 0 is not among `axes`",
+            "if `axes` does not contain 0",
         ),
         _reduced_shape,
         _reduce_max,
@@ -179,8 +181,8 @@ OPS: tuple[AnyProgramOp, ...] = (
         ("x",),
         StandardizeAttrs,
         Manual(
-            "Codes of the last axis, less their mean, over their deviation: the integers of a "
-            "layer norm.",
+            "Subtracts the mean of the last axis from its codes and divides by their deviation: "
+            "the integer part of a layer norm.",
             "that of x",
             "for each row of c channels: total = sum of x, squares = sum of x*x\n"
             "square = (c * squares - total * total) * 4^guard + epsilon\n"
@@ -188,8 +190,8 @@ OPS: tuple[AnyProgramOp, ...] = (
             "y[k] = floor((2 * (c * x[k] - total) * 2^shift + root) / (2 * root))",
             "-limit to limit with limit = floor(sqrt((c - 1) * 4^shift / 4^guard)) + 1; limit is "
             "the magnitude",
-            "nothing in 64 bits: `square` and the numerator of y have to stay below 2^52 and 2^62, "
-            "which the choice of `guard` and `shift` ensures",
+            "none in 64 bits: `square` must stay below 2^52 and the numerator of y below 2^62; the "
+            "choice of `guard` and `shift` ensures this",
             MORE_THAN_CHANNELS,
         ),
         _channels_shape,

@@ -25,6 +25,11 @@ double nearest(double x, double low, double high) {
     return (inside + kWhole) - kWhole;
 }
 
+// The matrix is symmetric: its row is its column.
+QGRAPH_DISPATCH void add_step(const double* row, double step, double* slope, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) slope[i] += row[i] * step;
+}
+
 // Some columns of one problem.
 class Columns {
   public:
@@ -60,19 +65,21 @@ class Columns {
 
     void descend(double* codes, const double* v, const double* hessian, int64_t sweeps) {
         std::vector<double> found = loaded(codes);
-        std::vector<double> slope = slopes(found, loaded(v), hessian);
-        for (int64_t sweep = 0; sweep < sweeps; ++sweep) {
-            bool moved = false;
-            for (int64_t start = 0; start < rows_; start += kRows) {
-                const int64_t stop = std::min(start + kRows, rows_);
-                const int64_t count = steps(start, stop, hessian, found.data(), slope.data());
-                if (count == 0) continue;
-                moved = true;
-                add(hessian, count, slope.data(), start);
-                add(hessian + stop * rows_, count, slope.data() + stop * kRoundingColumns,
-                    rows_ - stop);
+        const std::vector<double> slopes = slopes_of(found, loaded(v), hessian);
+        // Few rows of a column move: it is changed on its own, at full length.
+        std::vector<double> column(static_cast<size_t>(rows_));
+        std::vector<double> slope(static_cast<size_t>(rows_));
+        for (int64_t c = 0; c < taken_; ++c) {
+            for (int64_t row = 0; row < rows_; ++row) {
+                column[row] = found[row * kRoundingColumns + c];
+                slope[row] = slopes[row * kRoundingColumns + c];
             }
-            if (!moved) break;
+            for (int64_t sweep = 0; sweep < sweeps; ++sweep) {
+                if (!step_down(hessian, column.data(), slope.data())) break;
+            }
+            for (int64_t row = 0; row < rows_; ++row) {
+                found[row * kRoundingColumns + c] = column[row];
+            }
         }
         store(found, codes);
     }
@@ -83,40 +90,25 @@ class Columns {
         kernel_({factors, rows_, which_.data(), steps_.data(), count, sums, rows});
     }
 
-    // Steps of the rows from start to stop; their own slopes are brought up to date. Returns how
-    // many rows have moved: which_ and steps_ say which and how.
-    int64_t steps(int64_t start, int64_t stop, const double* hessian, double* codes,
-                  double* slope) {
-        int64_t count = 0;
-        for (int64_t row = start; row < stop; ++row) {
-            const double bound = hessian[row * rows_ + row] * kHalf;
-            double* const code = codes + row * kRoundingColumns;
-            double* const step = steps_.data() + count * kRoundingColumns;
-            if (!step_down(slope + row * kRoundingColumns, bound, code, step)) continue;
-            which_[static_cast<size_t>(count)] = static_cast<int32_t>(row);
-            kernel_({hessian + start * rows_, rows_, which_.data() + count, step, 1,
-                     slope + start * kRoundingColumns, stop - start});
-            ++count;
+    // Steps through the rows of one column; false where there was none.
+    bool step_down(const double* hessian, double* codes, double* slope) const {
+        bool moved = false;
+        for (int64_t row = 0; row < rows_; ++row) {
+            const double* curvature = hessian + row * rows_;
+            if (!(std::fabs(slope[row]) > curvature[row] * kHalf)) continue;
+            const double step = slope[row] > 0 ? -1 : 1;
+            const double next = codes[row] + step;
+            if (next < shape_.low || next > shape_.high) continue;
+            codes[row] = next;
+            add_step(curvature, step, slope, rows_);
+            moved = true;
         }
-        return count;
-    }
-
-    bool step_down(const double* slope, double bound, double* code, double* step) const {
-        bool any = false;
-        for (int64_t c = 0; c < kRoundingColumns; ++c) {
-            const double next = slope[c] > 0 ? code[c] - 1 : code[c] + 1;
-            const bool good =
-                std::fabs(slope[c]) > bound && next >= shape_.low && next <= shape_.high;
-            step[c] = good ? next - code[c] : 0.0;
-            code[c] = good ? next : code[c];
-            any |= good;
-        }
-        return any;
+        return moved;
     }
 
     // H (q - v).
-    std::vector<double> slopes(const std::vector<double>& codes, const std::vector<double>& v,
-                               const double* hessian) {
+    std::vector<double> slopes_of(const std::vector<double>& codes, const std::vector<double>& v,
+                                  const double* hessian) {
         std::vector<double> result(codes.size());
         std::iota(which_.begin(), which_.end(), 0);
         for (int64_t start = 0; start < rows_; start += kRows) {

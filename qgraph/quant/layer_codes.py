@@ -7,8 +7,8 @@ on their own, each with the mean and deviation of training.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -84,24 +84,20 @@ class LayerCodes:
         codes: Reals = np.clip(ROUND[spec.rounding](self.w / unit), spec.lo, spec.hi)
         return self._choice(codes * unit, each)
 
-    def solve(self, specs: Sequence[QuantSpec], each: Each) -> list[RoundedWeights]:
-        """Choose nearest codes or codes for the output, by each spec, channel by channel.
+    def solve(self, spec: QuantSpec, plain: RoundedWeights, each: Each) -> RoundedWeights:
+        """Choose nearest codes or codes for the output, channel by channel.
 
-        The second are taken where they have less error both on rows used and on rows judged.
+        `plain`: nearest codes. Those for the output are taken where they have less error both on
+        rows used and on rows judged.
         """
-        found = []
-        for spec, weights in zip(specs, self._rounded(specs, each), strict=True):
-            plain, rounded = self.nearest(spec, each), self._choice(weights, each)
-            better = (rounded.used < plain.used) & (rounded.judged < plain.judged)
-            found.append(
-                RoundedWeights(
-                    np.where(better[:, None], rounded.weights, plain.weights),
-                    np.where(better, rounded.used, plain.used),
-                    np.where(better, rounded.judged, plain.judged),
-                    np.where(better, rounded.seen, plain.seen),
-                )
-            )
-        return found
+        rounded = self._choice(self._rounded(spec, each), each)
+        better = (rounded.used < plain.used) & (rounded.judged < plain.judged)
+        return RoundedWeights(
+            np.where(better[:, None], rounded.weights, plain.weights),
+            np.where(better, rounded.used, plain.used),
+            np.where(better, rounded.judged, plain.judged),
+            np.where(better, rounded.seen, plain.seen),
+        )
 
     def _unit(self, spec: QuantSpec) -> Reals:
         """The value of one step, [groups, 1, n]."""
@@ -126,29 +122,33 @@ class LayerCodes:
         error = mean**2 + np.einsum("gk,gkn->gn", self.known.deviation**2, off**2)
         return np.asarray(REMEMBERED * error)
 
-    def _rounded(self, specs: Sequence[QuantSpec], each: Each) -> list[Reals]:
-        """Weights for the output, by each spec."""
-        if not isinstance(self.used, OutputMoments):
-            return self._rounded_in_blocks(specs, each)
-        error = self._quadratic_error(self.used.inputs, slice(0, self.w.shape[1]))
-        wanted = self.w + np.linalg.solve(error.hessian, self.used.cross)
-        return [self._round(error, wanted, spec) for spec in specs]
+    def _rounded(self, spec: QuantSpec, each: Each) -> Reals:
+        """Weights for the output."""
+        if self._whole is None:
+            return self._rounded_in_blocks(spec, each)
+        error, wanted = self._whole
+        return self._round(error, wanted, spec)
 
-    def _rounded_in_blocks(self, specs: Sequence[QuantSpec], each: Each) -> list[Reals]:
+    @cached_property
+    def _whole(self) -> tuple[QuadraticError, Reals] | None:
+        """The error of all inputs at once and the weights with the least; None if they are many."""
+        if not isinstance(self.used, OutputMoments):
+            return None
+        error = self._quadratic_error(self.used.inputs, slice(0, self.w.shape[1]))
+        return error, self.w + np.linalg.solve(error.hessian, self.used.cross)
+
+    def _rounded_in_blocks(self, spec: QuantSpec, each: Each) -> Reals:
         """Blocks of inputs in turn, the others as they are by then."""
         x, count = self.rows.x[:, self.rows.used], self.w.shape[1]
-        rests = [self.rows.rest[:, self.rows.used] for _ in specs]
-        results = [self.w.copy() for _ in specs]
+        rest, result = self.rows.rest[:, self.rows.used], self.w.copy()
         size = -(-count // -(-count // BLOCK))
         for block in (slice(i, min(i + size, count)) for i in range(0, count, size)):
             inputs = x[:, :, block]
             error = self._quadratic_error(second_moments(inputs, each), block)
-            for i, spec in enumerate(specs):
-                shift = np.linalg.solve(error.hessian, cross_moments(inputs, rests[i], each))
-                weights = self._round(error, self.w[:, block] + shift, spec)
-                rests[i] = rests[i] - inputs @ (weights - self.w[:, block]).astype(inputs.dtype)
-                results[i][:, block] = weights
-        return results
+            shift = np.linalg.solve(error.hessian, cross_moments(inputs, rest, each))
+            result[:, block] = self._round(error, self.w[:, block] + shift, spec)
+            rest = rest - inputs @ (result - self.w)[:, block].astype(inputs.dtype)
+        return result
 
     def _round(self, error: QuadraticError, wanted: Reals, spec: QuantSpec) -> Reals:
         unit = self._unit(spec)

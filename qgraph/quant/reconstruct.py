@@ -58,7 +58,8 @@ def reconstruct_weights(
     graph: calibrated. `samples`: output positions looked at, fewer for very wide layers. An
     output channel keeps its rounding to nearest unless the new one has less error both on the
     positions used and on those held out, each with what batch norms remember. `finer`: so many
-    finer scales are tried too, which clip the largest weights; not where a bias follows the scale.
+    finer scales are tried too, which clip the largest weights, until one is worse; not where a
+    bias follows the scale.
     Weights that several layers share stay shared, rounded to nearest.
     To be done before bounds on accumulators are worked out.
     """
@@ -76,17 +77,19 @@ def reconstruct_weights(
         rows = LayerRows.of(layer, w, samples, each)
         codes = LayerCodes.of(rows, as_products(layer, w), known_moments(floating, x), each)
         most = min(finer, MAX_EXPONENT - int(np.max(np.asarray(spec.exponent))))
-        specs = [_finer(spec, i) for i in range((most if _has_stage(graph, layer.node) else 0) + 1)]
-        choices = codes.solve(specs, each)
         plain = codes.nearest(spec, each)
-        allowed = [i for i, c in enumerate(choices) if c.used.sum() <= plain.used.sum()]
-        best = min(allowed, key=lambda i: float(choices[i].judged.sum()))
-        chosen = choices[best].weights
-        value = chosen.transpose(1, 0, 2).reshape(w.shape).astype(w.dtype)
-        set_constant(graph, layer.node.name, value, specs[best])
-        before, after = (codes.relative(c) for c in (plain, choices[best]))
-        changed = float((chosen != plain.weights).any(axis=1).mean())
-        done.append(Reconstruction(layer.node.name, before, after, changed, best))
+        best, steps = codes.solve(spec, plain, each), 0
+        for more in range(1, (most if _has_stage(graph, layer.node) else 0) + 1):
+            clipped = _finer(spec, more)
+            found = codes.solve(clipped, codes.nearest(clipped, each), each)
+            if found.used.sum() > plain.used.sum() or found.judged.sum() >= best.judged.sum():
+                break  # yet finer scales clip more
+            best, steps = found, more
+        value = best.weights.transpose(1, 0, 2).reshape(w.shape).astype(w.dtype)
+        set_constant(graph, layer.node.name, value, _finer(spec, steps))
+        before, after = (codes.relative(c) for c in (plain, best))
+        changed = float((best.weights != plain.weights).any(axis=1).mean())
+        done.append(Reconstruction(layer.node.name, before, after, changed, steps))
 
     run_paired(graph, floating, data, visit, on_node)
     return done

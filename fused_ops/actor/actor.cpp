@@ -7,8 +7,8 @@
 namespace qgraph::actor {
 namespace {
 
-constexpr int64_t kMostUnpacked = 1 << 20;  // bytes, so that they stay near
-constexpr int64_t kSlack = 64;  // bytes behind codes that whole vectors and groups may touch
+constexpr int64_t kMostUnpacked = 1 << 20;  // bytes: they stay in the caches
+constexpr int64_t kSlack = 64;              // bytes behind the codes that whole vectors may use
 
 bool is_product(const Step& step) { return facts_of(step.op).layer; }
 
@@ -45,7 +45,7 @@ Actor::Actor(const char* block, int64_t size, Level level)
 void Actor::use(const char* block, int64_t size) {
     Header header, own;
     const auto other = [&](bool differs) {
-        if (differs) throw Refusal("the block is of another program, or has other bits");
+        if (differs) throw Refusal("the block was made for another program or other bits");
     };
     other(size != program_.size);
     std::memcpy(&header, block, sizeof header);
@@ -58,11 +58,11 @@ void Actor::use(const char* block, int64_t size) {
     block_ = block;
 }
 
-// What can be found out before there are numbers.
+// Computes everything that depends on shapes only.
 void Actor::prepare() {
     for (const Shape& shape : program_.values) sizes_.push_back(shape.size());
     values_.resize(sizes_.size());
-    const Step* before = nullptr;  // whose input was quantized
+    const Step* before = nullptr;  // the last step that quantized its input
     for (const Step& step : program_.steps) {
         Prepared made;
         made.size = sizes_[step.output];
@@ -101,7 +101,7 @@ void Actor::prepare() {
     }
 }
 
-// Bytes for panels in another form, 0 where that does not pay.
+// Bytes for unpacked panels; 0 where unpacking would not be faster.
 int64_t Actor::unpacked_room(const Product& product, int64_t samples) const {
     const Panels& kernel = product.kernel;
     const int64_t values = kernel.segments * rows_of(kernel.storage, kernel.length);
@@ -264,7 +264,7 @@ void Actor::quantize_padded(const Step& step, const Prepared& prepared, int64_t 
     for (int64_t i = 0; i < samples; ++i, x += size, codes += prepared.room) {
         const Range range = kernels_->range(x, size);
         ranges_[static_cast<size_t>(i)] = range;
-        // Row by row: what is written too far is written again.
+        // Row by row: numbers written behind the end of a row are overwritten by the next row.
         const Shape& shape = program_.values[step.inputs[0]];
         const int64_t row = shape.dims[1] * shape.dims[2], left = step.pads[2] * shape.dims[2];
         const auto fill = [&](uint8_t* from, int64_t count) {

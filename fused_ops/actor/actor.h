@@ -1,6 +1,6 @@
 #pragma once
 
-// Runs the program of a block, which stays where it lies.
+// Runs the program of a block. The block is not copied.
 
 #include <algorithm>
 #include <cstdint>
@@ -13,15 +13,17 @@ namespace qgraph::actor {
 
 class Actor {
   public:
-    // A block, at a multiple of 64, that stays valid as long as the actor uses it. Throws Refusal.
-    // The checksum is not looked at: a block with a wrong one gives wrong numbers, no more.
+    // `block` is aligned to 64 bytes and must stay valid as long as the actor uses it. Throws
+    // Refusal. The checksum is not checked: a damaged block gives wrong numbers, but is safe to
+    // run.
     Actor(const char* block, int64_t size, Level level);
 
-    // Another one of the same program and bits. Throws Refusal; the first one stays in use then.
+    // Changes to another block of the same program and bits. Throws Refusal and then keeps the old
+    // one.
     void use(const char* block, int64_t size);
 
-    // Computes all outputs of x [samples, observation]; false where x is not all finite. Outputs
-    // stay until the next run.
+    // Computes all outputs of x [samples, observation]; false if x has NaN or infinity. Outputs are
+    // valid until the next run.
     bool run(const float* x, int64_t samples);
     const float* output(size_t i) const { return value(program_.outputs[i]); }
 
@@ -30,12 +32,12 @@ class Actor {
 
   private:
     struct Prepared {
-        int64_t size = 0;             // of the output, of one sample
-        Product product{};            // what is the same in each run
-        std::vector<int64_t> pixels;  // of a product
-        int64_t padded_row = 0;       // numbers of a row of an image with its padding
-        int64_t room = 0;             // numbers of a sample, as it is quantized
-        bool quantized = false;       // the step before has quantized the same input
+        int64_t size = 0;             // of the output of one sample
+        Product product{};            // the fields that are the same in each run
+        std::vector<int64_t> pixels;  // of a product: where each pixel begins
+        int64_t padded_row = 0;       // numbers in a row of an image, with padding
+        int64_t room = 0;             // numbers in a quantized sample, with padding
+        bool quantized = false;       // the previous step has quantized the same input
     };
 
     void prepare();
@@ -56,16 +58,16 @@ class Actor {
     const Kernels* kernels_;
     const char* block_;
     std::vector<Prepared> prepared_;
-    std::vector<int64_t> sizes_;  // of values
+    std::vector<int64_t> sizes_;  // of each value, for one sample
     const float* x_ = nullptr;
     bool checked_ = false;  // x has no NaN and no infinity
     std::vector<float*> values_;
     AlignedVector<float> memory_;
     std::vector<Range> ranges_;
-    AlignedVector<char> codes_;  // of the input of a product
-    int64_t most_codes_ = 0;     // bytes of a sample
+    AlignedVector<char> codes_;  // the quantized input of a product
+    int64_t most_codes_ = 0;     // largest size of a quantized sample, in bytes
     AlignedVector<char> unpacked_;
-    int64_t reserved_ = 0;  // samples that there is room for
+    int64_t reserved_ = 0;  // number of samples that memory is reserved for
 };
 
 }  // namespace qgraph::actor

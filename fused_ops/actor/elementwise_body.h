@@ -8,7 +8,7 @@
 namespace qgraph::actor {
 namespace {
 
-// Of the bits of magnitudes.
+// The largest bits of a magnitude.
 inline bool finite_sizes(Ints sizes) {
     for (int i = 0; i < kWide; ++i) {
         if (sizes[i] >= 0x7f800000) return false;
@@ -56,7 +56,8 @@ void clip(Rows rows, const float* low, const float* high) {
     });
 }
 
-// Lane i has values i, i + 16, ...; then halves are added up.
+// Lane i sums the values i, i + 16, ...; then the upper half of the lanes is added to the lower
+// half until one number is left.
 template <class F>
 float total(const float* x, int64_t count, F f) {
     Vec sums[kLanes / kWide] = {};

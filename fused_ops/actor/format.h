@@ -1,7 +1,7 @@
 #pragma once
 
-// A block: what is broadcast to actors. qgraph/rl/actor/layout.py has the same records, writes
-// them, and describes how kernels lie in panels.
+// A block: the bytes that are broadcast to actors. qgraph/rl/actor/layout.py declares the same
+// records, writes them, and describes how kernels are stored in panels.
 
 #include <cstdint>
 
@@ -11,7 +11,7 @@ constexpr char kMagic[8] = {'\x89', 'Q', 'G', 'A', '\r', '\n', '\x1a', '\n'};
 constexpr uint32_t kFormat = 1;
 constexpr int64_t kAlignment = 64;
 constexpr int kPanel = 64;  // output channels of a panel
-constexpr int kLanes = 16;  // what their number is rounded up to
+constexpr int kLanes = 16;  // the number of output channels is rounded up to a multiple of this
 constexpr int kMaxRank = 4;
 constexpr int64_t kMaxSum = 1 << 16;     // products in one sum
 constexpr uint32_t kMaxCount = 1 << 12;  // of steps, weights and outputs
@@ -21,7 +21,7 @@ struct Header {
     char magic[8];
     uint32_t format;
     uint32_t bits;
-    uint64_t checksum;  // of all 32-bit words, with 0 in this place
+    uint64_t checksum;  // of all 32-bit words, with 0 in place of the checksum
     uint64_t size;
     uint64_t version;
     uint32_t values;
@@ -62,7 +62,7 @@ struct StepRecord {
     float alpha;
     float epsilon;
     uint32_t output;
-    uint32_t inputs;  // how many of the indices
+    uint32_t inputs;  // number of indices that are inputs
     uint32_t weights[2];
     uint32_t strides[2];
     uint32_t pads[4];  // top, bottom, left, right

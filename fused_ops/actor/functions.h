@@ -1,4 +1,5 @@
-// Activation functions in float32, operation by operation those of qgraph/rl/actor/plain.py.
+// Activation functions in float32, with the same operations in the same order as
+// qgraph/rl/actor/plain.py.
 
 #pragma once
 
@@ -9,7 +10,7 @@
 namespace qgraph::actor {
 namespace {
 
-constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: a sum with it is a whole number
+constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number
 
 inline Vec held(Vec x, Vec low, Vec high) {
     x = x < low ? low : x;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What actors compute with, once for each instruction set. All give the same bits, those of
-// qgraph/rl/actor/plain.py. Nothing here allocates, and nothing checks what it is given.
+// The kernels of actors, compiled once for each instruction set. All give the same bits as
+// qgraph/rl/actor/plain.py. They allocate no memory and do not check their arguments.
 
 #include <cstdint>
 
@@ -14,15 +14,15 @@ using engine::Level;
 
 enum class Storage : uint32_t { float32, float16, int8, int4 };
 
-// A kernel as it lies in a block: [segments, length, outputs] in panels.
+// A kernel as stored in a block: [segments, length, outputs] in panels.
 struct Panels {
     Storage storage;
     int64_t segments, length, outputs;
     const char* data;
-    const float* scale;   // of integers
-    const int32_t* sums;  // of integers: of the codes of an output
+    const float* scale;   // for integers
+    const int32_t* sums;  // for integers: the sum of the codes of each output
 };
-// Values of a segment, those that fill up too, and bytes of one output channel.
+// Values of a segment with its padding, and bytes of one output channel.
 constexpr int64_t rows_of(Storage storage, int64_t length) {
     const int64_t group = storage == Storage::int8 ? 4 : storage == Storage::int4 ? 8 : 1;
     return (length + group - 1) / group * group;
@@ -43,7 +43,7 @@ struct Range {
     int32_t zero;
 };
 
-// Rows of inputs times a kernel. A row is a pixel of a convolution's result, or a sample.
+// Rows of inputs times a kernel. A row is one pixel of a convolution's output, or one sample.
 struct Product {
     Panels kernel;
     const float* bias;
@@ -52,12 +52,12 @@ struct Product {
     const char* x;          // codes, or floats for a kernel of floats
     int64_t sample;         // bytes from one sample to the next
     int64_t segment;        // bytes from one segment of a row to the next
-    const int64_t* pixels;  // where each begins, in bytes from its sample
+    const int64_t* pixels;  // where each pixel begins, in bytes from the start of its sample
     int64_t pixel_count;
     int64_t samples;
-    const Range* ranges;  // of each sample, for integers
+    const Range* ranges;  // for each sample, for integers
     float* y;             // [samples, pixel_count, outputs]
-    char* unpacked;       // room for a panel in another form, or null
+    char* unpacked;       // memory for an unpacked panel, or null
 };
 
 // Rows [count, size].
@@ -79,14 +79,14 @@ struct Pool {
 
 struct Kernels {
     void (*product)(const Product& product);
-    // Bytes of room for a panel in the form that so many rows are quicker with, of so many values
-    // of a channel; 0 if that is the form it has.
+    // Bytes that an unpacked panel with this many values per channel needs; 0 if unpacking is not
+    // faster for this many rows.
     int64_t (*unpacked)(Storage storage, int64_t values, int64_t rows);
     bool (*finite)(const float* x, int64_t count);
     Range (*range)(const float* x, int64_t count);
-    // Writes whole vectors: up to 15 codes more.
+    // Writes whole vectors: up to 15 codes behind the end.
     void (*quantize)(const float* x, int64_t count, Range range, uint8_t* codes);
-    // Both, for rows [rows, size] to codes with `row` bytes from one to the next.
+    // Range and codes for rows [rows, size]; rows of codes are `row` bytes apart.
     void (*quantize_rows)(const float* x, int64_t rows, int64_t size, Range* ranges, uint8_t* codes,
                           int64_t row);
     void (*activate)(Rows rows, Activation activation, float alpha);
@@ -95,25 +95,25 @@ struct Kernels {
     void (*layer_norm)(Rows rows, const float* gamma, const float* beta, float epsilon);
     void (*center)(Rows rows);
     void (*softmax)(Rows rows);
-    // With a second value of the same shape, or of one number for each row.
+    // With a second value, which has the same shape or one number for each row.
     void (*add)(Rows rows, const float* other, bool one);
     void (*multiply)(Rows rows, const float* other, bool one);
     void (*max_pool)(const Pool& pool);
-    // Packs [segments, length, outputs] of float32; false where they are not all finite. `inverse`
-    // is room for a number for each output.
+    // Packs [segments, length, outputs] of float32; false if any is not finite. `inverse` is memory
+    // for one number per output.
     bool (*pack)(const float* weights, const Panels& form, int high, char* data, float* scale,
                  int32_t* sums, float* inverse);
-    // What words from number `first` on have in a checksum.
+    // The part of the checksum that comes from these words, which begin at word `first`.
     uint64_t (*checksum)(const void* words, uint64_t bytes, uint64_t first);
 };
 
-// Each is null where it isn't compiled in.
+// Each returns null if this build does not contain it.
 const Kernels* plain_kernels();
 const Kernels* avx2_kernels();
 const Kernels* avx512vnni_kernels();
 const Kernels* amx_kernels();
 
-// Null where this CPU has no such level.
+// Null if this CPU does not support the level.
 const Kernels* kernels_of(Level level);
 
 }  // namespace qgraph::actor

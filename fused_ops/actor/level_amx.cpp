@@ -11,10 +11,10 @@ namespace {
 
 constexpr int kTileRows = 16;  // of a tile, each of 64 bytes
 constexpr int64_t kTileBytes = 64;
-constexpr int64_t kLast = kTileRows * 4 * kPanel;  // bytes of weights that fill tiles of a panel
+constexpr int64_t kLast = kTileRows * 4 * kPanel;  // bytes of weights that fill whole tiles
 
-// Tiles 0 to 3 are sums, of 16 rows and 16 channels, then of the next 16 channels, then of the next
-// 16 rows; 4 and 5 codes of these rows, 6 and 7 weights.
+// Tiles 0 to 3 hold sums: 16 rows by 16 channels, then the next 16 channels, then the next 16 rows.
+// Tiles 4 and 5 hold codes of these rows, tiles 6 and 7 hold weights.
 struct alignas(64) Shapes {
     uint8_t palette = 1;
     uint8_t start = 0;
@@ -34,17 +34,17 @@ struct alignas(64) Shapes {
     }
 };
 
-// What is multiplied, 16 groups of four values at a time.
+// Operands of the multiplication, 16 groups of four values at a time.
 struct Operands {
-    const char* codes;  // of the first row
-    int64_t row;        // bytes to the next
+    const char* codes;  // the first row
+    int64_t row;        // bytes to the next row
     const char* weights;
-    const char* last;  // weights behind those that fill tiles
+    const char* last;  // the weights that do not fill a whole tile
     int64_t line;      // bytes from one group to the next
     int64_t tiles, whole;
 };
 
-// Up to 16 rows, or 32, and 16 channels, or 32.
+// Multiplies up to 16 or 32 rows by 16 or 32 channels.
 template <bool more_rows, bool more_channels>
 void multiply_tiles(const Operands& o, int64_t channel, int32_t* sums) {
     _tile_zero(0);
@@ -84,7 +84,7 @@ void multiply_channels(const Operands& o, int64_t width, int32_t* sums) {
 // The compiler does not know that tiles are loaded from memory.
 inline void memory_is_written() { __asm__ volatile("" ::: "memory"); }
 
-// Bytes between rows; 0 where they are not as far from each other, or in segments.
+// Bytes between rows; 0 if their distances differ or rows have several segments.
 int64_t distance(const Tile& t, int rows) {
     if (t.segments > 1) return 0;
     if (rows == 1) return kTileBytes;
@@ -95,8 +95,8 @@ int64_t distance(const Tile& t, int rows) {
     return found;
 }
 
-// In room: weights that fill up tiles, those that were unpacked, and codes of rows that do not
-// lie at the same distance.
+// Parts of the given memory: weights padded to whole tiles, unpacked weights, and codes of rows
+// whose distances differ.
 template <Storage S>
 struct Tiled {
     static constexpr bool kPays = true;
@@ -155,7 +155,7 @@ struct Tiled {
   private:
     static int64_t unpacked(int64_t values) { return S == Storage::int4 ? kPanel * values : 0; }
 
-    // In whole vectors: what is too much is written over by the next segment, or the next row.
+    // Copies whole vectors: bytes behind the end are overwritten by the next segment or row.
     template <int size>
     static void gather(const Tile& tile, const char* x, char* to) {
         for (int64_t segment = 0; segment < tile.segments; ++segment) {

@@ -21,8 +21,8 @@ inline __m256i four_codes(const char* from) {
     return _mm256_set1_epi32(four);
 }
 
-// Bytes without a sign times bytes with one. By words, since sums of two products of 8 bits do not
-// fit into 16; those of 4 bits do.
+// Unsigned bytes times signed bytes. Codes of 8 bits are widened to words, since the sum of two
+// products does not fit into 16 bits; with 4-bit weights it does.
 struct Int8 {
     struct Codes {
         __m256i even, odd;
@@ -66,7 +66,7 @@ struct Int4 {
     }
 };
 
-// M rows, N times 8 channels from `first` on.
+// M rows by N times 8 channels, beginning at channel `first`.
 template <class Form, int group, int M, int N>
 void multiply_tile(const Tile& t, int64_t first) {
     __m256i sums[M][N];
@@ -126,14 +126,14 @@ void multiply_words(const char* x, int64_t row, const char* w, int64_t steps, in
     });
 }
 
-// Bytes as words, of which two are multiplied and added at a time: of each four codes first the two
-// at even places, then the others. Weights of 16 channels lie together; behind those of the panel
-// is room for codes.
+// Bytes widened to words; one instruction multiplies and adds two. In each group of four codes,
+// the two at even places come first, then the two at odd places. Weights of 16 channels are stored
+// together, and memory for codes follows the weights of the panel.
 template <>
 struct Unpacked<Storage::int8> {
     static constexpr bool kPays = true;
-    static constexpr int kMost = 4;        // whose sums fit into registers
-    static constexpr int64_t kSlack = 32;  // bytes that the last vector of a row may be too long
+    static constexpr int kMost = 4;        // rows whose sums fit into registers
+    static constexpr int64_t kSlack = 32;  // bytes that a row's last vector may write behind it
 
     static bool pays(int64_t, int64_t rows) { return rows >= 16; }
 

@@ -1,4 +1,4 @@
-// The table of a level. Included once by each, after its own multiplications.
+// The table of kernels of a level. Each level includes this once, after its own multiplications.
 
 #pragma once
 

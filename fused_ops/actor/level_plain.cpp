@@ -10,7 +10,7 @@ int integer_rows(int64_t, int) {
     return 1;
 }
 
-// What the low and the high half of a byte say, four bits with a sign each.
+// The low and the high half of a byte as signed 4-bit integers.
 inline int low_half(int8_t byte) {
     return static_cast<int8_t>(static_cast<uint8_t>(byte) << 4) >> 4;
 }

@@ -1,4 +1,4 @@
-// Weights to panels, and the checksum. Included once by each level.
+// Packs weights into panels and computes the checksum. Each level includes this once.
 
 #pragma once
 
@@ -14,11 +14,11 @@
 namespace qgraph::actor {
 namespace {
 
-// Channels that are looked at and then packed by one thread.
+// Channels that one thread measures and then packs.
 constexpr int64_t kStrip = 256;
-constexpr int64_t kMany = 1 << 20;  // weights that are packed by several threads
-constexpr int kRows = 4;            // that are looked at at once
-constexpr int kRowsAhead = 8;       // that are fetched before they are
+constexpr int64_t kMany = 1 << 20;  // from this many weights on, several threads pack
+constexpr int kRows = 4;            // rows measured together
+constexpr int kRowsAhead = 8;       // rows prefetched ahead of these
 
 // Channels `begin` to `end`.
 struct Strip {
@@ -39,8 +39,8 @@ void look_at(const float* rows, int64_t outputs, Strip strip, float* tops) {
     }
 }
 
-// The largest magnitude of each channel; false where one is not finite. As bits, magnitudes have an
-// order, which ends with what is not finite.
+// The largest magnitude of each channel; false if a weight is not finite. Magnitudes are compared
+// as bits: their order is the same, with infinity and NaN at the end.
 bool largest(const float* weights, int64_t rows, int64_t outputs, Strip strip, float* tops) {
     std::fill(tops + strip.begin, tops + strip.end, 0.0f);
     for (; rows >= kRows; rows -= kRows, weights += kRows * outputs) {
@@ -54,7 +54,7 @@ struct Kernel {
     const float* weights;
     const Panels& form;
 
-    // Of output channels `channel` on; missing rows are zeros.
+    // The weights of one row from output channel `channel` on; missing rows are zeros.
     Vec row(int64_t segment, int64_t k, int64_t channel) const {
         const int64_t left = form.outputs - channel;
         if (k >= form.length || left <= 0) return Vec{};
@@ -62,7 +62,7 @@ struct Kernel {
     }
 };
 
-// Each lane's four codes, of -128 to 127, in its bytes.
+// Puts four codes (-128 to 127) of each lane into the bytes of that lane.
 inline Bits in_bytes(Ints a, Ints b, Ints c, Ints d) {
 #if defined(__AVX512F__)
     const __m512i ab = _mm512_packs_epi32((__m512i)a, (__m512i)b);
@@ -81,8 +81,8 @@ inline Bits in_bytes(Ints a, Ints b, Ints c, Ints d) {
 #endif
 }
 
-// What there is of four rows and so many channels as a vector has lanes. |w| * inverse is at most
-// half of the last place above the largest code, so that none is beyond it.
+// Quantizes four rows (fewer at the end) of one vector of channels. |w| * inverse exceeds the
+// largest code by at most half a unit in the last place, so no code leaves its range.
 inline Bits four_rows(const Kernel& kernel, int64_t segment, int64_t k, int64_t channel,
                       Vec inverse, Ints& sums) {
     const Panels& form = kernel.form;
@@ -105,7 +105,7 @@ inline Bits four_rows(const Kernel& kernel, int64_t segment, int64_t k, int64_t 
     return packed;
 }
 
-// Codes of a vector's channels of a panel of integers: 4 or 8 values of each in 4 bytes.
+// Codes of one vector of channels: 4 or 8 values of each channel in 4 bytes.
 template <Storage S>
 Bits group(const Kernel& kernel, int64_t segment, int64_t k, int64_t channel, Vec inverse,
            Ints& sums) {
@@ -123,7 +123,7 @@ void pack_integers(const Kernel& kernel, Strip strip, char* data, const float* i
     const int64_t channels = padded(form.outputs), rows = rows_of(S, form.length);
     const int64_t of_one = bytes_of(S, form.segments, form.length);
     std::fill(sums + strip.begin, sums + strip.end, 0);
-    // Rows as they lie; of each panel four lines at a time.
+    // Reads rows in memory order and writes four lines of each panel at a time.
     for (int64_t segment = 0; segment < form.segments; ++segment) {
         for (int64_t k = 0; k < rows; k += step) {
             for (int64_t panel = strip.begin; panel < strip.end; panel += kPanel) {
@@ -165,7 +165,7 @@ bool pack_floats(const Kernel& kernel, char* data) {
 
 bool pack(const float* weights, const Panels& form, int high, char* data, float* scale,
           int32_t* sums, float* inverse) {
-    // Floats have no groups: segments are as good as one.
+    // Floats are not grouped, so all segments can be treated as one.
     Panels rows = form;
     rows.segments = 1;
     rows.length = form.segments * form.length;
@@ -204,7 +204,7 @@ bool pack(const float* weights, const Panels& form, int high, char* data, float*
 typedef uint64_t Longs __attribute__((vector_size(4 * kWide)));
 typedef uint64_t LooseLongs __attribute__((vector_size(4 * kWide), aligned(4), may_alias));
 
-// The product of the lower halves.
+// The products of the lower 32 bits of each 64-bit lane.
 inline Longs times(Longs a, Longs b) {
 #if defined(__AVX512F__)
     return (Longs)_mm512_maskz_mul_epu32(0xff, (__m512i)a, (__m512i)b);
@@ -217,8 +217,8 @@ inline Longs times(Longs a, Longs b) {
 #endif
 }
 
-// Each word times (place * kStep + 1) modulo 2^32, summed up modulo 2^64, so that parts add up.
-// `bytes` is a multiple of 64; the words of the header are as they are.
+// The sum modulo 2^64 of each word times (place * kStep + 1) modulo 2^32: checksums of parts can be
+// added. `bytes` is a multiple of 64; the words of the header are used unchanged.
 uint64_t checksum(const void* words, uint64_t bytes, uint64_t first) {
     constexpr uint64_t kStep = 0x9E3779B2;
     constexpr int kLongs = kWide / 2;

@@ -14,7 +14,7 @@ void require(bool condition, const char* what) {
 
 int64_t aligned(int64_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Sections in order. Counts are 32 bits and records 64 bytes, so that nothing overflows.
+// Reads sections in order. Counts have 32 bits and records 64 bytes, so sizes cannot overflow.
 class Sections {
   public:
     Sections(const char* block, int64_t size) : block_(block), size_(size) {}
@@ -39,9 +39,9 @@ class Sections {
 
 Header checked_header(const char* block, int64_t size) {
     Header header;
-    require(size >= static_cast<int64_t>(sizeof header), "this is too short for a block");
+    require(size >= static_cast<int64_t>(sizeof header), "the data is too short for a block");
     std::memcpy(&header, block, sizeof header);
-    require(header.format == kFormat, "the block has another format");
+    require(header.format == kFormat, "the block has an unknown format version");
     require(header.size == static_cast<uint64_t>(size) && size % kAlignment == 0,
             "the size of the block differs from its header");
     require(header.values >= 1 && header.values <= kMaxCount && header.weights <= kMaxCount &&
@@ -83,7 +83,7 @@ class Reader {
         for (const StepRecord& record : steps) program_.steps.push_back(read_step(record));
         for (uint32_t i = 0; i < header_.outputs; ++i) {
             program_.outputs.push_back(next_index());
-            require(made_[program_.outputs.back()], "an output is made by no step");
+            require(made_[program_.outputs.back()], "an output is not computed by any step");
         }
         require(at_ == indices_.size(), "the block has indices that no step uses");
     }
@@ -99,7 +99,7 @@ class Reader {
         }
     }
 
-    // Data that lies behind the tables, within the block.
+    // Data must lie behind the tables and within the block.
     int64_t place(uint64_t at, int64_t bytes) const {
         require(at % kAlignment == 0 && at >= static_cast<uint64_t>(program_.tables) &&
                     at <= static_cast<uint64_t>(program_.size) &&
@@ -115,7 +115,7 @@ class Reader {
         weight.storage = static_cast<Storage>(record.storage);
         weight.bits = static_cast<int>(record.bits & 63);
         if (!weight.is_kernel()) {
-            require(weight.storage == Storage::float32, "a vector is not of floats");
+            require(weight.storage == Storage::float32, "a vector does not have float32 values");
             weight.data = place(record.data, padded(weight.shape.last()) * 4);
             return weight;
         }
@@ -138,7 +138,7 @@ class Reader {
     uint32_t next_index() {
         require(at_ < indices_.size(), "the block has too few indices");
         const uint32_t index = indices_[at_++];
-        require(index < program_.values.size(), "an index is of no value");
+        require(index < program_.values.size(), "the index of a value is out of range");
         return index;
     }
 
@@ -154,7 +154,8 @@ class Reader {
             require(made_[step.inputs.back()], "a value is used before a step makes it");
         }
         step.output = record.output;
-        require(step.output < made_.size() && !made_[step.output], "a value is made twice");
+        require(step.output < made_.size() && !made_[step.output],
+                "two steps compute the same value");
         made_[step.output] = true;
         for (size_t i = 0; i < 2; ++i) {
             step.weights[i] = record.weights[i];
@@ -169,7 +170,7 @@ class Reader {
     const Shape& value(uint32_t i) const { return program_.values[i]; }
 
     const Weight& weight(const Step& step, size_t i) const {
-        require(step.weights[i] < program_.weights.size(), "a step has no such weight");
+        require(step.weights[i] < program_.weights.size(), "the index of a weight is out of range");
         return program_.weights[step.weights[i]];
     }
 
@@ -180,7 +181,7 @@ class Reader {
 
     static void fits(bool condition) { require(condition, "the shapes of a step do not fit"); }
 
-    // Windows over x make y.
+    // Checks that windows over x give the shape of y.
     void fits_windows(const Step& step, const Shape& x, const Shape& y, int64_t height,
                       int64_t width) const {
         fits(x.rank == 3 && y.rank == 3);

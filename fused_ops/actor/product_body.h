@@ -1,8 +1,8 @@
-// Products of rows and kernels, and what is done with the sums. Included once by each level, which
-// has defined
-//   integer_rows<S>(rows, vectors)   how many of so many rows, and 16 channels, it takes at a time
-//   multiply_integers<S>(tile, rows, vectors)
-// and, where there is one, Unpacked<S>.
+// Products of rows and kernels, and the processing of their sums. Each level includes this once,
+// after it has defined
+//   integer_rows<S>(rows, vectors)   how many of `rows` it takes at a time, with 16 * vectors
+//   channels multiply_integers<S>(tile, rows, vectors)
+// and, optionally, Unpacked<S>.
 
 #pragma once
 
@@ -15,12 +15,12 @@
 namespace qgraph::actor {
 namespace {
 
-// Sums of products in order: values 0, 4, 8, ... of each segment in the first of four sums, and so
-// on; then the four.
+// Sums of products in a fixed order: the first of four sums takes the values 0, 4, 8, ... of each
+// segment, the second 1, 5, 9, ... and so on; then the four sums are added.
 template <Type T, int M, int N>
 void float_sums(const Tile& t, int64_t first, float* y) {
     Vec sums[4][M][N] = {};
-    int64_t at = first;  // of the weights
+    int64_t at = first;  // index of the weight
     const auto step = [&](int part, int64_t k, int64_t segment) {
         Vec w[N];
         for (int n = 0; n < N; ++n) w[n] = load<T, kWide>(t.weights, at + n * kWide);
@@ -64,7 +64,7 @@ void multiply_floats(const Tile& t, int rows, float* y) {
     }
 }
 
-// -- what is done with sums -----------------------------------------------------------------------
+// -- from sums to outputs -------------------------------------------------------------------------
 
 struct Finish {
     const int32_t* integers;  // [rows, kPanel]
@@ -73,7 +73,7 @@ struct Finish {
     const int32_t* sums;
     const float* bias;
     float alpha;
-    int64_t channels;  // that are there
+    int64_t channels;  // without padding
     int64_t outputs;
     float* y;
     const Range* ranges[kMaxTileRows];
@@ -89,7 +89,7 @@ void finish(const Finish& f, int rows) {
         deltas[row] = f.ranges[row]->delta;
         zeros[row] = f.ranges[row]->zero;
     }
-    // Vectors are filled up to 16 floats.
+    // Vectors are padded to 16 floats.
     for (int64_t c = 0; c < channels; c += kWide) {
         const Vec bias = load_all(f.bias + c), scale = integers ? load_all(f.scale + c) : bias;
         const Bits sums = integers ? (Bits)load_ints(f.sums + c) : Bits{};
@@ -132,7 +132,7 @@ int rows_at_once(int64_t rows, int vectors, bool unpacked) {
     return rows >= kFloatRows ? kFloatRows : 1;
 }
 
-// `room` is null where weights are as they lie in the block.
+// `room` is null if weights are read from the block itself.
 template <Storage S>
 void multiply_panel(const Tile& tile, int rows, int vectors, char* room, float* floats) {
     if constexpr (Unpacked<S>::kPays) {
@@ -152,7 +152,7 @@ void product_of(const Product& p) {
     constexpr int64_t group = S == Storage::int8 ? 4 : S == Storage::int4 ? 8 : 1;
     const int64_t of_one = bytes_of(S, p.kernel.segments, p.kernel.length);
     const int64_t rows = p.samples * p.pixel_count;
-    // What takes long is done for all at once where rows do not fill vectors.
+    // Slow activations are computed for all rows at once if a row does not fill vectors.
     const bool afterwards = rows > 1 && p.kernel.outputs % kLanes != 0;
     alignas(64) int32_t sums[kMaxTileRows * kPanel];
     alignas(64) float floats[kMaxTileRows * kPanel];

@@ -1,6 +1,6 @@
 #pragma once
 
-// Content of a block, checked: all that is done with it later stays within it.
+// The content of a block after it was checked: running it never leaves the block's memory.
 
 #include <array>
 #include <cstdint>
@@ -13,12 +13,13 @@
 
 namespace qgraph::actor {
 
-// Why a block is refused.
+// The reason why a block is refused.
 struct Refusal : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// For an op that a part of the actor forgot: names both. The compiler names it first.
+// For an op that a part of the actor lacks: names both. A `switch` over ops fails to compile
+// earlier.
 [[noreturn]] void no_case(Op op, const char* place);
 
 struct Shape {
@@ -62,10 +63,10 @@ struct Program {
     int64_t tables;  // bytes before the data
 };
 
-// Throws Refusal. Neither magic nor checksum are looked at.
+// Throws Refusal. Magic and checksum are not checked.
 Program parse(const char* block, int64_t size);
 
-// Both are multiples of kAlignment. The header's own checksum counts as it is.
+// Both are multiples of kAlignment. The checksum field of the header is included unchanged.
 uint64_t part_of_checksum(const char* block, int64_t begin, int64_t end, Level level);
 
 uint64_t checksum(const char* block, int64_t size, Level level);

@@ -12,9 +12,9 @@
 namespace qgraph::actor {
 namespace {
 
-constexpr float kSmallest = 0x1p-100f;  // range that is not taken for 0
+constexpr float kSmallest = 0x1p-100f;  // a smaller range counts as 0
 
-// The one number that is left of N, by halves.
+// Reduces N numbers to one: f combines the two halves, again and again.
 template <int N, class V, class F>
 inline auto folded(V v, F f) {
     if constexpr (N == 1) {
@@ -28,8 +28,9 @@ inline auto folded(V v, F f) {
     }
 }
 
-// The ends of a row, as bits: of numbers below 0 those of the lowest are the largest, and those of
-// what is not finite are beyond all others.
+// The largest and smallest number of a row, compared as bits: signed bits find the largest,
+// unsigned bits the smallest negative number. NaN and infinity have larger bits than all other
+// numbers.
 struct Ends {
     Ints high{};
     Bits low{};
@@ -42,7 +43,7 @@ struct Ends {
 };
 
 inline Ends ends_of(const float* x, int64_t count) {
-    Ends ends, others;  // so that one's latency hides behind the other's
+    Ends ends, others;  // two chains, which hide each other's latency
     int64_t at = 0;
     for (; at + 2 * kWide <= count; at += 2 * kWide) {
         ends.add(load_all(x + at));
@@ -73,7 +74,7 @@ inline Range range(const float* x, int64_t count) {
     return {span / 255.0f, inverse, static_cast<int32_t>(zero > 255.0f ? 255.0f : zero)};
 }
 
-// Nearest whole numbers, half to even. What is not finite becomes anything.
+// The nearest whole numbers, ties to even. Undefined for NaN and infinity.
 inline Ints nearest(Vec v) {
 #if defined(__AVX512F__)
     return (Ints)_mm512_maskz_cvtps_epi32(0xffff, v);
@@ -84,7 +85,7 @@ inline Ints nearest(Vec v) {
 #endif
 }
 
-// Codes before they are held to 0..255.
+// Codes before they are clipped to 0..255.
 inline Ints whole_codes(Vec v, Range range) {
     v = v * range.inverse;
 #if defined(__AVX2__)
@@ -105,7 +106,7 @@ inline void store_codes(uint8_t* to, Ints codes) {
     *reinterpret_cast<LooseCodes*>(to) = __builtin_convertvector(codes, Codes);
 }
 
-// Of four vectors.
+// The same for four vectors.
 inline void store_codes(uint8_t* to, Ints a, Ints b, Ints c, Ints d) {
 #if defined(__AVX512F__)
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
@@ -136,8 +137,8 @@ inline void quantize(const float* x, int64_t count, Range range, uint8_t* codes)
 }
 
 #if defined(__AVX512F__)
-// Where a pair of vectors, with 2^round rows in each, is folded to one: the lanes of both that are
-// first and those that are second.
+// How a pair of vectors with 2^round rows in each is folded into one: for each result lane the lane
+// of its first and of its second operand.
 struct Folds {
     int32_t first[4][16], second[4][16];
 };
@@ -148,7 +149,7 @@ constexpr Folds folds() {
         const int half = 8 >> round;  // of a row's lanes
         for (int lane = 0; lane < 16; ++lane) {
             const int at =
-                lane / half * 2 * half + lane % half;  // 16 and more: of the second vector
+                lane / half * 2 * half + lane % half;  // 16 and more: in the second vector
             made.first[round][lane] = at;
             made.second[round][lane] = at + half;
         }
@@ -158,7 +159,7 @@ constexpr Folds folds() {
 
 alignas(64) constexpr Folds kFolds = folds();
 
-// Lane i: what is left of vector i.
+// Lane i of the result is the largest lane of vector i.
 template <int round = 0, class V>
 inline V folded_rows(const V* rows) {
     constexpr int pairs = 8 >> round;
@@ -178,7 +179,7 @@ inline V folded_rows(const V* rows) {
     }
 }
 
-// `range` of as many rows as a vector has lanes.
+// `range` for as many rows as a vector has lanes.
 inline void ranges_of(const float* x, int64_t size, Range* ranges) {
     Ints highs[kWide];
     Bits lows[kWide];

@@ -11,8 +11,8 @@ constexpr int kMaxTileRows = 32;
 
 // Some rows times one panel.
 struct Tile {
-    const char* rows[kMaxTileRows];  // where the first segment of each begins
-    int64_t segment;                 // bytes to the next
+    const char* rows[kMaxTileRows];  // where the first segment of each row begins
+    int64_t segment;                 // bytes to the next segment
     int64_t segments;
     int64_t steps;        // groups of values in a segment
     const char* weights;  // of the panel
@@ -20,12 +20,12 @@ struct Tile {
     int32_t* sums;        // [rows, kPanel]
 };
 
-// Another form of a panel of integers, which many rows are quicker with although it is made again
-// in each call. A level that has one declares it:
-//   pays(values, rows)            whether it is worth it for so many rows, and values of a channel
-//   bytes(values)                 of room for it
-//   unpack(tile, room)            brings the weights of a tile into it
-//   rows(rows, vectors)           how many of so many rows, and 16 channels, it takes at a time
+// Another form of a panel of integers. It is faster for many rows, although each call makes it
+// again. A level that has one declares it:
+//   pays(values, rows)            whether it is faster for these rows and values per channel
+//   bytes(values)                 the memory that it needs
+//   unpack(tile, room)            converts the weights of a tile
+//   rows(rows, vectors)           how many of `rows` it takes at a time, with 16 * vectors channels
 //   multiply(tile, rows, vectors, room)
 template <Storage S>
 struct Unpacked {

@@ -1,5 +1,4 @@
-// What all levels write their loops with: vectors of the level's width, and what is missing at the
-// end of a row.
+// Vectors of the level's width, and loads and stores of the incomplete vector at the end of a row.
 
 #pragma once
 
@@ -22,7 +21,7 @@ inline void store_all(float* to, Vec v) { *reinterpret_cast<LooseFloats*>(to) = 
 inline Ints load_ints(const int32_t* from) { return *reinterpret_cast<const LooseInts*>(from); }
 inline void store_ints(int32_t* to, Ints v) { *reinterpret_cast<LooseInts*>(to) = v; }
 
-// The first `count`, and zeros.
+// The first `count` numbers, then zeros.
 inline Vec load_first(const float* from, int64_t count) {
     if (count >= kWide) return load_all(from);
 #ifdef __AVX512F__

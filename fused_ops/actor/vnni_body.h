@@ -1,4 +1,4 @@
-// Products by AVX-512 VNNI, for the levels that have it.
+// Products with AVX-512 VNNI, for levels that have it.
 
 #pragma once
 
@@ -11,10 +11,10 @@
 namespace qgraph::actor {
 namespace {
 
-// Sums of so many rows fit into registers, with room for weights and codes.
-constexpr int kMost[] = {0, 16, 12, 8, 6};  // with so many times 16 channels
+// The number of rows whose sums fit into registers beside weights and codes.
+constexpr int kMost[] = {0, 16, 12, 8, 6};  // the index is the number of vectors of 16 channels
 
-// Weights that few rows use come from far away: bytes that are fetched before they are used.
+// With few rows, weights come from memory, not from the cache: how many bytes ahead to prefetch.
 constexpr int64_t kAhead = 1024;
 
 template <Storage S>
@@ -31,7 +31,7 @@ inline __m512i four_codes(const char* from) {
     return _mm512_set1_epi32(four);
 }
 
-// M rows, N times 16 channels, and U sums of each, so that one's latency hides behind the other's.
+// M rows by N times 16 channels, with U sums of each, which hide each other's latency.
 template <Storage S, int M, int N, int U>
 void multiply_tile(const Tile& t) {
     constexpr int group = S == Storage::int8 ? 4 : 8;
@@ -50,7 +50,7 @@ void multiply_tile(const Tile& t) {
             for (int n = 0; n < N; ++n) {
                 first[n] = _mm512_loadu_si512(w + 64 * n);
                 if constexpr (S == Storage::int4) {
-                    // Four bits with a sign, in the high half of each byte: 16 times as much.
+                    // Signed 4-bit integers in the high half of each byte, so 16 times as large.
                     const __m512i high = _mm512_set1_epi8(-16);
                     second[n] = _mm512_and_si512(first[n], high);
                     first[n] = _mm512_and_si512((__m512i)((Words)first[n] << 4), high);
@@ -120,14 +120,14 @@ void multiply_integers(const Tile& t, int rows, int vectors) {
     }
 }
 
-// Four bits as eight.
+// Widens 4 bits to 8.
 void unpack_int4(Tile& tile, char* room) {
     const int64_t line = 4 * tile.width, lines = tile.segments * tile.steps;
     const char* from = tile.weights;
     tile.weights = room;
     tile.steps *= 2;
     const __m512i low = _mm512_set1_epi8(15);
-    // 0 to 7 and -8 to -1, in bytes.
+    // The bytes 0 to 7 and -8 to -1.
     const __m512i values = _mm512_set4_epi32(-0x00010204, -0x04050608, 0x07060504, 0x03020100);
     for (int64_t i = 0; i < lines; ++i, from += line, room += 2 * line) {
         for (int64_t at = 0; at < line; at += 64) {

@@ -1,5 +1,5 @@
-// qgraph._native.actor. qgraph/rl/actor, its only caller, has checked dtypes and sizes; what is in
-// a block is checked here.
+// qgraph._native.actor. Its only caller, qgraph/rl/actor, has checked dtypes and sizes; the content
+// of a block is checked here.
 
 #include "actor/actor.h"
 
@@ -29,8 +29,8 @@ const char* bytes_of(const Bytes& block) { return reinterpret_cast<const char*>(
 
 int64_t size_of(const Bytes& block) { return static_cast<int64_t>(block.size()); }
 
-// Packs weight number `index` into a block that has its tables. What it has in the checksum;
-// nothing where a number is not finite.
+// Packs weight number `index` into a block that has its tables. Returns its part of the checksum,
+// or nothing if a number is not finite.
 std::optional<uint64_t> pack(const Room& room, size_t index, const Floats& values, int number) {
     nb::gil_scoped_release unlocked;
     auto* block = reinterpret_cast<char*>(room.data());
@@ -47,7 +47,7 @@ std::optional<uint64_t> pack(const Room& room, size_t index, const Floats& value
                                  inverse.data())) {
         return {};
     }
-    const auto packed = [&](int64_t at, int64_t size) {  // from there on
+    const auto packed = [&](int64_t at, int64_t size) {  // beginning at this byte
         const int64_t filled = -(at + size) & (kAlignment - 1);
         std::memset(block + at + size, 0, static_cast<size_t>(filled));
         return part_of_checksum(block, at, at + size + filled, level);
@@ -58,7 +58,7 @@ std::optional<uint64_t> pack(const Room& room, size_t index, const Floats& value
     return sum;
 }
 
-// Makes it a block; `sum` is what all weights together have in its checksum.
+// Completes the block; `sum` is the sum of the checksum parts of all weights.
 void seal(const Room& room, uint64_t sum, int level) {
     auto* block = reinterpret_cast<char*>(room.data());
     const Program program = parse(block, static_cast<int64_t>(room.size()));
@@ -97,8 +97,8 @@ class BoundActor {
         block_ = block;
     }
 
-    // The first output; None where the observations are not float32 or uint8 of the shape, in
-    // order, and finite: the caller reports why, or makes them so.
+    // The first output. None if the observations are not finite, contiguous float32 or uint8 of the
+    // right shape: the caller then converts them or reports why.
     nb::object act(nb::handle observations) {
         bool alone;
         const int64_t samples = run(observations, alone);
@@ -124,7 +124,7 @@ class BoundActor {
     }
 
   private:
-    // How many samples, or -1.
+    // The number of samples, or -1.
     int64_t run(nb::handle observations, bool& alone) {
         const NumpyArray* floats = floats_.look_into(observations);
         const NumpyArray* x = floats != nullptr ? floats : images_.look_into(observations);

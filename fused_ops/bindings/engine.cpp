@@ -1,5 +1,5 @@
-// qgraph._native.engine. qgraph/backends/engine/engine.py, its only caller, has checked dtypes and
-// shapes; what is in a file is checked here.
+// qgraph._native.engine. Its only caller, qgraph/backends/engine/engine.py, has checked dtypes and
+// shapes; the content of a file is checked here.
 
 #include "bindings/engine.h"
 

@@ -1,4 +1,4 @@
-// The engine's kernels one by one, for tests, which know what they may be given.
+// The engine's kernels one by one, for tests. Arguments are not checked.
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
@@ -20,7 +20,7 @@ using namespace qgraph::engine;
 using Codes = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 using Room = nb::ndarray<nb::c_contig, nb::device::cpu>;
 using Integers = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-// Kind, rounding, and for all channels or for each: shift, term, low, high.
+// Kind and rounding; then shift, term, low and high, one for all channels or one for each.
 using GivenStage = std::tuple<int, int, Integers, Integers, Integers, Integers>;
 
 class Aligned {
@@ -69,7 +69,7 @@ Conv conv_of(const std::array<int64_t, 20>& n) {
     return s;
 }
 
-// Computes the parts one after the other.
+// Computes the parts in sequence.
 void conv(int level, const std::array<int64_t, 20>& fields, const Codes& x, const Codes& w,
           const std::vector<GivenStage>& given, const std::vector<std::array<int64_t, 4>>& parts,
           const Room& y) {

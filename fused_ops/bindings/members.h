@@ -1,7 +1,7 @@
 #pragma once
 
-// Enumerators from Python's integers. A number without one raises ValueError in Python: it must not
-// become an index of a table.
+// Enumerators from Python's integers. An unknown number raises ValueError in Python: it must not be
+// used as the index of a table.
 
 #include <cstdint>
 #include <iterator>
@@ -34,7 +34,7 @@ inline Level level_of(int number) {
     return member<Level>(number, static_cast<int64_t>(std::size(kLevels)), "level");
 }
 
-// A level that this CPU runs.
+// A level that this CPU supports.
 inline Level supported_level(int number) {
     const Level level = level_of(number);
     if (!supports(level)) {

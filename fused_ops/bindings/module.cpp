@@ -1,5 +1,5 @@
-// The module qgraph._native. It checks nothing that qgraph/kernels, its only caller, has
-// already checked: shapes and sizes are taken on trust.
+// The module qgraph._native. Shapes and sizes are not checked here: its only caller,
+// qgraph/kernels, has checked them.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>

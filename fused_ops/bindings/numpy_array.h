@@ -1,8 +1,8 @@
 #pragma once
 
-// Arrays of numpy where a call has to take less than what the buffer protocol takes: their fields,
-// which every extension module that was compiled against numpy has built in, so that they stay
-// where they are.
+// Direct access to the fields of numpy arrays, for calls where the buffer protocol would be too
+// slow. The layout of the fields is stable: it is compiled into every extension module that uses
+// numpy.
 
 #include <nanobind/nanobind.h>
 
@@ -31,7 +31,7 @@ class NumpyArrays {
         check();
     }
 
-    // Null for anything but an array of the dtype, of rows in order, aligned.
+    // Null unless the object is an aligned, C-contiguous array of the dtype.
     const NumpyArray* look_into(nanobind::handle object) const {
         if (reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) != type_.ptr()) return nullptr;
         const auto* array = reinterpret_cast<const NumpyArray*>(object.ptr());
@@ -61,7 +61,7 @@ class NumpyArrays {
                           array->strides[0] == view.strides[0] &&
                           array->strides[1] == view.strides[1];
         PyBuffer_Release(&view);
-        if (!same) throw std::runtime_error("arrays of this numpy have other fields");
+        if (!same) throw std::runtime_error("this version of numpy has an unknown array layout");
     }
 
     nanobind::object type_;

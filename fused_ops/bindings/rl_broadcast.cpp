@@ -1,5 +1,5 @@
-// qgraph._native.broadcast. qgraph/rl/broadcast/, its only caller, has checked sizes and indices;
-// sizes of memory are checked here once more, since another process may have made it.
+// qgraph._native.broadcast. Its only caller, qgraph/rl/broadcast/, has checked sizes and indices.
+// Sizes of memory are checked here again, since another process may have made it.
 
 #include "bindings/rl_broadcast.h"
 
@@ -21,7 +21,7 @@ namespace {
 
 using namespace qgraph::rl;
 
-// The bytes of an object, which stay where they are as long as this lives.
+// The bytes of an object; they do not move as long as this exists.
 class Bytes {
   public:
     Bytes(nb::handle object, int flags) {
@@ -86,13 +86,13 @@ std::pair<int64_t, int64_t> claim(SharedChannel& self, int64_t reader, int64_t s
     return {found.buffer, found.version};
 }
 
-// A file without a name: it is gone with the last process that has it, however that ends.
+// A file without a name: the system removes it when the last process that has it open ends.
 int memory_file(const char* name) {
     constexpr unsigned CLOEXEC = 1, ALLOW_SEALING = 2;
     return static_cast<int>(syscall(SYS_memfd_create, name, CLOEXEC | ALLOW_SEALING));
 }
 
-// This process is killed when the thread that started it ends; false where that is already so.
+// Has this process killed when the thread that started it ends; false if it has already ended.
 bool die_with(int parent) { return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent; }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 namespace qgraph {
 
-// Begins at a multiple of 64 bytes, so that no vector lies in two lines of a cache.
+// Memory aligned to 64 bytes, so that no vector spans two cache lines.
 template <typename T>
 struct AlignedAllocator {
     using value_type = T;

@@ -1,5 +1,5 @@
-// How a tensor is cut up: blocks are what threads claim, and what sums are made of, in an order
-// that depends on shapes only (quantize.h).
+// How a tensor is divided into blocks. Threads claim blocks, and sums are computed per block, in an
+// order that depends on shapes only (quantize.h).
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,11 @@ constexpr int64_t kBlockRows = kLeafRows * kLeaves;
 constexpr int64_t kLeaf = kLanes * kLeafRows;
 constexpr int64_t kBlock = kLeaf * kLeaves;
 
-// Elements for which waking one more thread pays.
+// One more thread is worth waking for this many elements.
 constexpr int64_t kGrain = 1 << 17;
 
-// From here on an output does not stay in the caches until it is read: streaming stores
-// then save reading it in first. Below, they would throw out what is read next.
+// An output of at least this size does not stay in the caches until it is read, so streaming stores
+// save loading its cache lines first. For smaller outputs they would evict data that is read next.
 constexpr int64_t kStream = 1 << 24;  // bytes
 
 inline bool streams(const void* out, int64_t bytes) {
@@ -39,7 +39,7 @@ inline void add_up_blocks(std::vector<double>& partial, int64_t blocks, int64_t 
     }
 }
 
-// Adds up kLanes sums, the upper half to the lower, into the first.
+// Adds up kLanes sums into the first: the upper half is added to the lower until one is left.
 inline void add_up_lanes(double* sums) {
     for (int64_t half = kLanes / 2; half > 0; half /= 2) {
         for (int64_t i = 0; i < half; ++i) sums[i] += sums[i + half];

@@ -17,7 +17,8 @@ constexpr int64_t kGrainMultiplies = 1 << 22;
 constexpr int64_t kTilesOfTask = 8;
 constexpr int64_t kColumnsOfTask = 256;
 
-// Of one task. On the stack: memory that is new to the process costs more than a small task.
+// Working memory of one task. It is on the stack, since memory that is new to the process costs
+// more than a small task.
 struct Scratch {
     alignas(64) float patches[kTilesOfTask * kMostTileRows * kPatchStride];
     alignas(64) float panel[kConvDepth * kMostPanelColumns];
@@ -37,7 +38,7 @@ class Task {
           x_(x + group * channels_),
           w_(w + group * columns_),
           y_(y + group * columns_) {
-        // Rows of a filter are one run of numbers in an image.
+        // True if a row of a filter covers consecutive numbers of an image.
         const bool joined = s.dilation_w == 1 && s.groups == 1;
         run_ = joined ? s.kernel_w * channels_ : channels_;
         runs_of_row_ = joined ? 1 : s.kernel_w;
@@ -73,7 +74,7 @@ class Task {
     }
 
   private:
-    // Where the patch of an output begins: an image, and a row and a column, perhaps in the
+    // Where the patch of an output begins: an image, a row and a column. The patch may begin in the
     // padding.
     struct Place {
         const float* image;
@@ -95,7 +96,7 @@ class Task {
         }
     }
 
-    // The numbers that an output is made of, from k on; zeros where the image has none.
+    // The inputs of an output from number k on; zeros in the padding.
     void gather(const Place& place, int64_t k, int64_t depth, float* to) const {
         int64_t run = k / run_;
         int64_t offset = k - run * run_;
@@ -109,7 +110,7 @@ class Task {
         }
     }
 
-    // Numbers of a row of an image from `start` on; its group begins at `first_`.
+    // The numbers of an image row from `start` on; the group begins at `first_`.
     void copy_run(const float* image, int64_t y, int64_t start, int64_t size, float* to) const {
         if (y < 0 || y >= s_.height) {
             std::fill_n(to, size, 0.0f);
@@ -124,14 +125,14 @@ class Task {
         if (high < size) std::fill(to + high, to + size, 0.0f);
     }
 
-    // Most runs are short: a call costs more than they do.
+    // Most runs are short, and a call would cost more than the copy.
     static void copy(const float* from, float* to, int64_t size) {
         for (; size >= 16; size -= 16, from += 16, to += 16) std::memcpy(to, from, 64);
         for (; size >= 4; size -= 4, from += 4, to += 4) std::memcpy(to, from, 16);
         for (; size > 0; --size) *to++ = *from++;
     }
 
-    // Some columns of the filters, side by side.
+    // Copies some columns of the filters into a panel.
     void pack(int64_t k, int64_t depth, int64_t column, int64_t columns, bool half,
               float* to) const {
         const int64_t width = half ? kernels_.columns / 2 : kernels_.columns;

@@ -15,9 +15,9 @@ struct ConvShape {
     int64_t out_h, out_w;
 };
 
-// The products of an output are cut into blocks of this many. The order of sums is defined: within
-// a block, from zero, s = fma(x, w, s) in the order of (kernel_h, kernel_w, channel); then blocks
-// are added up from the first to the last.
+// The products of an output are divided into blocks of this many. The order of the sum is defined:
+// within a block, starting from zero, s = fma(x, w, s) in the order of (kernel_h, kernel_w,
+// channel); then the blocks are added from the first to the last.
 constexpr int64_t kConvDepth = 256;
 
 // Convolution of x with w into y [batch, out_h, out_w, outputs], in float32.

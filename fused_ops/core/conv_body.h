@@ -1,4 +1,4 @@
-// The kernels of float convolutions in the vectors of one instruction set.
+// The kernels of float convolutions, written with the vectors of one instruction set.
 #pragma once
 
 #include <math.h>
@@ -12,7 +12,7 @@ namespace {
 
 typedef Floats<kWidth> ConvValue;
 
-// As many sums as the registers hold beside a few operands.
+// As many sums as fit into registers, with a few registers left for operands.
 #if defined(__AVX512F__)
 constexpr int kTileRows = 14;
 constexpr int kPanelVectors = 2;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kGrainMultiplies = 1 << 22;
 
-// Output columns [first, last) whose tap at column offset `shift` falls inside the image.
+// Output columns [first, last) whose tap at column offset `shift` is inside the image.
 struct Columns {
     int64_t first, last;
 };

@@ -13,20 +13,20 @@
 namespace qgraph {
 namespace {
 
-// One value for each channel, and then from the first on again, so that kLanes elements from any
-// channel on lie in a row.
+// One value for each channel, then the values from the first on again: kLanes consecutive values
+// can be read from any channel on.
 std::vector<float> repeated(const float* values, int64_t channels) {
     std::vector<float> made(static_cast<size_t>(channels + kLanes - 1));
     for (size_t i = 0; i < made.size(); ++i) made[i] = values[i % static_cast<size_t>(channels)];
     return made;
 }
 
-// Sums of each block: kLanes for each quantizer, and one for each channel.
+// Sums of each block: kLanes for each quantizer and one for each channel.
 struct Partial {
     std::vector<double> inner, outer, bias, high;
 };
 
-// Runs the kernel over the whole of a tensor.
+// Runs the kernel over a whole tensor.
 class Pass {
   public:
     Pass(const ByActivation& kernels, const Epilogue& e, const float* x, const float* g, float* out,
@@ -56,7 +56,7 @@ class Pass {
 
   private:
     void run(int64_t block, Partial* partial) const {
-        // With room for what lies beyond the last channel.
+        // These have extra elements behind the last channel.
         std::vector<double> bias, high;
         Strip strip = strip_of(block);
         if (partial != nullptr) {
@@ -100,7 +100,7 @@ class Pass {
                 nullptr};
     }
 
-    // Whole leaves where they are; the last one filled up with zeros, whose gradient adds nothing.
+    // Whole leaves are processed in place. The last one is padded with zeros, whose gradient is 0.
     void run_rows(Strip strip, int64_t size) const {
         const int64_t whole = size / kLeaf * kLeaf;
         strip.rows = whole / kLanes;

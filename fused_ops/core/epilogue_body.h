@@ -1,4 +1,4 @@
-// The epilogue's kernels, forward and backward, in the vectors of one instruction set.
+// The epilogue's kernels, forward and backward, written with the vectors of one instruction set.
 #pragma once
 
 #include "core/epilogue_element.h"
@@ -26,7 +26,7 @@ inline void put(const Strip& s, int64_t at, EpilogueValue v) {
     store<Type::float32, kWidth, false>(s.out, at, v);
 }
 
-// Adds each of a vector to its sum.
+// Adds each element of a vector to its own sum.
 inline void add_each(EpilogueValue v, double* sums) {
     typedef Sums<kWidth> Parts;
     typedef typename Vector<Parts::kPart>::UnalignedDoubles To;
@@ -47,8 +47,8 @@ inline bool any(EpilogueValue v) {
 #endif
 }
 
-// Up to kLeafRows rows from `row` on; gives the channel of what comes next. The strip is a copy,
-// which no store changes.
+// Processes up to kLeafRows rows from `row` on and returns the channel of the next element. The
+// strip is passed by value: the compiler then knows that no store changes it.
 template <Rounding R, Activation A, bool Backward>
 inline int64_t strip_leaf(Strip s, int64_t row, int64_t rows, int64_t channel) {
     typedef EpilogueOps Ops;

@@ -1,5 +1,5 @@
-// The epilogue's arithmetic, of one number or of a vector of them, as quantize_element.h has that
-// of its quantizers: one text for all instruction sets and for CUDA.
+// The epilogue's arithmetic for one number or a vector. Like quantize_element.h, it is one source
+// for all instruction sets and for CUDA.
 #pragma once
 
 #include "core/epilogue.h"
@@ -13,13 +13,13 @@ struct Stage {
     Params<Ops> inner, outer;
 };
 
-// Behind the bias, behind the maximum with 0, and what the outer quantizer takes.
+// The values behind the bias, behind the maximum with 0, and before the outer quantizer.
 template <class Ops>
 struct Activated {
     typename Ops::Value z, positive, v;
 };
 
-// Comparisons are false for NaN, which stays.
+// Comparisons with NaN are false, so NaN stays NaN.
 template <Rounding R, Activation A, class Ops>
 QGRAPH_INLINE Activated<Ops> activated(typename Ops::Value x, typename Ops::Value bias,
                                        typename Ops::Value high, const Params<Ops>& inner) {
@@ -32,7 +32,7 @@ QGRAPH_INLINE Activated<Ops> activated(typename Ops::Value x, typename Ops::Valu
     return {z, positive, v};
 }
 
-// gz and clipped are the gradients of bias and high.
+// gz is the gradient of the bias, clipped that of high.
 template <class Ops>
 struct StageGradient {
     typename Ops::Value gx, gz, clipped, inner_slope, outer_slope;

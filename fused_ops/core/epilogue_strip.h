@@ -6,22 +6,23 @@
 
 namespace qgraph {
 
-// Rows of kLanes elements of a tensor, one after the other: a block of it, or less.
+// Consecutive rows of kLanes elements of a tensor: a block, or part of one.
 struct Strip {
     const float* x;
     const float* g;  // gradients only
     float* out;
     int64_t rows;
-    int64_t channel;  // of the first element
+    int64_t channel;  // the channel of the first element
     int64_t channels;
-    // For each channel, and then from the first on again: kLanes - 1 more.
+    // One value for each channel, then kLanes - 1 values from the first channel on again.
     const float* bias;
     const float* high;  // for Activation::clip
-    const float* last;  // likewise: up to here gradients pass
+    const float* last;  // for Activation::clip: gradients pass up to this value
     float inner_scale, inner_step, inner_low, inner_high;
     float outer_scale, outer_step, outer_low, outer_high;
     bool stream;  // write past the caches; out is aligned to 64 bytes
-    // Gradients only, added to: kLanes each, and channels + kLanes - 1 each.
+    // Gradients only; results are added. The first two have kLanes sums, the others channels +
+    // kLanes - 1.
     double* inner_sums;
     double* outer_sums;
     double* bias_sums;

@@ -15,8 +15,8 @@ constexpr int kLanes = 64;
 constexpr int kBlock = 1024;
 constexpr int kSpareBins = 8;
 
-// Separate lanes, because a compiler may not reorder one running minimum; so many that
-// it keeps them as a loop, which it vectorises.
+// Separate lanes, because a compiler may not reorder one running minimum. There are so many that
+// the compiler keeps the loop over them and vectorises it.
 QGRAPH_DISPATCH Range minmax_range(const float* x, int64_t count) {
     float low[kLanes];
     float high[kLanes];
@@ -52,8 +52,8 @@ QGRAPH_DISPATCH Range minmax_range(const float* x, int64_t count) {
 }
 
 // Bin of each value; returns whether any is NaN. In double the product is exact even where
-// float32 would underflow to a zero of the wrong side. Zeros go to the spare bins behind the
-// others, in turn: to count many into one bin, each would have to wait for the one before.
+// float32 would underflow to zero, which is the wrong bin for a negative value. Zeros go to spare
+// bins behind the others, in turn: counts in one bin would have to wait for each other.
 QGRAPH_DISPATCH bool bin_indices(const float* x, int count, double scale, int half, int* index) {
     const double lowest = -half;
     const double highest = half - 1;
@@ -66,7 +66,8 @@ QGRAPH_DISPATCH bool bin_indices(const float* x, int count, double scale, int ha
         const int truncated = static_cast<int>(value);
         index[i] = truncated - (truncated > value) + half;
     }
-    // A loop of its own, and masks: in the first one the compiler gives up vectorising.
+    // This is a separate loop with masks, because the compiler does not vectorise it inside the
+    // first.
     for (int i = 0; i < count; ++i) {
         const int zero = -static_cast<int>(x[i] == 0.0F);
         index[i] = (index[i] & ~zero) | ((2 * half + (i & (kSpareBins - 1))) & zero);

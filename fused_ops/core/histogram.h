@@ -6,15 +6,15 @@ namespace qgraph {
 
 struct Range {
     float low;
-    float high;  // both NaN where any value is
+    float high;  // low and high are NaN if any value is NaN
 };
 
-// Least and greatest of count >= 1 values.
+// The smallest and largest of count >= 1 values.
 Range minmax(const float* x, int64_t count);
 
 // Adds to bins[clip(floor(x * scale), -half, half - 1) + half], with half = 2^log2_bins <= 2^20
-// and a scale that is a power of two. Zeros are not counted. Returns false where a value is NaN;
-// the bins are then unspecified.
+// and a scale that is a power of two. Zeros are not counted. Returns false if a value is NaN; the
+// bins are then unspecified.
 bool histogram(const float* x, int64_t count, double scale, int log2_bins, int64_t* bins);
 
 }  // namespace qgraph

@@ -1,5 +1,5 @@
-// All that is compiled once for each instruction set: quantize_<set>.cpp selects it by its compiler
-// flags and includes this.
+// All code that is compiled once for each instruction set. quantize_<set>.cpp includes this, and
+// its compiler flags select the set.
 #pragma once
 
 #include "core/conv_body.h"

@@ -21,12 +21,12 @@ constexpr unsigned kDefaultThreads = 4;
 std::atomic<int> thread_limit{
     static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kDefaultThreads))};
 
-// For so long a thread looks for work, or for the end of it, before it sleeps. To be woken takes as
-// long as a small layer does, and the next layer comes at once.
+// How long a thread polls for work, or for the end of it, before it sleeps. Waking a thread takes
+// as long as a small layer, and the next layer usually follows at once.
 constexpr std::chrono::microseconds kAwake{50};
-constexpr int kLooks = 32;  // from one look at the clock to the next
+constexpr int kLooks = 32;  // polls between two readings of the clock
 
-// Whether `there` became true while the thread was awake.
+// Polls `there` for kAwake; true if it became true.
 template <typename There>
 bool seen_soon(There there) {
     const auto end = std::chrono::steady_clock::now() + kAwake;
@@ -42,7 +42,7 @@ bool seen_soon(There there) {
 }
 
 struct Job {
-    const std::function<void(int64_t)>* body;  // lives until all tasks are done
+    const std::function<void(int64_t)>* body;  // valid until all tasks are done
     int64_t tasks;
     std::atomic<int64_t> claimed{0};
     std::atomic<int64_t> done{0};
@@ -94,7 +94,7 @@ class Pool {
         for (int64_t i = 0; i < to_wake; ++i) wake_.notify_one();
     }
 
-    // Parts that no thread has taken by now are no longer needed.
+    // Removes the invitations that no thread has accepted: they are no longer needed.
     void withdraw(const std::shared_ptr<Job>& job) {
         const std::lock_guard<std::mutex> lock(mutex_);
         invitations_.erase(std::remove(invitations_.begin(), invitations_.end(), job),
@@ -107,7 +107,7 @@ class Pool {
             try {
                 std::thread([this] { serve(); }).detach();
             } catch (const std::system_error&) {
-                return;  // no more threads to be had: the caller does their work
+                return;  // the system allows no more threads: the caller does their work
             }
         }
     }
@@ -133,19 +133,19 @@ class Pool {
     std::mutex mutex_;
     std::condition_variable wake_;
     std::deque<std::shared_ptr<Job>> invitations_;
-    std::atomic<size_t> open_{0};  // how many of them
+    std::atomic<size_t> open_{0};  // the number of invitations
     int64_t asleep_ = 0;
     int64_t workers_ = 0;
 };
 
-// Never destroyed: its threads sleep in it until the process ends.
+// Never destroyed, since its threads sleep in it until the process ends.
 Pool* the_pool = nullptr;
 
 Pool& pool() {
     static std::once_flag once;
     std::call_once(once, [] {
         the_pool = new Pool;
-        // A forked child has none of the threads, and perhaps a mutex that is never unlocked.
+        // A forked child has none of the threads, and its mutex may stay locked for ever.
         pthread_atfork(nullptr, nullptr, [] { the_pool = new Pool; });
     });
     return *the_pool;

@@ -3,7 +3,8 @@
 #include <cstdint>
 #include <functional>
 
-// One body, compiled for several instruction sets; the loader picks the best the CPU has.
+// Compiles a function for several instruction sets; the loader picks the best that the CPU
+// supports.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define QGRAPH_DISPATCH __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -18,11 +19,11 @@ void set_threads(int count);
 int threads();
 
 // Calls body(task) once for each task in [0, tasks), on at most `wanted` threads (never more than
-// threads()), and returns when all are done. Threads claim tasks one by one, and the caller is one
-// of them: it never waits for a thread that has not begun, so a busy machine costs nothing.
+// threads()), and returns when all are done. Threads claim tasks one by one. The caller is one of
+// them and never waits for a thread that has not begun, so a busy machine does not delay it.
 void parallel_tasks(int64_t tasks, int64_t wanted, const std::function<void(int64_t task)>& body);
 
-// The same on at most `wanted` threads, whatever threads() is.
+// The same on at most `wanted` threads, even if that exceeds threads().
 void run_tasks(int64_t tasks, int64_t wanted, const std::function<void(int64_t task)>& body);
 
 // Calls body(begin, end, part) on disjoint ranges that cover [0, count), one per part, and

@@ -13,7 +13,7 @@
 namespace qgraph {
 namespace {
 
-constexpr int64_t kColumns = 1024;  // of one task, where there are channels
+constexpr int64_t kColumns = 1024;  // columns of one task, if there are several channels
 
 const TileKernels* kernels_of(InstructionSet set) {
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -38,7 +38,7 @@ InstructionSet best() {
 
 std::atomic<InstructionSet> instruction_set{best()};
 
-// 2^f and 2^-f of each column: of each channel, or of kLanes equal ones.
+// 2^f and 2^-f for each column. Columns are channels, or kLanes equal columns for one channel.
 struct Scales {
     std::vector<float> scales;
     std::vector<float> steps;
@@ -54,8 +54,8 @@ struct Scales {
     }
 };
 
-// Runs the kernel over the whole of a tensor, and returns how many blocks it has. `sums` (may be
-// empty) holds the columns' sums of each block.
+// Runs the kernel over a whole tensor and returns the number of its blocks. `sums`, which may be
+// empty, receives the sum of each column for each block.
 class Sweep {
   public:
     Sweep(TileKernel kernel, const Quantizer& q, Type type, const void* x, const void* g, void* out,
@@ -120,7 +120,7 @@ class Sweep {
         if (whole < size) run_tail(begin + whole, size - whole, sums);
     }
 
-    // The last leaf, filled up with zeros that add nothing.
+    // The last leaf is padded with zeros, which add nothing.
     void run_tail(int64_t at, int64_t size, double* sums) const {
         alignas(64) char x[kLeaf * sizeof(float)];
         alignas(64) char g[kLeaf * sizeof(float)];
@@ -139,7 +139,7 @@ class Sweep {
     TileKernel kernel_;
     const Quantizer& q_;
     Scales scales_;
-    int64_t size_;  // of an element
+    int64_t size_;  // bytes of an element
     const char* x_;
     const char* g_;
     char* out_;

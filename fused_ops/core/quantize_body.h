@@ -1,4 +1,4 @@
-// The quantizer's kernels, forward and backward, in the vectors of one instruction set.
+// The quantizer's kernels, forward and backward, written with the vectors of one instruction set.
 #pragma once
 
 #include "core/quantize_tile.h"
@@ -13,7 +13,8 @@ inline Params<Lanes<N>> params_of(const Tile& tile, int64_t column) {
             Floats<N>{} + tile.low, Floats<N>{} + tile.high};
 }
 
-// Up to kLeafRows rows of Count vectors of N columns. The tile is a copy, which no store changes.
+// Up to kLeafRows rows of Count vectors of N columns. The tile is passed by value: the compiler
+// then knows that no store changes it.
 template <Rounding R, Type T, bool Backward, int N, int Count, bool Stream>
 inline void leaf(Tile tile, int64_t row, int64_t rows, int64_t column) {
     static_assert(Count <= 2);

@@ -1,10 +1,10 @@
-// The quantizer's arithmetic, of one number or of a vector of them: one text for all instruction
-// sets and for CUDA. `Ops` has the operations that C++ has no operator for:
+// The quantizer's arithmetic for one number or a vector: one source for all instruction sets and
+// for CUDA. `Ops` provides the operations that C++ has no operator for:
 //   Value, Bits               a float and a uint32_t, or vectors of them
 //   nearest, down, absolute   of a Value, to whole numbers: ties to even, downwards
-//   bits, value               the same bits as the other type
-// All is private to the file that includes it: the linker might keep a copy that this CPU can't
-// run.
+//   bits, value               reinterpret the bits as the other type
+// Everything is private to the file that includes it. Otherwise the linker might keep a copy that
+// was compiled for another CPU.
 #pragma once
 
 #include <math.h>
@@ -45,7 +45,7 @@ QGRAPH_INLINE typename Ops::Value rounded(typename Ops::Value v, typename Ops::V
         const Value size = nearest_up<Ops>(Ops::absolute(v));
         return v < 0.0f ? -size : size;
     } else {
-        // The product of a negative number may have vanished.
+        // The product of a negative number may have underflowed to zero.
         return ((v == 0.0f) & (x < 0.0f)) ? Value{} - 1.0f : Ops::down(v);
     }
 }
@@ -58,7 +58,7 @@ QGRAPH_INLINE typename Ops::Value quantized(typename Ops::Value x, const Params<
     return code * q.step + 0.0f;                                       // + 0 turns -0 into +0
 }
 
-// d loss / d x, and what g is to be multiplied by for d loss / d log2_t.
+// d loss / d x, and the factor of g in d loss / d log2_t.
 template <class Ops>
 struct Gradient {
     typename Ops::Value gx, slope;
@@ -72,13 +72,13 @@ QGRAPH_INLINE Gradient<Ops> gradient(typename Ops::Value x, typename Ops::Value 
     const Value r = rounded<R, Ops>(v, x);
     const Value least = r < q.low ? q.low : r;
     const Value code = least > q.high ? q.high : least;
-    // By its bits, so that a NaN is inside.
+    // Bits are compared, so that a NaN is inside.
     const auto inside = Ops::bits(code) == Ops::bits(r);
     return {inside ? g : Value{}, inside ? r - v : code};
 }
 
-// The narrow types, where the processor has no instruction for them. To them: the nearest, ties to
-// even; any NaN becomes one that is quiet.
+// Conversions of the narrow types without instructions for them. Conversion to a narrow type rounds
+// to the nearest, ties to even, and makes every NaN quiet.
 
 template <class Ops>
 QGRAPH_INLINE typename Ops::Value from_bfloat16(typename Ops::Bits narrow) {
@@ -108,14 +108,14 @@ QGRAPH_INLINE typename Ops::Bits to_float16(typename Ops::Value v) {
     const Bits bits = Ops::bits(v);
     const Bits size = bits & 0x7fffffffu;
     const Bits normal = (size + 0xfffu + (size >> 13 & 1u) - 0x38000000u) >> 13;
-    // Beside a half, one unit of a float is one of the subnormal numbers of float16.
+    // Adding 0.5 rounds to the subnormal numbers of float16: both have the same last place there.
     const Bits subnormal = Ops::bits(Ops::value(size) + 0.5f) - 0x3f000000u;
     const Bits finite = size < 0x38800000u ? subnormal : normal;
     const Bits all = size >= 0x477ff000u ? Bits{} + 0x7c00u : finite;
     return (size > 0x7f800000u ? Bits{} + 0x7e00u : all) | (bits >> 16 & 0x8000u);
 }
 
-// One number, on a CPU or a GPU.
+// `Ops` for one number, on a CPU or a GPU.
 struct Scalar {
     typedef float Value;
     typedef uint32_t Bits;

@@ -9,8 +9,7 @@
 
 namespace qgraph {
 
-// Some rows of some columns of a matrix whose rows are `stride` elements apart; one channel per
-// column.
+// A tile of a matrix whose rows are `stride` elements apart. Each column is a channel.
 struct Tile {
     const void* x;
     const void* g;  // gradients only
@@ -23,7 +22,7 @@ struct Tile {
     float low;
     float high;
     bool stream;   // write past the caches; out is aligned to 64 bytes, columns and stride to 16
-    double* sums;  // gradients only: added to, for each column
+    double* sums;  // gradients only; added to, one for each column
 };
 
 using TileKernel = void (*)(const Tile&);
@@ -32,8 +31,8 @@ struct ByRounding {
     TileKernel of[kRoundings];
 };
 
-// The same two kernels for each type of x, g and out, and each rounding mode; those of
-// epilogues and convolutions, and that of rounding.
+// The forward and backward kernel for each type and rounding mode, and the kernels of epilogues,
+// convolutions and rounding.
 struct TileKernels {
     ByRounding forward[kTypes];
     ByRounding backward[kTypes];
@@ -43,12 +42,12 @@ struct TileKernels {
     RoundingKernel rounding;
 };
 
-// Each is null where it isn't compiled in.
+// Each returns null if this build does not contain it.
 const TileKernels* plain_kernels();
 const TileKernels* avx2_kernels();
 const TileKernels* avx512_kernels();
 
-// Those of the instruction set that is chosen.
+// The kernels of the instruction set in use.
 const TileKernels& kernels();
 
 }  // namespace qgraph

@@ -15,7 +15,7 @@ constexpr float kBeyond = 0x1p16F;
 constexpr uint32_t kExponent = 0x7F800000U;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// All that is done to x but the rounding is exact: factors are powers of two.
+// Every operation except the rounding is exact, since factors are powers of two.
 QGRAPH_DISPATCH void round_range(const float* x, float* y, int64_t count, float scale) {
     const float step = 1.0F / scale;
     for (int64_t i = 0; i < count; ++i) {
@@ -23,7 +23,7 @@ QGRAPH_DISPATCH void round_range(const float* x, float* y, int64_t count, float 
         uint32_t exponent;
         std::memcpy(&exponent, &value, sizeof exponent);
         exponent &= kExponent;
-        float power;  // the largest power of two that is not above |value|
+        float power;  // the largest power of two <= |value|
         std::memcpy(&power, &exponent, sizeof power);
         power = power > kLeastNormal ? power : kLeastNormal;
         const float rounded = std::nearbyint(value / power * scale) * (power * step);
@@ -33,16 +33,16 @@ QGRAPH_DISPATCH void round_range(const float* x, float* y, int64_t count, float 
     }
 }
 
-// The exponents are those of float16: all that goes is the last bits. What they carry goes on to
-// the next exponent, and from the largest number to infinity, as it should.
+// The exponents are those of float16, so only the last bits are dropped. A carry goes into the
+// exponent, and from the largest number to infinity, which is correct.
 QGRAPH_DISPATCH void round_range(const uint16_t* x, uint16_t* y, int64_t count, int dropped) {
     const unsigned rest = (1U << dropped) - 1;
     for (int64_t i = 0; i < count; ++i) {
         const unsigned value = x[i];
-        const unsigned odd = (value >> dropped) & rest & 1;  // what stays; 0 where nothing goes
+        const unsigned odd = (value >> dropped) & rest & 1;  // last bit that stays; 0 if all stay
         const unsigned rounded = (value + (rest >> 1) + odd) & ~rest;
         const bool nan = (value & 0x7FFF) > 0x7C00;
-        y[i] = static_cast<uint16_t>(nan ? value | 0x0200 : rounded);  // a quiet one
+        y[i] = static_cast<uint16_t>(nan ? value | 0x0200 : rounded);  // makes NaN quiet
     }
 }
 

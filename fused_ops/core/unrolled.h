@@ -10,8 +10,8 @@ __attribute__((always_inline)) inline void unrolled(Body body, std::integer_sequ
     (body(std::integral_constant<int, I>()), ...);
 }
 
-// body(0), body(1), ... With indices that are constants from the beginning compilers keep arrays of
-// sums in registers; those of a loop that is unrolled later are written to memory in every step.
+// body(0), body(1), ... The indices are constants from the beginning, so compilers keep arrays of
+// sums in registers. In a loop that the compiler unrolls later, they go to memory in every step.
 template <int count, class Body>
 __attribute__((always_inline)) inline void unrolled(Body body) {
     unrolled(body, std::make_integer_sequence<int, count>());

@@ -1,5 +1,6 @@
-// Vectors of the instruction set that a file is compiled for. All is private to that file, and
-// nothing inline comes from elsewhere: the linker might keep the copy that this CPU can't run.
+// Vectors of the instruction set that a file is compiled for. Everything is private to that file
+// and uses no inline function from elsewhere. Otherwise the linker might keep a copy that was
+// compiled for another CPU.
 #pragma once
 
 #include "core/quantize_element.h"
@@ -18,7 +19,7 @@ constexpr int kWidth = 8;
 #else
 constexpr int kWidth = 4;
 #endif
-constexpr int kVectors = 2;  // side by side, so that one's latency hides behind the other's
+constexpr int kVectors = 2;  // computed together, so that they hide each other's latency
 
 template <int N>
 struct Vector {
@@ -33,7 +34,7 @@ struct Vector {
 template <int N>
 using Floats = typename Vector<N>::Floats;
 
-// TensorFlow's threads flush subnormal numbers to zero; here they count.
+// Turns off the flushing of subnormal numbers to zero, which TensorFlow's threads turn on.
 class IeeeArithmetic {
   public:
 #ifdef __SSE2__
@@ -47,7 +48,7 @@ class IeeeArithmetic {
 #endif
 };
 
-// What quantize_element.h needs, for N floats.
+// `Ops` of quantize_element.h for N floats.
 template <int N>
 struct Lanes {
     typedef Floats<N> Value;
@@ -66,7 +67,7 @@ struct Lanes {
             return _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
         }
 #endif
-        // From 2^23 on every number is whole, and adding 2^23 leaves no room for a fraction.
+        // From 2^23 on every float is a whole number, so adding 2^23 removes the fraction.
         const Value size = absolute(v);
         const Value whole = (size + 8388608.0f) - 8388608.0f;
         return size < 8388608.0f ? (v < 0.0f ? -whole : whole) : v;
@@ -127,7 +128,7 @@ inline Floats<N> load(const void* from, int64_t at) {
     }
 }
 
-// A vector of the CPU, past the caches; false where there is no such instruction.
+// Stores a vector past the caches; false if the CPU has no such instruction.
 template <class V>
 inline bool stream(void* to, V value) {
 #ifdef __AVX512F__
@@ -162,7 +163,7 @@ inline void finish_streams() {
 #endif
 }
 
-// Double sums for N floats, in as many vectors of the CPU as it takes.
+// Sums in double for N floats, in as many vectors as needed.
 template <int N>
 struct Sums {
     static constexpr int kPart = N < kWidth / 2 ? N : (kWidth / 2);
@@ -173,7 +174,8 @@ struct Sums {
         for (int i = 0; i < N / kPart; ++i) parts[i] = sum(doubled(a, i), doubled(b, i), parts[i]);
     }
 
-    // a * b + c. The product is exact, 24 bits by 24 fit into 53, so that fusing changes nothing.
+    // a * b + c. The product of two 24-bit significands fits into 53 bits, so fusing changes no
+    // result.
     static Doubles sum(Doubles a, Doubles b, Doubles c) {
 #ifdef __AVX512F__
         if constexpr (kPart == 8) return _mm512_fmadd_pd(a, b, c);

@@ -8,7 +8,8 @@ namespace qgraph {
 namespace {
 
 constexpr int kVec = 4;
-// Thread blocks of a multiprocessor to make room for: as many as shared memory holds.
+// Thread blocks per multiprocessor that the compiler shall allow for: as many as shared memory
+// holds.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 constexpr int kResident = 3;
 #else
@@ -59,7 +60,7 @@ constexpr ByRounding kForwards[kActivations] = {kForward<Activation::none, Vec>,
 constexpr ByRounding kBackwards[kActivations] = {
     kBackward<Activation::none>, kBackward<Activation::relu>, kBackward<Activation::clip>};
 
-// What is wrong with the arguments, or null.
+// The error in the arguments, or null.
 const char* wrong(const qgraph_cuda_epilogue& e, int64_t count) {
     if (e.activation < 0 || e.activation >= kKinds) {
         return "activation must be 0 (none), 1 (relu), 2 (relu6) or 3 (clip)";
@@ -109,7 +110,7 @@ QGRAPH_EXPORT const char* qgraph_cuda_epilogue_gradients(const qgraph_cuda_epilo
                                                          int64_t count, void* workspace,
                                                          void* stream) {
     if (const char* what = wrong(*e, count)) return what;
-    double place = 0;  // with no elements there may be no workspace
+    double place = 0;  // without elements there may be no workspace
     auto* sums = workspace == nullptr ? &place : static_cast<double*>(workspace);
     const EpilogueGrid grid = grid_of(*e, x, g, to->x, count, sums);
     const Kernel kernel = kBackwards[activation(*e)].of[e->rounding];

@@ -1,11 +1,12 @@
-// What one thread of the epilogue's CUDA kernels does, as functions of its place in the grid. They
-// run on a CPU too, where fused_ops/tests/epilogue_grid_test.cpp calls them for each thread in
-// turn.
+// The work of one thread of the epilogue's CUDA kernels, as functions of its place in the grid.
+// They also run on a CPU, where fused_ops/tests/epilogue_grid_test.cpp calls them for each thread
+// in turn.
 //
-// Forward, a thread takes kBatch packs of Vec elements. Backward, a thread block takes one block of
-// the sums (core/epilogue.h), in kParts parts of kPartLeaves leaves: first each thread one column
-// of a leaf, so that its sums for thresholds need no other thread; it leaves the bias's gradients
-// in shared memory. Then each thread adds those of its slots, row after row.
+// Forward, a thread processes kBatch packs of Vec elements. Backward, a thread block processes one
+// block of the sums (core/epilogue.h), in kParts parts of kPartLeaves leaves. In each part a thread
+// first processes one column of a leaf: its sums for thresholds need no other thread, and it writes
+// the gradients of the bias to shared memory. Then each thread adds these for its slots, row after
+// row.
 #pragma once
 
 #include "core/epilogue_element.h"
@@ -31,7 +32,7 @@ struct EpilogueGrid {
     int64_t channels;
     const float* bias;
     const float* high;  // for Activation::clip
-    bool open;          // no gradient where the clip is just reached
+    bool open;          // true: no gradient at exactly v = high
     Codes inner, outer;
     // Sums of each block: [blocks][kLanes], and [blocks][slots].
     double* inner_sums;
@@ -51,7 +52,8 @@ struct EpilogueGrid {
 template <int Vec>
 constexpr int64_t kForwardElements = int64_t{kThreads} * Vec * kBatch;
 
-// Vec channels next to each other: with Vec > 1, channels and memory are multiples of it.
+// Vec neighbouring channels. With Vec > 1, the number of channels and addresses are multiples of
+// Vec.
 template <Rounding R, Activation A, int Vec>
 QGRAPH_INLINE void epilogue_thread(const EpilogueGrid& grid, const Place& place) {
     typedef Pack<Type::float32, Vec> Floats;
@@ -89,22 +91,22 @@ QGRAPH_INLINE void epilogue_thread(const EpilogueGrid& grid, const Place& place)
     }
 }
 
-// What threads of a block leave for each other.
+// Data that the threads of a block exchange.
 template <Activation A>
 struct PartSums {
-    float gz[kPart];  // or the gradient of high, where that is reached
+    float gz[kPart];  // the gradient of the bias, or of high where v is clipped
     uint8_t at_high[A == Activation::clip ? kPart : 1];
     double inner[kPartLeaves][kLanes];
     double outer[kPartLeaves][kLanes];
 };
 
-// Up to where gradients pass the clip. What is clipped is not negative.
+// Gradients pass the clip up to this value. The clipped value is not negative.
 QGRAPH_INLINE float last_of(const EpilogueGrid& grid, float high) {
     if (!grid.open) return high;
     return high > 0.0f ? Scalar::value(Scalar::bits(high) - 1) : -1.0f;
 }
 
-// First step of a part: each thread one column of a leaf.
+// First step of a part: each thread processes one column of a leaf.
 template <Rounding R, Activation A>
 QGRAPH_INLINE void epilogue_leaf(const EpilogueGrid& grid, const Place& place, int part,
                                  PartSums<A>& shared) {
@@ -135,7 +137,8 @@ QGRAPH_INLINE void epilogue_leaf(const EpilogueGrid& grid, const Place& place, i
             const float high = kClips ? grid.high[channel] : 0.0f;
             const auto found = stage_gradient<R, A, Scalar>(x[i], g[i], grid.bias[channel], high,
                                                             last_of(grid, high), stage);
-            // The products are exact, 24 bits by 24 fit into 53: rounded once either way.
+            // The products of 24-bit significands are exact in 53 bits, so fusing changes no
+            // result.
             inner =
                 fma(static_cast<double>(found.gz), static_cast<double>(found.inner_slope), inner);
             outer = fma(static_cast<double>(g[i]), static_cast<double>(found.outer_slope), outer);
@@ -151,8 +154,8 @@ QGRAPH_INLINE void epilogue_leaf(const EpilogueGrid& grid, const Place& place, i
     shared.outer[place.y][place.x] = outer;
 }
 
-// Second step: the first threads add up leaves, kLanes of them for each quantizer. `total` is such
-// a thread's own, from part to part.
+// Second step: the first threads add up leaves, kLanes threads for each quantizer. Each keeps its
+// own `total` from part to part.
 template <Activation A>
 QGRAPH_INLINE void add_part(int thread, const PartSums<A>& shared, double& total) {
     if (thread >= 2 * kLanes) return;
@@ -178,7 +181,7 @@ QGRAPH_INLINE void add_element(const PartSums<A>& shared, int at, SlotSums& sums
     }
 }
 
-// Adds what a part has for a slot, row after row. `start` is the channel of the part's first
+// Adds the gradients of a part to a slot, row after row. `start` is the channel of the part's first
 // element.
 template <Activation A>
 QGRAPH_INLINE void add_slot(const PartSums<A>& shared, int slot, int channels, int start,
@@ -194,7 +197,7 @@ QGRAPH_INLINE void add_slot(const PartSums<A>& shared, int slot, int channels, i
         }
         return;
     }
-    // Elements of the slot's channel; a row that began before it fills the slot beyond the last.
+    // Elements of the slot's channel. A row may continue in slots behind the last channel.
     int at = slot % channels - start;
     if (at < 0) at += channels;
 #pragma unroll 4
@@ -204,7 +207,8 @@ QGRAPH_INLINE void add_slot(const PartSums<A>& shared, int slot, int channels, i
     }
 }
 
-// Second step of each thread: its slots, whose sums are in the device's memory from part to part.
+// Second step of each thread: it updates its slots, whose sums stay in the device's memory from
+// part to part.
 template <Activation A>
 QGRAPH_INLINE void add_slots(const EpilogueGrid& grid, int64_t block, int part, int thread,
                              const PartSums<A>& shared) {
@@ -231,7 +235,7 @@ QGRAPH_INLINE void fold_slots(const EpilogueGrid& grid, int64_t channel, double*
     slots[channel] = sum;
 }
 
-// Last step: sums of the block are where the reduction finds them.
+// Last step: writes the sums of the block to the place where the reduction reads them.
 template <Activation A>
 QGRAPH_INLINE void finish_block(const EpilogueGrid& grid, int64_t block, int thread, double total) {
     if (thread < kLanes) grid.inner_sums[block * kLanes + thread] = total;

@@ -26,11 +26,11 @@ const char* launch(void (*kernel)(Arguments...), int64_t blocks, dim3 threads, v
                                  static_cast<cudaStream_t>(stream)));
 }
 
-// What is wrong with a tensor of channels, or null.
+// The error in the sizes of a tensor, or null.
 inline const char* wrong_channels(int64_t count, int64_t channels, int rounding) {
     if (rounding < 0 || rounding >= kRoundings) return "rounding must be 0 to 4";
     if (count < 0 || channels < 1 || count % channels != 0) {
-        return "count must be a multiple of the channels, of which there is at least one";
+        return "count must be a multiple of channels, and channels at least 1";
     }
     return channels > kMaxChannels ? "there are too many channels" : nullptr;
 }

@@ -7,14 +7,15 @@
 namespace qgraph {
 namespace {
 
-constexpr int kVec = 4;            // columns of a thread
-constexpr int kForwardLeaves = 8;  // of a thread block
+constexpr int kVec = 4;            // columns per thread
+constexpr int kForwardLeaves = 8;  // per thread block
 
 template <int Vec>
 constexpr int kForwardThreads = kTile / Vec * kForwardLeaves;
 template <int Vec>
 constexpr int kBackwardThreads = kTile / Vec * static_cast<int>(kLeaves);
-// Thread blocks of a multiprocessor to make room for: as many as registers allow without spills.
+// Thread blocks per multiprocessor that the compiler shall allow for: as many as registers allow
+// without spills.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 template <int Vec>
 constexpr int kResident = Vec == 1 ? 1 : 3;
@@ -60,7 +61,7 @@ struct Kernels {
 template <Type T, int Vec>
 constexpr Kernels kKernels{kForward<T, Vec>, kBackward<T, Vec>, Vec};
 
-// Vectors where columns and memory allow them.
+// Uses vectors if the number of columns and the addresses are multiples of their size.
 Kernels kernels_of(const QuantizeGrid& grid, Type type) {
     const auto alignment = static_cast<size_t>(kVec * size_of(type));
     const bool vectors = grid.columns() % kVec == 0 && aligned(grid.x, alignment) &&
@@ -75,7 +76,7 @@ Kernels kernels_of(const QuantizeGrid& grid, Type type) {
     }
 }
 
-// What is wrong with the arguments, or null.
+// The error in the arguments, or null.
 const char* wrong(int64_t count, const qgraph_cuda_quantizer& q) {
     if (q.type < 0 || q.type >= kTypes) {
         return "type must be 0 (float32), 1 (bfloat16) or 2 (float16)";

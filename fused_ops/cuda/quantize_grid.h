@@ -1,9 +1,9 @@
-// What one thread of the quantizer's CUDA kernels does, as functions of its place in the grid. They
-// run on a CPU too, where fused_ops/tests/grid_test.cpp calls them for each thread in turn.
+// The work of one thread of the quantizer's CUDA kernels, as functions of its place in the grid.
+// They also run on a CPU, where fused_ops/tests/grid_test.cpp calls them for each thread in turn.
 //
-// A thread block takes a tile: kTile columns of one block of the sum (quantize.h), which is kLeaves
-// leaves of kLeafRows rows. A thread takes a leaf of Vec columns, so that rows next to each other
-// in memory are read by threads next to each other, and its sums need no other thread.
+// A thread block processes a tile: kTile columns of one block of the sum (quantize.h), which has
+// kLeaves leaves of kLeafRows rows. A thread processes a leaf of Vec columns: neighbouring threads
+// read neighbouring addresses, and the sums of a leaf need no other thread.
 #pragma once
 
 #include "cuda/reduce_grid.h"
@@ -29,8 +29,8 @@ struct QuantizeGrid {
     QGRAPH_INLINE int64_t tiles() const { return (columns() + kTile - 1) / kTile; }
 };
 
-// Rows of one leaf, Vec columns of them; adds to sums[Vec] in the backward pass. All are read
-// before any is written: out may be x or g.
+// Processes the rows of one leaf in Vec columns; adds to sums[Vec] in the backward pass. All
+// elements are read before any is written, since out may be x or g.
 template <Rounding R, Type T, bool Backward, int Vec, int Rows>
 QGRAPH_INLINE void batch(const QuantizeGrid& grid, int64_t first, const Params<Scalar>* params,
                          double* sums) {
@@ -54,7 +54,8 @@ QGRAPH_INLINE void batch(const QuantizeGrid& grid, int64_t first, const Params<S
                 const float upstream = widened<T>(g[i].of[k]);
                 const auto found = gradient<R, Scalar>(value, upstream, params[k]);
                 out.of[k] = narrowed<T>(found.gx);
-                // The product is exact, 24 bits by 24 fit into 53: rounded once either way.
+                // The product of 24-bit significands is exact in 53 bits, so fusing changes no
+                // result.
                 sums[k] =
                     fma(static_cast<double>(upstream), static_cast<double>(found.slope), sums[k]);
             } else {
@@ -65,7 +66,7 @@ QGRAPH_INLINE void batch(const QuantizeGrid& grid, int64_t first, const Params<S
     }
 }
 
-// One leaf, Vec columns of it.
+// One leaf in Vec columns.
 template <Rounding R, Type T, bool Backward, int Vec>
 QGRAPH_INLINE void leaf(const QuantizeGrid& grid, int64_t leaf, int64_t column, double* sums) {
     Params<Scalar> params[Vec];
@@ -98,7 +99,7 @@ QGRAPH_INLINE void forward_thread(const QuantizeGrid& grid, const Place& place) 
 
 typedef double LeafSums[kLeaves][kTile];
 
-// The backward pass, first step: each thread its leaf.
+// The backward pass, first step: each thread processes its leaf.
 template <Rounding R, Type T, int Vec>
 QGRAPH_INLINE void backward_thread(const QuantizeGrid& grid, const Place& place, LeafSums& shared) {
     const int64_t column = place.block % grid.tiles() * kTile + place.x * Vec;
@@ -111,7 +112,7 @@ QGRAPH_INLINE void backward_thread(const QuantizeGrid& grid, const Place& place,
     for (int k = 0; k < Vec; ++k) shared[place.y][place.x * Vec + k] = sums[k];
 }
 
-// Second step, when all leaves are in `shared`: the first kTile threads a column each.
+// Second step, when all leaves are in `shared`: each of the first kTile threads adds up a column.
 QGRAPH_INLINE void add_leaves(const QuantizeGrid& grid, const Place& place, int thread,
                               const LeafSums& shared) {
     const int64_t column = place.block % grid.tiles() * kTile + thread;
@@ -122,7 +123,7 @@ QGRAPH_INLINE void add_leaves(const QuantizeGrid& grid, const Place& place, int 
     grid.partial[place.block / grid.tiles() * grid.columns() + column] = sum;
 }
 
-// What the second kernel adds up.
+// The sums that the second kernel adds up.
 QGRAPH_INLINE Reduction reduction_of(const QuantizeGrid& grid, Sums to) {
     return {grid.partial, grid.blocks(),     grid.columns(), grid.columns(), grid.codes,
             to,           grid.channels == 1};

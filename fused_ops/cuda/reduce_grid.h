@@ -1,6 +1,6 @@
-// The last step of a sum, for one thread: sums of blocks are added up as core/quantize.h states. A
-// thread block has kTile columns by kSpans spans: in each round each thread adds up a span; then
-// the first row of threads adds those up, one after the other.
+// The last step of a sum, for one thread: sums of blocks are added up in the order of
+// core/quantize.h. A thread block has kTile columns by kSpans spans. In each round each thread adds
+// up a span; then the first row of threads adds up the spans in order.
 #pragma once
 
 #include "cuda/thread.h"
@@ -13,18 +13,18 @@ constexpr int kMaxReductions = 4;
 constexpr double kSlopeOfPower = 0.693147180559945309417232121458;  // ln 2
 typedef double SpanSums[kSpans][kTile];
 
-// Where sums go: float64, or float32 of it.
+// Where sums are written: as float64, or rounded to float32.
 struct Sums {
     void* out;
     bool narrow;
 };
 
 struct Reduction {
-    const double* partial;  // [blocks][stride], of which `columns` are added up
+    const double* partial;  // [blocks][stride]; the first `columns` columns are added up
     int64_t blocks, columns, stride;
-    Codes codes;  // of a threshold's gradient; else log2_t is null
+    Codes codes;  // for a threshold's gradient; otherwise log2_t is null
     Sums to;
-    bool lanes;  // columns are the kLanes of one number
+    bool lanes;  // true: the columns are the kLanes parts of one sum
 
     QGRAPH_INLINE int64_t tiles() const { return (columns + kTile - 1) / kTile; }
     QGRAPH_INLINE int64_t rounds() const {
@@ -32,7 +32,7 @@ struct Reduction {
     }
 };
 
-// Several at once, as arguments of one kernel.
+// Several reductions, as arguments of one kernel.
 struct Reductions {
     Reduction of[kMaxReductions];
     int count;
@@ -42,7 +42,8 @@ struct Reductions {
         for (int i = 0; i < count; ++i) tiles += of[i].tiles();
         return tiles;
     }
-    // Which one a thread block takes part in; `block` becomes its place there.
+    // The reduction that a thread block belongs to; `block` becomes its index within that
+    // reduction.
     QGRAPH_INLINE const Reduction& at(int64_t& block) const {
         int i = 0;
         for (; block >= of[i].tiles(); ++i) block -= of[i].tiles();
@@ -71,7 +72,7 @@ QGRAPH_INLINE double add_spans(double total, const Place& place, const SpanSums&
     return total;
 }
 
-// Adds the upper half of the lanes to the lower.
+// Adds the upper half of the lanes to the lower half.
 QGRAPH_INLINE void fold_lanes(const Place& place, int half, double (&lanes)[kTile]) {
     if (place.x < half) lanes[place.x] += lanes[place.x + half];
 }

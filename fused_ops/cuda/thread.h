@@ -1,5 +1,5 @@
-// What threads of all CUDA kernels have in common: where they are, how they read and write, and the
-// steps of quantizers. It runs on a CPU too.
+// Code that the threads of all CUDA kernels share: their place, reads and writes, and the steps of
+// quantizers. It also runs on a CPU.
 #pragma once
 
 #include <cstdint>
@@ -14,26 +14,27 @@
 namespace qgraph {
 namespace {
 
-constexpr int kTile = 32;  // columns of a thread block
-constexpr int kBatch = 4;  // rows that a thread has on their way at a time
+constexpr int kTile = 32;  // columns per thread block
+constexpr int kBatch = 4;  // rows that a thread loads before it uses them
 constexpr int64_t kMaxChannels = 1 << 29;
 constexpr float kMaxExponent = 126;
 
-// Where a thread is. Threads of a block are x (columns) by y (leaves).
+// The place of a thread. Threads of a block are x (columns) by y (leaves).
 struct Place {
     int64_t block;
     int x, y;
     int leaves;  // threads in y
 };
 
-// The codes of a quantizer, and its exponents on the device: bits - ceil(log2_t).
+// The codes of a quantizer and its thresholds on the device; exponents are bits - ceil(log2_t).
 struct Codes {
     const float* log2_t;
     int32_t bits;
     float low, high;
 };
 
-// Scales are NaN where float32 does not hold them: nothing waits to report that.
+// A scale that float32 does not hold becomes NaN, since an error could not be reported without
+// waiting for the GPU.
 QGRAPH_INLINE Params<Scalar> params_of(const Codes& codes, int64_t channel) {
     const float exponent = static_cast<float>(codes.bits) - ceilf(codes.log2_t[channel]);
     const bool fits = fabsf(exponent) <= kMaxExponent;  // false for NaN
@@ -82,13 +83,13 @@ QGRAPH_INLINE Element<T> narrowed(float v) {
 #endif
 }
 
-// Elements that one thread reads and writes at once.
+// Elements that one thread reads and writes together.
 template <Type T, int Vec>
 struct alignas(sizeof(Element<T>) * Vec) Pack {
     Element<T> of[Vec];
 };
 
-// The `size` elements at `at`; zeros, which add nothing, in place of the rest.
+// The `size` elements at `at`. The rest are zeros, which add nothing.
 template <Type T, int Vec>
 QGRAPH_INLINE Pack<T, Vec> load(const void* from, int64_t at, int64_t size) {
     const Element<T>* place = static_cast<const Element<T>*>(from) + at;
@@ -101,7 +102,7 @@ QGRAPH_INLINE Pack<T, Vec> load(const void* from, int64_t at, int64_t size) {
     return pack;
 }
 
-// As a whole; the compiler would take it apart.
+// Written as one word; the compiler would split it.
 template <class P>
 QGRAPH_INLINE void move(P* to, const P& pack) {
 #ifdef __CUDA_ARCH__

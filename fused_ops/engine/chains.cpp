@@ -7,11 +7,11 @@
 namespace qgraph::engine {
 namespace {
 
-constexpr int64_t kPeriod = 1 << 16;  // of a constant that is spread once and for all
+constexpr int64_t kPeriod = 1 << 16;  // longest constant that is broadcast in advance
 
 bool is_wide(int64_t low, int64_t high) { return low < INT32_MIN || high > INT32_MAX; }
 
-// Values on the way of a chain fit into 32 bits if those of all its tensors do.
+// Intermediate values of a chain fit into 32 bits if all its tensors do.
 bool is_wide(const Network& network, const Group& group) {
     const auto wide = [&](uint32_t index) {
         return is_wide(network.tensors[index].low, network.tensors[index].high);
@@ -38,7 +38,7 @@ class Maker {
 
     std::shared_ptr<const OwnedChain> make() {
         const Step& first = network_.steps[group_.steps[0]];
-        uint32_t value = first.inputs[0];  // what the chain has come to
+        uint32_t value = first.inputs[0];  // the tensor that the next op reads
         if (first.op == Op::depthwise_conv2d) {
             made_->sums = sums(first);
             made_->chain.sums = &made_->sums;
@@ -128,7 +128,7 @@ class Maker {
         return values;
     }
 
-    // Values in the type of the chain, kept with it.
+    // Converts values to the type of the chain and stores them with it.
     const void* typed(std::vector<int64_t> values) {
         const Storage own = wide_ ? Storage::i64 : Storage::i32;
         for (int64_t& value : values) value = std::clamp(value, lowest(own), highest(own));
@@ -155,7 +155,7 @@ class Maker {
         return made;
     }
 
-    // A tensor, spread over the shape of the result.
+    // A tensor, broadcast to the shape of the result.
     Operand operand(uint32_t index) {
         const Place& place = places_[index];
         const bool constant = network_.tensors[index].kind == Kind::constant;
@@ -173,7 +173,7 @@ class Maker {
         made.rank = static_cast<int>(std::max<size_t>(shape.size(), 1));
         made.sizes[0] = 1;
         std::copy(shape.begin(), shape.end(), made.sizes);
-        size_t first = shape.size();  // the first dimension along which it is not the same
+        size_t first = shape.size();  // the first dimension along which it varies
         for (size_t i = 0; i < place.shape.size(); ++i) {
             if (place.shape[i] == 1) continue;
             made.strides[missing + i] = dense[i];

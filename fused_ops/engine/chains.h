@@ -11,7 +11,7 @@
 
 namespace qgraph::engine {
 
-// A chain with all that it points to.
+// A chain, with the memory that it points to.
 struct OwnedChain {
     Chain chain{};
     DepthwiseSums sums{};
@@ -19,8 +19,8 @@ struct OwnedChain {
     std::deque<std::vector<char>> arrays;
 };
 
-// A group of elementwise steps, or of a depthwise convolution and such steps, on tensors that lie
-// at `places`.
+// Makes the chain of a group of elementwise steps, which may begin with a depthwise convolution.
+// `places` has the addresses of tensors.
 std::shared_ptr<const OwnedChain> make_chain(const Network& network,
                                              const std::vector<Place>& places, const Group& group,
                                              Level level);

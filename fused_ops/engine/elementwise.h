@@ -1,7 +1,7 @@
 #pragma once
 
-// Ops that look at one element at a time, one after the other on tiles that stay in the cache. Only
-// plain data here: the loops are compiled for several instruction sets (elementwise_body.h).
+// Chains of elementwise ops, computed in sequence on tiles that stay in the cache. This header has
+// plain data only; the loops are compiled for several instruction sets (elementwise_body.h).
 
 #include <cstdint>
 
@@ -15,13 +15,14 @@ namespace qgraph::engine {
 constexpr int64_t kTile = 1024;
 constexpr int kAxes = 8;
 
-// One side of an op, spread over the shape of the result.
+// One operand of an op, broadcast to the shape of the result.
 struct Operand {
     enum class Spread {
         one,       // `value` everywhere
-        periodic,  // element i is values[i % period]; there are period + kTile, of the chain's type
+        periodic,  // element i is values[i % period]; the array has period + kTile values of the
+                   // chain's type
         dense,     // element i is data[i]
-        strided,   // as `sizes` and `strides` say
+        strided,   // by `sizes` and `strides`
     };
     Spread spread;
     int64_t value;
@@ -46,9 +47,9 @@ struct DepthwiseSums {
 };
 
 struct Micro {
-    Op op;            // binary or unary, not clip: that is maximum and minimum
+    Op op;            // binary or unary; clip is expressed as maximum and minimum
     bool swapped;     // binary: the operand is the first input
-    Operand operand;  // the other side; the shift
+    Operand operand;  // the other operand, or the shift
     Rounding rounding;
     bool wrap;
     int64_t low;
@@ -58,11 +59,11 @@ struct Micro {
     int64_t table_size;
 };
 
-// y = the ops, in order, on the source. Where it is wide, values are 64 bits on the way, else 32.
+// y = the ops applied to the source in order. Intermediate values have 64 bits if `wide`, else 32.
 struct Chain {
     bool wide;
     Operand source;
-    const DepthwiseSums* sums;  // the source, where there are
+    const DepthwiseSums* sums;  // the source if not null
     const Micro* micros;
     int count;
     Storage storage;
@@ -73,12 +74,12 @@ struct Chain {
 using RunChain = void (*)(const Chain& chain, int64_t begin, int64_t end);
 RunChain chain_for(Level level);
 
-// Each is null where it isn't compiled in.
+// Each returns null if this build does not contain it.
 RunChain plain_chain();
 RunChain avx2_chain();
 RunChain avx512_chain();
 
-// y[i] = x[i * stride], converted; what y cannot hold is cut off.
+// y[i] = x[i * stride], converted to the type of y; higher bits are dropped.
 void convert(const void* x, Storage from, int64_t stride, void* y, Storage to, int64_t count);
 
 }  // namespace qgraph::engine

@@ -1,6 +1,7 @@
-// The loops of elementwise.h, compiled once for each instruction set: elementwise_<set>.cpp selects
-// it by its compiler flags and includes this. All is private to that file, and nothing inline
-// comes from elsewhere: the linker might keep the copy that this CPU can't run.
+// The loops of elementwise.h, compiled once for each instruction set. elementwise_<set>.cpp
+// includes this, and its compiler flags select the set. Everything is private to that file and uses
+// no inline function from elsewhere. Otherwise the linker might keep a copy that was compiled for
+// another CPU.
 
 #include <cstddef>
 
@@ -9,7 +10,8 @@
 namespace qgraph::engine {
 namespace {
 
-// Files may lie about ranges: overflow has to be harmless, so sums are taken without signs.
+// The ranges in a file may be wrong, so sums may overflow. They use unsigned integers, whose
+// overflow is defined.
 template <typename T>
 struct Unsigned;
 template <>
@@ -59,7 +61,7 @@ void convert_any(const void* x, Storage from, int64_t stride, void* y, Storage t
 template <typename T>
 constexpr Storage kOwn = sizeof(T) == 4 ? Storage::i32 : Storage::i64;
 
-// Elements begin..begin+count of a strided operand, a run along the last dimension at a time.
+// Elements begin..begin+count of a strided operand, one run along the last dimension at a time.
 template <typename T>
 void gather(const Operand& operand, int64_t begin, int64_t count, T* tile) {
     const int last = operand.rank - 1;
@@ -79,7 +81,7 @@ void gather(const Operand& operand, int64_t begin, int64_t count, T* tile) {
     }
 }
 
-// Elements of an operand that are not one for all: where they are, or copied to `tile`.
+// The elements of an operand that is not a single value: a pointer to them, or a copy in `tile`.
 template <typename T>
 const T* fetch(const Operand& operand, int64_t begin, int64_t count, T* tile) {
     switch (operand.spread) {
@@ -111,7 +113,7 @@ void with_operand(const Operand& operand, int64_t begin, int64_t count, T* x, T*
     }
 }
 
-// round_shift of qgraph/numerics.py. Chains of 32 bits only have shifts of 0..30.
+// round_shift of qgraph/numerics.py. In chains of 32 bits, shifts are 0 to 30.
 template <typename T, Rounding rounding>
 T round_shift(T v, T shift) {
     constexpr T kMost = sizeof(T) == 8 ? 62 : 30;
@@ -166,7 +168,8 @@ void requantize(const Micro& micro, int64_t begin, int64_t count, T* x, T* other
 
 template <typename T>
 void absolute(int64_t count, T* x) {
-    // Without signs: the lowest number of T has no opposite, and a file that lies must be harmless.
+    // Unsigned negation, because -x overflows for the lowest number of T, which a damaged file may
+    // contain.
     for (int64_t i = 0; i < count; ++i) {
         x[i] = x[i] < 0 ? static_cast<T>(Bits<T>(0) - Bits<T>(x[i])) : x[i];
     }
@@ -208,7 +211,7 @@ template <typename T>
 void apply_unary(const Micro& micro, int64_t begin, int64_t count, T* x, T* other) {
     switch (as_unary(micro.op)) {
         case UnaryOp::clip:
-            return;  // pointwise.cpp makes none
+            return;  // pointwise.cpp makes no such op
         case UnaryOp::requantize:
             return requantize(micro, begin, count, x, other);
         case UnaryOp::lookup:

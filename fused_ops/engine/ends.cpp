@@ -6,7 +6,7 @@
 namespace qgraph::engine {
 
 bool to_codes(const float* x, int64_t count, const FloatEntry& entry, Storage type, void* codes) {
-    constexpr int64_t kSome = 1024;  // that stay in the first-level cache
+    constexpr int64_t kSome = 1024;  // numbers that stay in the first-level cache
     const Quantizer quantizer{&entry.exponent, 1, entry.low, entry.high, entry.rounding};
     const float scale = std::ldexp(1.0f, entry.exponent);
     float values[kSome];

@@ -1,6 +1,6 @@
 #pragma once
 
-// The ends of a network: floats that become codes, and codes that become floats.
+// Conversion at the ends of a network: floats to codes, and codes to floats.
 
 #include <cstdint>
 
@@ -9,15 +9,15 @@
 
 namespace qgraph::engine {
 
-// Codes are clip(round(x * 2^exponent), low, high); |exponent| <= 126, and all are exact in
-// float32.
+// Codes are clip(round(x * 2^exponent), low, high). |exponent| <= 126, and float32 holds all codes
+// exactly.
 struct FloatEntry {
     int32_t exponent;
     float low, high;
     Rounding rounding;
 };
 
-// False where there is a NaN, whose code means nothing.
+// False if there is a NaN; its code is then undefined.
 bool to_codes(const float* x, int64_t count, const FloatEntry& entry, Storage type, void* codes);
 
 // codes * 2^-exponent, rounded to float32 once.

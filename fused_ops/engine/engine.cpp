@@ -11,12 +11,12 @@
 namespace qgraph::engine {
 namespace {
 
-constexpr size_t kKept = 8;  // plans for so many numbers of samples and outputs
-// Bytes of tensors that a slice may have: of the caches, or, since weights are read again for each
-// slice, a share of theirs.
+constexpr size_t kKept = 8;  // plans kept, one for each combination of batch size and outputs
+// The size of a slice's tensors: what fits the caches or, if that is more, a share of the weights'
+// size, since each slice reads the weights again.
 constexpr int64_t kSlice = 4 << 20;
 constexpr int64_t kShare = 4;
-constexpr int64_t kEven = 4;  // rounds, after which an uneven one costs little
+constexpr int64_t kEven = 4;  // after this many rounds, an incomplete last round costs little
 
 template <typename T>
 bool in_range(const void* data, int64_t count, const Tensor& tensor) {
@@ -35,7 +35,7 @@ Engine::Engine(const std::string& path, const Options& options)
     : file_(path),
       network_(parse(file_.data(), file_.size())),
       options_(options),
-      // Packs the weights, and reports now what does not fit.
+      // Packs the weights, and reports now if memory is too small.
       bytes_(make_plan(network_, 1, kept({}), options_, packed_).layout.bytes) {}
 
 Engine::Kept Engine::kept(const std::vector<uint32_t>& wanted) const {
@@ -46,7 +46,7 @@ Engine::Kept Engine::kept(const std::vector<uint32_t>& wanted) const {
 }
 
 Engine::Slices Engine::make_slices(int64_t samples, const Kept& kept) {
-    // A sample for each thread, unless some would be left over that matter.
+    // One sample for each thread, unless too many threads would be idle in the last round.
     const int64_t threads = options_.threads;
     const bool even = samples % threads == 0 || samples >= kEven * threads;
     const int64_t lanes = even ? threads : 1;
@@ -120,7 +120,7 @@ void Engine::for_slices(int64_t samples, const std::vector<uint32_t>& wanted, co
 
 void Engine::check_samples(int64_t samples) const {
     if (samples < 1 || (samples > 1 && !network_.batch_free)) {
-        throw std::invalid_argument("the network does not take so many samples at once");
+        throw std::invalid_argument("too many samples for one call of this network");
     }
 }
 
@@ -155,7 +155,7 @@ void Engine::run_floats(int64_t samples, const float* x, const FloatEntry& entry
     const Tensor& tensor = network_.tensors[network_.entries.at(0)];
     if (network_.entries.size() != 1 || static_cast<int64_t>(entry.low) < tensor.low ||
         static_cast<int64_t>(entry.high) > tensor.high) {
-        throw std::invalid_argument("the network has other entries");
+        throw std::invalid_argument("the number of inputs differs from the network's");
     }
     std::atomic<bool> numbers{true};
     for_slices(samples, wanted, [&](const Plan& plan, int64_t first, int64_t count) {
@@ -173,7 +173,7 @@ void Engine::run_floats(int64_t samples, const float* x, const FloatEntry& entry
                       results[i] + first * (elements / count));
         }
     });
-    if (!numbers) throw std::invalid_argument("there is a NaN");
+    if (!numbers) throw std::invalid_argument("the input contains NaN");
 }
 
 std::vector<std::pair<std::vector<uint32_t>, double>> Engine::profile(int64_t samples, int runs) {

@@ -15,37 +15,37 @@
 
 namespace qgraph::engine {
 
-// A network in a file, ready to be run.
+// A network from a file, ready to run.
 class Engine {
   public:
-    // Throws LoadFailure where the file is not whole, or takes more memory than is allowed.
+    // Throws LoadFailure if the file is damaged or needs more memory than is allowed.
     Engine(const std::string& path, const Options& options);
 
     const Network& network() const { return network_; }
 
-    // Runs `samples` of them, one call at a time. `entries` has the codes of every entry, in the
-    // order and the types of the network; codes of the tensors `wanted` are written to `results`.
-    // Throws std::invalid_argument for codes that leave their range.
+    // Runs `samples` samples. Calls are serialized. `entries` has the codes of every entry, in the
+    // order and types of the network; the codes of the tensors `wanted` are written to `results`.
+    // Throws std::invalid_argument for codes outside of their range.
     void run(int64_t samples, const std::vector<const void*>& entries,
              const std::vector<uint32_t>& wanted, const std::vector<void*>& results);
 
-    // The same from floats [samples, ...], for the only entry there is, to floats: `exponents` are
+    // The same from floats [samples, ...] to floats, for a network with one entry. `exponents` are
     // those of the tensors wanted. Throws std::invalid_argument for NaN.
     void run_floats(int64_t samples, const float* x, const FloatEntry& entry,
                     const std::vector<uint32_t>& wanted, const std::vector<int32_t>& exponents,
                     const std::vector<float*>& results);
 
-    // What a run without `wanted` does: the steps of each call, and the seconds that it takes.
+    // Runs without `wanted`; returns the steps of each call and its time in seconds.
     std::vector<std::pair<std::vector<uint32_t>, double>> profile(int64_t samples, int runs);
 
-    int64_t memory(int64_t samples);  // bytes of all tensors that are there at once
+    int64_t memory(int64_t samples);  // bytes of all tensors that exist at the same time
 
   private:
-    using Kept = std::vector<bool>;                         // of each tensor
+    using Kept = std::vector<bool>;                         // for each tensor
     using Key = std::pair<int64_t, std::vector<uint32_t>>;  // samples, and tensors wanted
 
-    // Samples go through all calls some at a time, while what they need is in the caches, and on
-    // each thread others: a plan for each, and one for the last slice where that is smaller.
+    // A slice of samples goes through all calls while its tensors are in the caches. Threads
+    // process different slices: each has a plan, and the last slice has its own if it is smaller.
     struct Slices {
         int64_t samples;  // of a slice
         int64_t count;
@@ -66,7 +66,7 @@ class Engine {
     Network network_;
     Options options_;
     Packed packed_;
-    int64_t bytes_;                             // of all tensors, for one sample
+    int64_t bytes_;                             // bytes of all tensors, for one sample
     std::list<std::pair<Key, Slices>> slices_;  // the latest first
     std::mutex mutex_;
 };

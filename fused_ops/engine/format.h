@@ -1,6 +1,7 @@
 #pragma once
 
-// The file of an engine: little-endian, sections one after the other, each at a multiple of 64.
+// The file format of the engine: little-endian, with the following sections, each aligned to 64
+// bytes.
 //
 //   header
 //   tensors     TensorRecord
@@ -10,7 +11,7 @@
 //   names       UTF-8
 //   constants   each at a multiple of 64
 //
-// qgraph/backends/engine/file.py writes it, and lists the numbers of each op.
+// qgraph/backends/engine/file.py writes it and lists the numbers of each op.
 
 #include <cstdint>
 
@@ -39,7 +40,7 @@ struct Header {
 static_assert(sizeof(Header) == 64);
 
 struct TensorRecord {
-    uint32_t name;  // where it begins in names
+    uint32_t name;  // where its name begins in `names`
     uint32_t name_size;
     uint8_t storage;
     uint8_t kind;
@@ -48,7 +49,7 @@ struct TensorRecord {
     int64_t low;
     int64_t high;
     int64_t magnitude;
-    uint64_t data;  // of a constant, from the beginning of the file; else 0
+    uint64_t data;  // position of a constant in the file; else 0
     uint32_t shape[8];
 };
 static_assert(sizeof(TensorRecord) == 80);
@@ -56,12 +57,12 @@ static_assert(sizeof(TensorRecord) == 80);
 struct StepRecord {
     uint32_t op;
     uint32_t output;
-    uint32_t inputs;  // how many of the indices
+    uint32_t inputs;  // number of indices that are inputs
     uint32_t numbers;
 };
 static_assert(sizeof(StepRecord) == 16);
 
-// CRC-32 as zlib's, over bytes that may come in parts; begins with 0.
+// CRC-32 as in zlib. To compute it in parts, pass the previous result; begin with 0.
 uint32_t crc32(uint32_t crc, const void* bytes, uint64_t size);
 
 }  // namespace qgraph::engine

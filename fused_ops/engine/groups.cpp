@@ -23,7 +23,7 @@ bool is_elementwise(Op op) {
     return family_of(op) == Family::binary || family_of(op) == Family::unary;
 }
 
-// What kernels do for an op after a sum; nothing where they do not have it.
+// The stage that a kernel applies for this op after a sum; nothing if kernels lack it.
 std::optional<Stage::Kind> stage_kind(Op op) {
     if (!is_elementwise(op)) return std::nullopt;
     return pointwise_form(op).stage;
@@ -35,7 +35,7 @@ Stage::Kind known_stage(Op op) {
     return *kind;
 }
 
-// Channels of what a layer makes, by the shape of its weights.
+// The number of output channels of a layer, from the shape of its weights.
 int64_t channels_made(Op op, const Shape& weights) {
     switch (as_product(op)) {
         case ProductOp::conv2d:
@@ -47,7 +47,7 @@ int64_t channels_made(Op op, const Shape& weights) {
     no_case(op, "engine/groups.cpp, channels_made");
 }
 
-// One number, or one for each last index: the numbers of a constant that is added to `shape`.
+// The numbers of a constant that is added to a tensor of `shape`: one, or one for each channel.
 bool is_by_channel(const Tensor& constant, const Shape& shape) {
     if (constant.kind != Kind::constant || constant.shape.size() > shape.size()) return false;
     const int64_t count = product(constant.shape);
@@ -87,7 +87,7 @@ class Grouping {
         for (uint32_t i = 0; i < network_.steps.size(); ++i) {
             if (!taken_[i] && !is_folded_pad(i)) groups.push_back(made_from(i));
         }
-        // A group runs where its last step stands: there all its inputs are there.
+        // A group runs in the place of its last step, where all its inputs exist.
         std::sort(groups.begin(), groups.end(),
                   [](const Group& a, const Group& b) { return a.steps.back() < b.steps.back(); });
         return groups;
@@ -132,8 +132,8 @@ class Grouping {
         return group;
     }
 
-    // Takes in the steps behind, as far as they can be; the output has to be of a type that the
-    // kernel stores.
+    // Adds as many following steps as possible. The kernel must be able to store the type of the
+    // output.
     void extend(Group& group, Range range) {
         const bool stages = group.kind != Group::Kind::chain;
         std::vector<uint32_t> steps = group.steps;
@@ -142,7 +142,7 @@ class Grouping {
             const uint32_t output = network_.steps[steps.back()].output;
             if (kept_[output] || users_[output].size() != 1) break;
             const Step& next = network_.steps[users_[output][0]];
-            if (taken_[users_[output][0]]) break;  // by its other input
+            if (taken_[users_[output][0]]) break;  // taken by its other input
             if (tensor(next.output).shape != tensor(output).shape) break;
             if (stages ? steps.size() > kMaxStages || !is_stage(next, output) || !after(next, range)
                        : !is_elementwise(next.op)) {
@@ -167,7 +167,7 @@ class Grouping {
     }
 
     Range range_of(uint32_t index) const {
-        // Ranges in the file may be wrong; the limits of a type are not.
+        // Ranges in the file may be wrong; the limits of the type are certain.
         const Tensor& found = tensor(index);
         Code code;
         const bool as_s32 = found.storage == Storage::u32 && code_of(found, code);
@@ -175,12 +175,12 @@ class Grouping {
         return {lowest(storage), highest(storage)};
     }
 
-    // What sums reach with these weights, whatever x is.
+    // The range of sums with these weights, for any x.
     Range range_of_sums(const Step& step) const {
         const Tensor& w = tensor(step.inputs[1]);
         const Range x = range_of(step.inputs[0]);
         const int64_t largest = std::max(-x.low, x.high);
-        // Only small codes: then no sum of sizes, of a tensor within its limits, overflows.
+        // Only for small codes: then the sum of magnitudes cannot overflow.
         if (largest > (1 << 16) || w.low < INT32_MIN || w.high > INT32_MAX) {
             return {INT64_MIN, INT64_MAX};
         }
@@ -205,12 +205,12 @@ class Grouping {
                w.high <= INT16_MAX;
     }
 
-    // One output for each channel: what a chain can begin with.
+    // A depthwise convolution with one output for each channel; a chain can begin with it.
     bool is_depthwise(const Step& step) const {
         return step.op == Op::depthwise_conv2d && tensor(step.inputs[1]).shape[3] == 1;
     }
 
-    // Kernels are quick for these; other depthwise convolutions they take, but slowly.
+    // Kernels are fast for these depthwise convolutions and slow for others.
     bool is_of_bytes(const Step& step) const {
         const Tensor& w = tensor(step.inputs[1]);
         return size_of(tensor(step.inputs[0]).storage) == 1 && w.low >= INT8_MIN &&
@@ -261,7 +261,7 @@ class Grouping {
         return range.fits();
     }
 
-    // A pad of height and width whose only reader is a convolution is the convolution's own.
+    // A pad of height and width that only a convolution reads becomes part of the convolution.
     bool is_folded_pad(uint32_t index) const {
         const Step& step = network_.steps[index];
         if (!fuse_ || step.op != Op::pad || step.list.size() != 8) return false;
@@ -310,7 +310,7 @@ bool code_of(const Tensor& tensor, Code& code) {
         case Storage::i16:
             code = Code::s16;
             return true;
-        case Storage::u32:  // where its codes are those of an int32
+        case Storage::u32:  // if int32 holds its codes
         case Storage::i32:
             code = Code::s32;
             return tensor.high <= INT32_MAX;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Which steps of a network become one call of a kernel.
+// Groups of steps that become one call of a kernel.
 
 #include <cstdint>
 #include <vector>
@@ -14,24 +14,25 @@ struct Group {
     enum class Kind {
         linear,  // convolution or product, then stages: one call of a kernel
         map,     // a, or a + b, then stages: one call of a kernel
-        chain,   // elementwise, anything; the first step may be a depthwise convolution
+        chain,   // any elementwise steps; the first step may be a depthwise convolution
         single,  // one step of any other kind, or a linear one of types that kernels do not take
     };
     Kind kind;
     std::vector<uint32_t> steps;  // in order; the last one makes the output
-    Window window;                // linear: with the pads of a pad that was in front
+    Window window;                // linear: includes the padding of a pad step in front
     uint32_t x;                   // what the first step reads
     bool leading_add;             // map: the first step is a + b; the others are stages
 };
 
-// The steps that are run as groups, in an order in which they can be. `kept` states of each tensor
-// if it is read from outside.
+// The groups in an order in which they can run. `kept` is true for tensors that are read from
+// outside.
 std::vector<Group> group(const Network& network, const std::vector<bool>& kept, bool fuse);
 
-// The type of a tensor as kernels know it; false where they do not.
+// The type of a tensor for kernels; false if kernels do not support it.
 bool code_of(const Tensor& tensor, Code& code);
 
-// What a step does after a sum, with its numbers in `memory`, which has to outlive it.
+// The stage of a step after a sum. Its numbers are stored in `memory`, which must outlive the
+// stage.
 struct StageNumbers {
     std::vector<int32_t> first;
     std::vector<int32_t> second;

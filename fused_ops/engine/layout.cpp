@@ -24,7 +24,7 @@ bool is_alias(const Network& network, const Group& group) {
 
 void check_memory(int64_t bytes, int64_t most) {
     if (bytes > most) {
-        throw LoadFailure("it takes " + std::to_string(bytes) + " bytes of memory, allowed are " +
+        throw LoadFailure("it needs " + std::to_string(bytes) + " bytes of memory; the limit is " +
                           std::to_string(most));
     }
 }
@@ -33,7 +33,7 @@ Layout make_layout(const Network& network, const std::vector<Group>& groups, int
                    const std::vector<bool>& kept, int64_t most) {
     const auto count = static_cast<uint32_t>(network.tensors.size());
     Layout layout;
-    std::vector<uint32_t> root(count);  // whose memory a tensor has
+    std::vector<uint32_t> root(count);  // the tensor whose memory it shares
     std::vector<Need> needs;
     std::vector<int64_t> need_of(count, -1);
     const auto begin = [&](uint32_t index, int64_t when) {
@@ -49,7 +49,7 @@ Layout make_layout(const Network& network, const std::vector<Group>& groups, int
     };
     for (uint32_t i = 0; i < count; ++i) {
         const Tensor& tensor = network.tensors[i];
-        // Constants are only ever read.
+        // Constants are never written.
         layout.places.push_back(
             {const_cast<void*>(tensor.data), tensor.storage, network.shape(i, samples)});
         root[i] = i;

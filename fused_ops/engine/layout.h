@@ -1,6 +1,6 @@
 #pragma once
 
-// Where the tensors of a run lie.
+// The memory layout of the tensors of a run.
 
 #include <cstdint>
 #include <vector>
@@ -13,20 +13,20 @@
 namespace qgraph::engine {
 
 struct Layout {
-    std::vector<Place> places;  // of every tensor; those that are never written have no data
+    std::vector<Place> places;  // for every tensor; those that are never written have no data
     Aligned memory;
     int64_t bytes;
 };
 
-// Tensors that are not needed at the same time share memory; those that are `kept` stay to the end.
-// Throws LoadFailure where that takes more bytes than `most`.
+// Tensors that are not needed at the same time share memory; tensors that are `kept` stay to the
+// end. Throws LoadFailure if more than `most` bytes are needed.
 Layout make_layout(const Network& network, const std::vector<Group>& groups, int64_t samples,
                    const std::vector<bool>& kept, int64_t most);
 
-// True for a reshape that leaves the elements where they are.
+// True for a reshape that moves no elements.
 bool is_alias(const Network& network, const Group& group);
 
-// Throws LoadFailure where `bytes` are more than `most`.
+// Throws LoadFailure if `bytes` exceeds `most`.
 void check_memory(int64_t bytes, int64_t most);
 
 }  // namespace qgraph::engine

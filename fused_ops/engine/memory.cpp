@@ -15,7 +15,7 @@
 namespace qgraph::engine {
 
 int64_t place(std::vector<Need>& needs) {
-    // The largest first, each where it fits the tightest.
+    // The largest first, each in the tightest gap.
     std::vector<size_t> order(needs.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::stable_sort(order.begin(), order.end(),
@@ -58,7 +58,7 @@ MappedFile::MappedFile(const std::string& path) {
     close(file);
     errno = error;
     if (data_ == MAP_FAILED) fail();
-    if (data_ == nullptr) throw LoadFailure("this is not a file, or it is empty");
+    if (data_ == nullptr) throw LoadFailure("not a file, or an empty one");
 }
 
 MappedFile::~MappedFile() {

@@ -12,7 +12,7 @@ constexpr int64_t kLine = 64;
 
 constexpr int64_t lines(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
-// Bytes at a multiple of 64.
+// Memory aligned to 64 bytes.
 struct FreeAligned {
     void operator()(char* memory) const { operator delete[](memory, std::align_val_t(kLine)); }
 };
@@ -22,7 +22,7 @@ inline Aligned aligned(int64_t bytes) {
     return Aligned(new (std::align_val_t(kLine)) char[static_cast<size_t>(lines(bytes))]);
 }
 
-// A piece of memory that is needed from call `first` to call `last`, both included.
+// A block of memory that is needed from call `first` to call `last`, inclusive.
 struct Need {
     int64_t bytes;
     int64_t first;
@@ -30,10 +30,10 @@ struct Need {
     int64_t offset;
 };
 
-// Gives each need its offset, so that none overlap while both are needed; returns the bytes of all.
+// Assigns offsets so that blocks needed at the same time do not overlap; returns the total size.
 int64_t place(std::vector<Need>& needs);
 
-// A file in memory, read only.
+// A file mapped into memory, read-only.
 class MappedFile {
   public:
     explicit MappedFile(const std::string& path);

@@ -12,7 +12,7 @@
 
 namespace qgraph::engine {
 
-// What is wrong with a file, in words.
+// The reason why a file cannot be loaded.
 struct LoadFailure : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -29,11 +29,11 @@ struct Tensor {
     Shape shape;
     int64_t low;
     int64_t high;
-    int64_t magnitude;  // what partial sums may reach
+    int64_t magnitude;  // bound of partial sums
     const void* data;   // of a constant
 };
 
-// Throws a LoadFailure for an op that a part of the engine has no case for, naming both.
+// Throws LoadFailure for an op that a part of the engine has no case for; the message names both.
 [[noreturn]] void no_case(Op op, const char* place);
 
 // A window that slides over height and width.
@@ -46,15 +46,15 @@ struct Window {
     int64_t span(int axis) const { return (kernel[axis] - 1) * dilations[axis] + 1; }
 };
 
-// Of `standardize` (docs/numerics.md, 7): bits behind the root's point, epsilon in its squares, and
-// how far deviations are shifted before they are divided.
+// The numbers of `standardize` (docs/numerics.md, 7): fractional bits of the root, epsilon in units
+// of its squares, and the left shift of deviations before the division.
 struct Standard {
     int64_t guard;
     int64_t epsilon;
     int64_t shift;
 };
 
-// One op; which of the fields count depends on it.
+// One op. Each op uses some of the fields.
 struct Step {
     Op op;
     std::vector<uint32_t> inputs;
@@ -63,9 +63,9 @@ struct Step {
     int64_t groups;
     int64_t axis;               // concat, take
     int64_t offset;             // lookup
-    std::vector<int64_t> lows;  // clip: none, one, or one for each last index
+    std::vector<int64_t> lows;  // clip: none, one, or one for each channel
     std::vector<int64_t> highs;
-    std::vector<int64_t> shifts;  // requantize: one, or one for each last index
+    std::vector<int64_t> shifts;  // requantize: one, or one for each channel
     int64_t low;                  // requantize
     int64_t high;
     Rounding rounding;
@@ -82,20 +82,20 @@ struct Network {
     std::vector<uint32_t> entries;
     std::vector<uint32_t> exits;
 
-    // The shape of a tensor in a run of so many samples.
+    // The shape of a tensor in a run of `samples` samples.
     Shape shape(uint32_t tensor, int64_t samples) const;
 };
 
-// a * b, checked; sizes stay below 2^48.
+// a * b, checked: sizes stay below 2^48.
 int64_t product(const Shape& shape);
 
-// Reads a file that is in memory. The network points into it. No content of the file is used
-// before it is checked: a file that anyone has changed, checksum and all, is a LoadFailure or a
-// network that runs within its memory.
+// Reads a file that is in memory; the network points into it. All content is checked before it is
+// used: a manipulated file, even with a correct checksum, either gives LoadFailure or a network
+// that runs within its memory.
 Network parse(const void* file, uint64_t size);
 
-// Reads what is special to the op of `step`, and compares the shapes that follow with those that
-// the file has.
+// Reads the attributes of the op of `step`, and checks that the resulting shape equals the one in
+// the file.
 void read_attributes(Step& step, const std::vector<int64_t>& numbers, const Network& network);
 
 }  // namespace qgraph::engine

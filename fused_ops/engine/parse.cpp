@@ -17,7 +17,7 @@ void require(bool condition, const std::string& what) {
     if (!condition) throw LoadFailure(what);
 }
 
-// A part of the file, one item after the other.
+// A section of the file, read item by item.
 template <typename T>
 class Items {
   public:
@@ -37,7 +37,8 @@ class Items {
     uint64_t left_;
 };
 
-// Sections in order. Counts are 32 bits and items at most 80 bytes, so that nothing overflows.
+// Reads sections in order. Counts have 32 bits and items at most 80 bytes, so sizes cannot
+// overflow.
 class Sections {
   public:
     Sections(const void* file, uint64_t size)
@@ -138,7 +139,7 @@ Tensor read_tensor(const TensorRecord& record, std::string_view names, const cha
     return tensor;
 }
 
-// The inputs of every step are there when it runs, and every tensor is made once.
+// Checks that all inputs of a step exist before it runs and that each tensor is computed once.
 void check_order(const Network& network) {
     std::vector<bool> there(network.tensors.size());
     for (size_t i = 0; i < there.size(); ++i) {
@@ -204,7 +205,7 @@ uint32_t crc32(uint32_t crc, const void* bytes, uint64_t size) {
     }();
     const auto* at = static_cast<const uint8_t*>(bytes);
     crc = ~crc;
-    for (; size >= 8; size -= 8, at += 8) {  // eight bytes in one step
+    for (; size >= 8; size -= 8, at += 8) {  // eight bytes per step
         uint64_t word;
         std::memcpy(&word, at, 8);
         word ^= crc;

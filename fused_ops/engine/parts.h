@@ -1,6 +1,6 @@
 #pragma once
 
-// A call in parts, on several threads.
+// Splits a call over several threads.
 
 #include <algorithm>
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace qgraph::engine {
 
-// Work for which one more thread pays, in elements written or products summed up.
+// The work that makes one more thread worthwhile, in elements written or products summed up.
 constexpr int64_t kElements = 1 << 15;
 constexpr int64_t kProducts = 1 << 18;
 
-// Calls what(begin, end, task) for parts of `count`, on as many threads as there is work for.
+// Calls what(begin, end, task) for parts of `count`, on as many threads as the work justifies.
 template <typename What>
 std::function<void()> in_parts(int most_threads, int64_t count, int64_t work, int64_t grain,
                                What what) {

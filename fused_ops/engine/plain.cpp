@@ -17,8 +17,8 @@ char* out_at(const Place& place, int64_t element) {
     return static_cast<char*>(place.data) + element * size_of(place.storage);
 }
 
-// Calls what(row, column, tap) with each pixel of x that the window sees for pixel `pixel` of y;
-// row counts those of all images.
+// Calls what(row, column, tap) with each pixel of x in the window of pixel `pixel` of y. Rows are
+// counted over all images.
 template <typename What>
 void seen(const Window& window, const Shape& x, const Shape& y, int64_t pixel, const What& what) {
     const int64_t column = pixel % y[2] * window.strides[1] - window.pads[2];
@@ -37,7 +37,7 @@ void seen(const Window& window, const Shape& x, const Shape& y, int64_t pixel, c
 
 constexpr uint64_t kMostSquare = uint64_t{1} << 53;
 
-// The whole part of a root of up to kMostSquare.
+// The integer part of the square root of a number up to kMostSquare.
 int64_t floor_root(uint64_t square) {
     auto root = static_cast<uint64_t>(std::sqrt(static_cast<double>(square)));
     while (root * root > square) --root;
@@ -50,7 +50,7 @@ int64_t floor_quotient(int64_t a, int64_t b) {
     return quotient - (a % b < 0);
 }
 
-// Each index of `shape` but the last, in order: where it is with these strides.
+// Calls a function with the offset, by these strides, of each run along the last dimension.
 template <typename What>
 void each_run(const Shape& shape, const std::vector<int64_t>& strides, const What& what) {
     const size_t outer = shape.size() - 1;
@@ -87,7 +87,7 @@ void run(const PlainConv& conv, int64_t begin, int64_t end) {
         seen(conv.window, conv.x.shape, conv.y.shape, pixel, [&](int64_t place, int64_t tap) {
             convert(at(conv.x, place * inputs), conv.x.storage, 1, x.data(), Storage::i64, inputs);
             for (int64_t channel = 0; channel < inputs; ++channel) {
-                // Filters of a depthwise layer lie as [tap, channel, multiplier].
+                // Filters of a depthwise layer have the order [tap, channel, multiplier].
                 const int64_t group = channel / in;
                 const int64_t row =
                     conv.depthwise ? tap * inputs + channel : tap * in + channel % in;
@@ -96,7 +96,7 @@ void run(const PlainConv& conv, int64_t begin, int64_t end) {
                     row * width + (conv.depthwise ? 0 : group * out))];
                 int64_t* sum = &sums[static_cast<size_t>(group * out)];
                 for (int64_t j = 0; j < out; ++j) {
-                    // Without signs: overflow in a file that lies has to be harmless.
+                    // Unsigned, because the sum may overflow if the ranges in the file are wrong.
                     sum[j] = static_cast<int64_t>(static_cast<uint64_t>(sum[j]) +
                                                   static_cast<uint64_t>(x[channel]) *
                                                       static_cast<uint64_t>(w[j]));
@@ -164,7 +164,7 @@ void insert(const Place& x, const Place& y, const std::vector<int64_t>& begin) {
     const std::vector<int64_t> strides = dense_strides(y.shape);
     int64_t first = 0;
     for (size_t axis = 0; axis < begin.size(); ++axis) first += begin[axis] * strides[axis];
-    // Behind a dimension of which x is but a part, all elements are neighbours.
+    // x covers all dimensions behind this one completely, so their elements are contiguous.
     size_t last = x.shape.size() - 1;
     while (last > 0 && x.shape[last] == y.shape[last]) --last;
     Shape shape(x.shape.begin(), x.shape.begin() + static_cast<ptrdiff_t>(last) + 1);
@@ -180,7 +180,8 @@ void standardize(const Standard& numbers, const Place& x, const Place& y, int64_
                  int64_t end) {
     const int64_t channels = x.shape.back();
     std::vector<int64_t> row(static_cast<size_t>(channels));
-    // Without signs, and the square limited: a file that lies about codes has to be harmless.
+    // Unsigned, and the square is limited, because sums may overflow if the ranges in the file are
+    // wrong.
     const auto count = static_cast<uint64_t>(channels);
     for (int64_t i = begin; i < end; ++i) {
         convert(at(x, i * channels), x.storage, 1, row.data(), Storage::i64, channels);

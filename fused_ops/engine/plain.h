@@ -1,6 +1,6 @@
 #pragma once
 
-// Plain ops on any type: for what the kernels do not take, and to compare them with.
+// Simple implementations for any type, for ops that kernels do not support and to test the kernels.
 
 #include <cstdint>
 #include <vector>
@@ -9,15 +9,15 @@
 
 namespace qgraph::engine {
 
-// A tensor where it is in a run.
+// A tensor and its address in a run.
 struct Place {
     void* data;
     Storage storage;
     Shape shape;
 };
 
-// Convolution with w [height, width, inputs, outputs], in 64 bits. Where it is depthwise, w is
-// [height, width, channels, multiplier].
+// Convolution with w [height, width, inputs, outputs], in 64 bits. For a depthwise convolution, w
+// is [height, width, channels, multiplier].
 struct PlainConv {
     Window window;
     int64_t groups;
@@ -28,28 +28,28 @@ struct PlainConv {
     Place y;
 };
 
-// Computes pixels begin..end of all images, in order; there are `pixels`.
+// Computes pixels begin..end, counted over all images; there are `pixels` in total.
 void run(const PlainConv& conv, int64_t begin, int64_t end);
 
 void max_pool(const Window& window, const Place& x, const Place& y, int64_t begin, int64_t end);
 
-// The maximum over `axes`, which are in order.
+// The maximum over `axes`, which are sorted.
 void reduce_max(const std::vector<int64_t>& axes, const Place& x, const Place& y);
 
-// y gets the elements of x: `begin + sum(index * stride)`, by the shape of y; counted in elements.
+// Element `index` of y is element `begin + sum(index * stride)` of x.
 void copy(const Place& x, int64_t begin, const std::vector<int64_t>& strides, const Place& y);
 
-// The part of y that begins at `begin` and has the shape of x gets x.
+// Writes x into the part of y that begins at `begin` and has the shape of x.
 void insert(const Place& x, const Place& y, const std::vector<int64_t>& begin);
 
-// Rows begin..end of x along its last axis, each for itself, by docs/numerics.md, 7.
+// Standardizes rows begin..end of x along the last axis, each separately (docs/numerics.md, 7).
 void standardize(const Standard& numbers, const Place& x, const Place& y, int64_t begin,
                  int64_t end);
 
-// x at `indices` along an axis.
+// The elements of x at `indices` along an axis.
 void take(const Place& x, int64_t axis, const std::vector<int64_t>& indices, const Place& y);
 
-// Elements between neighbours along each dimension.
+// The distance between neighbours along each dimension, in elements.
 std::vector<int64_t> dense_strides(const Shape& shape);
 
 }  // namespace qgraph::engine

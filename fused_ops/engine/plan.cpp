@@ -58,7 +58,7 @@ class Planner {
         return engine::in_parts(options_.threads, count, work, grain, what);
     }
 
-    // What is packed goes to `memory`.
+    // Packed weights are stored in `memory`.
     Allocate into(Aligned& memory) const {
         return [&memory, most = options_.memory](size_t bytes) {
             check_memory(static_cast<int64_t>(bytes), most);
@@ -74,7 +74,7 @@ class Planner {
         return found->second.get();
     }
 
-    // The stages behind the first step; all steps where `all`.
+    // The stages behind the first step, or of all steps if `all`.
     std::vector<Stage> stages(const Group& group, bool all,
                               std::vector<StageNumbers>& memory) const {
         std::vector<Stage> made;
@@ -131,7 +131,7 @@ class Planner {
         return parts_of(layer, x.data, y.data, pixels, products * pixels);
     }
 
-    // Parts are blocks of channels where there are few pixels.
+    // With few pixels, parts are blocks of channels.
     std::function<void()> parts_of(const char* layer, const void* x, void* y, int64_t pixels,
                                    int64_t products) {
         const int64_t blocks = engine::blocks(layer);
@@ -156,7 +156,7 @@ class Planner {
         if (map.two) code_of(tensor(first.inputs[1]), map.b);
         code_of(tensor(made), map.y);
         const Place& y = place_of(made);
-        const Shape& one = tensor(made).shape;  // of one sample: all plans share what is packed
+        const Shape& one = tensor(made).shape;  // of one sample: all plans share the packed weights
         map.channels = one.empty() ? 1 : one.back();
         const char* layer = packed(group, [&] {
             std::vector<StageNumbers> memory;

@@ -1,7 +1,6 @@
 #pragma once
 
-// How a network is run on so many samples: where everything lies in memory, and which calls there
-// are.
+// The plan of a run with a given number of samples: the memory layout and the sequence of calls.
 
 #include <array>
 #include <cstdint>
@@ -24,8 +23,8 @@ struct Options {
     int64_t memory;  // bytes that may be used
 };
 
-// Weights as kernels want them, by what a call reads, its first and its last step. They serve every
-// plan.
+// Packed weights. The key is the input, the first and the last step of a call. All plans share
+// them.
 using Packed = std::map<std::array<uint32_t, 3>, Aligned>;
 
 struct Call {
@@ -38,8 +37,8 @@ struct Plan {
     Layout layout;
 };
 
-// `kept` states of each tensor if it is read afterwards. Throws LoadFailure where the allowed
-// memory is too small.
+// `kept` is true for tensors that are read after the run. Throws LoadFailure if the allowed memory
+// is too small.
 Plan make_plan(const Network& network, int64_t samples, const std::vector<bool>& kept,
                const Options& options, Packed& packed);
 

@@ -9,7 +9,7 @@
 
 namespace qgraph::engine {
 
-// Where the operand of a micro op comes from.
+// The source of the operand of a micro op.
 enum class Side { none, other_input, lows, highs, shifts, table };
 
 struct MicroForm {
@@ -17,10 +17,10 @@ struct MicroForm {
     Side side;
 };
 
-// How the engine computes an op that looks at one element at a time.
+// How the engine computes an elementwise op.
 struct PointwiseForm {
     std::vector<MicroForm> micros;     // in a chain, in order
-    std::optional<Stage::Kind> stage;  // in a kernel, after a sum; nothing where kernels lack it
+    std::optional<Stage::Kind> stage;  // in a kernel, after a sum; empty if kernels lack it
 };
 
 // The form of a binary or unary op.

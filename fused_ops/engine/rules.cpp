@@ -1,4 +1,4 @@
-// What a step may be: the attributes of each op, and the shape that it makes.
+// The rules for steps: the attributes of each op, and the shape of its result.
 
 #include "engine/rules.h"
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kMost = int64_t{1} << 31;     // of sizes, strides and pads
 constexpr int64_t kLargest = int64_t{1} << 53;  // of codes
-// Of what `standardize` may have.
+// Limits for `standardize`.
 constexpr int64_t kMostGuard = 26;
 constexpr int64_t kLargestSquare = int64_t{1} << 52;
 constexpr int64_t kMostShift = 62;
@@ -50,7 +50,7 @@ class Rule {
         return found;
     }
 
-    // A count, then as many numbers.
+    // A count, followed by that many numbers.
     std::vector<int64_t> list(int64_t low, int64_t high) {
         const int64_t count = number(0, kMost);
         check(static_cast<uint64_t>(count) <= numbers_.size() - at_, "has too few numbers");
@@ -272,7 +272,7 @@ class Rule {
         return made;
     }
 
-    // Start and stride of each dimension; its end follows from the output.
+    // Start and stride of each dimension; the end follows from the shape of the output.
     Shape slice() {
         const Shape& x = shape_of(0);
         check(output().size() == x.size(), "has other dimensions");

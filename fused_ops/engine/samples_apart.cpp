@@ -1,5 +1,5 @@
-// Whether a step keeps the samples of a batch apart: they lie along the first dimension of all
-// tensors but constants.
+// Checks that a step keeps the samples of a batch separate. Samples are the first dimension of all
+// tensors except constants.
 
 #include <algorithm>
 

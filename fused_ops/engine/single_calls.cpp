@@ -32,7 +32,7 @@ class SingleCalls {
                 return reshape(group);
             case Family::binary:
             case Family::unary:
-                break;  // they are chains, also alone
+                break;  // these are chains, even a single one
         }
         no_case(found.op, "engine/single_calls.cpp, call");
     }
@@ -175,7 +175,7 @@ class SingleCalls {
         convert(w.data, w.storage, 1, conv->weights.data(), Storage::i64, product(w.shape));
         conv->x = place_of(group.x);
         conv->y = place_of(found.output);
-        if (!slides(found.op)) {  // a convolution of images of one pixel
+        if (!slides(found.op)) {  // a matrix product is a convolution of images of one pixel
             conv->window = {{1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}};
             conv->groups = 1;
             conv->x.shape = {conv->x.shape[0], 1, 1, conv->x.shape[1]};

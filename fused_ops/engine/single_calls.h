@@ -1,6 +1,6 @@
 #pragma once
 
-// Calls of steps that no kernel and no chain takes: moves, reductions, pools, wide products.
+// Calls of steps that neither kernels nor chains support: moves, reductions, pools, wide products.
 
 #include <functional>
 #include <vector>
@@ -11,10 +11,10 @@
 
 namespace qgraph::engine {
 
-// Whether a layer's weights are filters that slide over an image; else they are a matrix.
+// True if a layer's weights are filters that slide over an image; otherwise they are a matrix.
 bool slides(Op op);
 
-// The call of a group of one step, on tensors that lie at `places`.
+// The call of a group of one step. `places` has the addresses of tensors.
 std::function<void()> single_call(const Network& network, const std::vector<Place>& places,
                                   const Group& group, int threads, Level level);
 

@@ -4,7 +4,7 @@
 
 namespace qgraph::engine {
 
-// Integers that codes are stored in. The order is that of qgraph/backends/engine/file.py.
+// The integer types that codes are stored in. The order is that of qgraph/backends/engine/file.py.
 enum class Storage : uint8_t { i8, u8, i16, u16, i32, u32, i64 };
 constexpr int kStorages = 7;
 
@@ -53,7 +53,7 @@ constexpr int64_t highest(Storage storage) {
     return INT64_MAX;
 }
 
-// Calls what(T{}) with the type that `storage` names.
+// Calls what(T{}) with the C++ type of `storage`.
 template <typename What>
 inline void with_type(Storage storage, What&& what) {
     switch (storage) {

@@ -7,11 +7,11 @@ namespace qgraph::rl {
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "processes share these");
 
-// Wakes who sleeps until another process has done something. It lies in shared memory, and a
-// process that is killed at it leaves nothing locked: at worst the next `ring` wakes no thread.
+// Lets a process sleep until another one has changed something. It is in shared memory. A process
+// that is killed while it uses it leaves nothing locked: at worst one `ring` wakes no thread.
 //
-//     waiter                              the other
-//         seen = bell.count();                changes what is waited for
+//     waiting process                     other process
+//         seen = bell.count();                change the state
 //         if (nothing yet)                    bell.ring();
 //             bell.wait(seen, ...);
 struct alignas(64) Bell {
@@ -22,7 +22,8 @@ struct alignas(64) Bell {
         if (sleepers.exchange(0) != 0) wake();
     }
 
-    // Until it has rung since `seen`, time is over or a signal came: look again what is the case.
+    // Returns when it has rung since `seen`, the time is over or a signal arrived: check the state
+    // again.
     void wait(uint32_t seen, int64_t nanoseconds);
 
   private:
@@ -32,7 +33,7 @@ struct alignas(64) Bell {
     std::atomic<uint32_t> sleepers;
 };
 
-// Nanoseconds of a clock that all processes of a machine read alike.
+// Nanoseconds of a clock that is the same for all processes of a machine.
 int64_t now();
 
 }  // namespace qgraph::rl

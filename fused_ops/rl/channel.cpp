@@ -37,11 +37,11 @@ bool Channel::held(uint32_t buffer) const {
 int64_t Channel::room() const {
     const uint64_t latest = head_->latest.load();
     const int64_t kept = latest == 0 ? -1 : buffer_of(latest);
-    // From the front, so that few of the buffers are ever touched.
+    // Searches from the front, so that only a few buffers are ever used.
     for (int64_t i = 0; i < buffers(readers_); ++i) {
         if (i != kept && !held(static_cast<uint32_t>(i))) return i;
     }
-    return -1;  // more readers than there are slots: the memory is damaged
+    return -1;  // the readers hold more buffers than they can: the memory is damaged
 }
 
 bool Channel::publish(int64_t buffer, int64_t version) {
@@ -72,7 +72,7 @@ void Channel::release(int64_t reader, int64_t slot) { slots_[reader].held[slot].
 
 int64_t Channel::version() const {
     const uint64_t latest = head_->latest.load();
-    // Should the buffer be another's by now, then its version is a later one: no harm.
+    // If the writer has reused the buffer meanwhile, its version is later, which does no harm.
     return latest == 0 ? -1 : buffers_[buffer_of(latest)].version.load();
 }
 

@@ -7,21 +7,23 @@
 
 namespace qgraph::rl {
 
-// Records of one size on their way from several writers to one reader: a ring for each writer, in
-// memory that their processes share. A record counts once it is whole, and a process that is killed
-// at any point leaves whole records behind.
+// Queues of records of one size from several writers to one reader: a ring buffer for each writer,
+// in memory that their processes share. A record is visible only when it is complete, so a process
+// that is killed at any point leaves complete records only.
 class Rings {
   public:
     static int64_t head_size(int64_t writers);
 
-    // `memory`: head_size bytes, zeros where the rings are new. `records`: writers x capacity.
+    // `memory` has head_size bytes, which are zeros for new rings. `records` has writers x capacity
+    // records.
     Rings(void* memory, void* records, int64_t writers, int64_t capacity, int64_t record_size);
 
-    // How many of `count` there was room for, or were there; they never wait.
+    // These return how many of `count` records were written or read. They never wait.
     int64_t put(int64_t writer, const void* from, int64_t count);
     int64_t take(int64_t writer, void* to, int64_t count);
 
-    // Until there is something to put into or to take; what waits is counted in nanoseconds.
+    // Wait until there is space to write or a record to read. put_waited and take_waited return the
+    // nanoseconds that were spent waiting.
     bool wait_free(int64_t writer, int64_t nanoseconds);
     bool wait_filled(int64_t nanoseconds);
 

@@ -1,6 +1,7 @@
-// TensorFlow ops QgraphEpilogue and QgraphEpilogueGrad on the CPU: what stands behind a layer, as
-// core/epilogue.h has it. bias and high are of the channels, the last axis of x; high is empty
-// unless the activation is clip or relu6, which differ where v = high: relu6 has no gradient there.
+// TensorFlow ops QgraphEpilogue and QgraphEpilogueGrad on the CPU: the operations behind a layer
+// (core/epilogue.h). bias and high have one value for each channel; channels are the last axis of
+// x. high is empty unless the activation is clip or relu6. These two differ at v = high, where
+// relu6 has no gradient.
 
 #include "core/epilogue.h"
 #include "tf/epilogue_attributes.h"

@@ -1,5 +1,5 @@
-// Stands in for libtensorflow_framework.so.2 when the ops are linked: its names, none of its code.
-// It is not installed; at run time the library that TensorFlow has loaded serves.
+// Replaces libtensorflow_framework.so.2 when the ops are linked: it has the names but none of the
+// code. It is not installed; at run time the ops use the library that TensorFlow has loaded.
 
 #define QGRAPH_STUB(name) \
     extern "C" __attribute__((visibility("default"))) void name() {}

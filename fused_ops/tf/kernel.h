@@ -1,4 +1,4 @@
-// What the ops have in common: attributes, tensors, thresholds, registration.
+// Code that the ops share: attributes, tensors, thresholds, registration.
 #pragma once
 
 #include <algorithm>
@@ -55,7 +55,7 @@ class Reader {
         if (ok(status_))
             TF_OpKernelConstruction_GetAttrType(construction_, name, value, status_.get());
     }
-    // The index of what is found among `names`.
+    // The index of the attribute's value in `names`.
     template <typename Enum, size_t Count>
     void read(const char* name, const char* const (&names)[Count], Enum* value) {
         char found[16] = {};
@@ -71,7 +71,7 @@ class Reader {
         if (ok(status_) && !condition) TF_SetStatus(status_.get(), TF_INVALID_ARGUMENT, message);
     }
 
-    // Whether all were there, as required; if not, the kernel is not made.
+    // True if all attributes were valid; otherwise the kernel is not created.
     bool done() {
         if (!ok(status_)) TF_OpKernelConstruction_Failure(construction_, status_.get());
         return ok(status_);
@@ -127,7 +127,7 @@ class Run {
         return Tensor(tensor);
     }
 
-    // In the memory of the first input, where no other op needs it.
+    // Uses the memory of the first input if no other op needs it.
     Tensor output_in_place(const Shape& dims) {
         const int candidate = 0;
         int forwarded = -1;
@@ -142,14 +142,14 @@ class Run {
                               static_cast<size_t>(size(dims)) * sizeof(float), status_.get()));
     }
 
-    // Memory of the device, to work in.
+    // Temporary memory on the device.
     Tensor workspace(int64_t bytes) {
         TF_AllocatorAttributes attributes{};
         attributes.struct_size = sizeof(attributes);
         return Tensor(TF_AllocateTemp(context_, TF_UINT8, &bytes, 1, &attributes, status_.get()));
     }
 
-    // float32 of what was summed in float64.
+    // A float64 sum as float32.
     void output_sums(int index, const Shape& dims, const double* sums) {
         const Tensor out = float_output(index, dims);
         if (!fine()) return;
@@ -161,7 +161,8 @@ class Run {
         TF_SetStatus(status_.get(), TF_INVALID_ARGUMENT, message.c_str());
     }
 
-    // The exponents of thresholds. An error if they don't fit x or leave float32's scales.
+    // The exponents of thresholds. An error if their shape does not fit x or float32 does not hold
+    // a scale.
     std::vector<int32_t> exponents(const Tensor& log2_t, const Shape& x_shape,
                                    const Levels& levels) {
         const Shape dims = shape(log2_t);
@@ -205,7 +206,7 @@ using Compute = void (*)(void*, TF_OpKernelContext*);
 
 // The code of an op on a device.
 struct Kernel {
-    std::vector<TF_DataType> types;  // that its attribute T may be; or none, where it has no T
+    std::vector<TF_DataType> types;  // the types that attribute T allows; empty if the op has no T
     void* (*create)(TF_OpKernelConstruction*);
     Compute compute;
     void (*destroy)(void*);
@@ -220,7 +221,7 @@ struct Op {
     Kernel kernel;
 };
 
-// Of kernels for one device, TensorFlow takes the one of the highest priority.
+// TensorFlow takes the kernel with the highest priority for a device.
 inline void add_kernel(const char* op, const Kernel& kernel, const char* device, int priority) {
     const Status status(TF_NewStatus());
     const auto builder = [&] {

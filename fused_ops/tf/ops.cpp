@@ -1,6 +1,6 @@
 // TensorFlow ops QgraphQuantize and QgraphQuantizeGrad on the CPU, registered when the library is
-// loaded. Exponents come from thresholds: f = bits - signed + offset - ceil(log2_t), one for each
-// element of log2_t, whose shape is that of the last axes of x.
+// loaded. Each element of log2_t gives an exponent f = bits - signed + offset - ceil(log2_t). The
+// shape of log2_t is that of the last axes of x.
 
 #include "core/parallel.h"
 #include "core/quantize.h"

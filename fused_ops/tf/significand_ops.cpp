@@ -1,4 +1,4 @@
-// TensorFlow op QgraphRoundSignificand on the CPU, of float32 and float16: core/significand.h.
+// TensorFlow op QgraphRoundSignificand on the CPU, for float32 and float16 (core/significand.h).
 
 #include "core/significand.h"
 #include "tf/kernel.h"

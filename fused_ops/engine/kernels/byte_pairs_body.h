@@ -1,5 +1,5 @@
-// Products of bytes by pairs (mends.h). Included once by each level that multiplies so, after it
-// has defined multiply_pairs and add_pairs.
+// Products of bytes in pairs (mends.h). Each level that multiplies in pairs includes this once,
+// after it has defined multiply_pairs and add_pairs.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 namespace qgraph::engine::kernels {
 namespace {
 
-// Where words hold the sums of pairs.
+// For layers where words hold the sums of pairs.
 inline Ints dot_pairs(Ints sums, Ints codes, Ints weights) {
     return plus(sums, add_pairs(multiply_pairs(codes, weights)));
 }
@@ -31,7 +31,7 @@ struct Tile {
         }
     }
 
-    // Some steps, whose products words hold together.
+    // A chunk of steps: words hold the sum of their products.
     template <int steps>
     void add(const uint8_t* a, int64_t row, const int8_t* w) {
         Ints weights[steps][N];

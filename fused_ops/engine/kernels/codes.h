@@ -34,7 +34,7 @@ inline int64_t load_code(Code type, const void* codes, int64_t i) {
 inline void store_code(Code type, void* codes, int64_t i, int64_t v) {
     v = std::min(std::max(v, low_of(type)), high_of(type));
     const int64_t size = size_of(type);
-    // Little endian: the low bytes are first.
+    // Little-endian: the low bytes come first.
     std::memcpy(static_cast<char*>(codes) + i * size, &v, static_cast<size_t>(size));
 }
 

@@ -1,6 +1,7 @@
-// Depthwise convolutions of bytes, one output for each channel: four taps at a time are interleaved
-// so that a sum finds its four bytes side by side. Where weights have 16 bits it is two taps and
-// zeros, which makes words of them. Included once by each level, which has defined interleave.
+// Depthwise convolutions of bytes with one output for each channel. Four taps at a time are
+// interleaved, so that the four bytes of a sum are adjacent. With 16-bit weights, two taps are
+// interleaved with zeros, which widens them to words. Each level includes this once, after it has
+// defined interleave.
 
 #pragma once
 
@@ -10,7 +11,7 @@
 namespace qgraph::engine::kernels {
 namespace {
 
-// Where the taps of a pixel are: all at fixed distances, or each somewhere.
+// The positions of the taps of a pixel: at fixed distances, or given one by one.
 struct Inside {
     const char* base;
     const int64_t* offsets;
@@ -26,7 +27,7 @@ inline Bytes load_tap(const char* from, const Block& block) {
     return whole ? load<Bytes>(from) : load_part(from, block.channels);
 }
 
-// Adds the taps whose weights are four registers at `weights`, given which is the first of them.
+// Adds the taps from number `first` on, whose weights are four registers at `weights`.
 template <bool whole, bool flips, Dot dot, typename Taps>
 inline void add_taps(const Taps& taps, int64_t first, const Block& block, const char* weights,
                      Ints* sums) {
@@ -55,7 +56,7 @@ class Depthwise {
         for (int i = 0; i < 4; ++i) start_[i] = load<Ints>(start + i * kWide);
     }
 
-    // The sums of pixels [begin, end), which are at most kTileRows.
+    // The sums of pixels [begin, end), at most kTileRows of them.
     void run(const char* x, int64_t begin, int64_t end, int32_t* sums, const char** taps) const {
         if (layer_.words) return by_flip<dot_words>(x, begin, end, sums, taps);
         if (block_.small) return by_flip<dot_small>(x, begin, end, sums, taps);
@@ -122,8 +123,8 @@ class Depthwise {
 
     const Layer& layer_;
     const Block& block_;
-    const int64_t* offsets_;  // of the taps, from the window's corner
-    const char* weights_;     // 4 registers, of each channel 4 bytes, then those of the next taps
+    const int64_t* offsets_;  // of each tap, from the window's corner
+    const char* weights_;  // 4 registers with 4 bytes of each channel, then those of the next taps
     Ints start_[4];
 };
 

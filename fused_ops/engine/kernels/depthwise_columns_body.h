@@ -1,7 +1,7 @@
-// Depthwise convolutions of bytes, 3x3: what is interleaved are the codes of a column, one from
-// each line. A column is used for each place of the window that it is in, and for two lines of the
-// output where these are next to each other. Included once by each level, which has defined
-// interleave, dot_bytes and dot_small.
+// Depthwise 3x3 convolutions of bytes. The codes of a column, one from each line, are interleaved.
+// A column is used for all windows that contain it, and for two lines of the output if these are
+// neighbours. Each level includes this once, after it has defined interleave, dot_bytes and
+// dot_small.
 
 #pragma once
 
@@ -13,7 +13,7 @@ namespace {
 
 alignas(64) const char kZeros[4 * kRegister] = {};
 
-// Four lines of x, of which some may lie outside of the image.
+// Four lines of x; some may be outside of the image.
 template <bool whole, bool flips>
 class Lines {
   public:
@@ -48,8 +48,8 @@ class Lines {
     int64_t channels_;
 };
 
-// Sums of `count` pixels of a line of the output, the first of which has its window at `left`;
-// where it is a pair, those of the line below follow kTileRows rows later.
+// Sums of `count` pixels of a line of the output; the window of the first begins at `left`. For a
+// pair of lines, the sums of the line below follow kTileRows rows later.
 template <bool whole, bool flips, int stride, bool pair, Dot dot>
 void add_columns(const Layer& layer, const Block& block, const Lines<whole, flips>& lines,
                  int64_t left, int64_t count, int32_t* sums) {
@@ -69,7 +69,7 @@ void add_columns(const Layer& layer, const Block& block, const Lines<whole, flip
         std::copy_n(columns[1], 4, columns[2]);
     }
     for (int64_t pixel = 0; pixel < count; ++pixel, left += stride, sums += 4 * kWide) {
-        // The columns of the pixel before, moved on.
+        // The columns of the previous pixel, shifted by one.
         for (int i = 0; i < 4; ++i) {
             columns[0][i] = columns[stride][i];
             if (stride == 1) columns[1][i] = columns[2][i];

@@ -9,15 +9,15 @@ namespace qgraph::engine::kernels {
 namespace {
 
 constexpr int64_t kInfinity = int64_t{1} << 60;
-constexpr int kArrays = 12;  // that a stage can need, at most
+constexpr int kArrays = 12;  // most arrays that a stage needs
 
 bool in_s32(int64_t v) { return v >= INT32_MIN && v <= INT32_MAX; }
 int64_t clamp(int64_t v, int64_t low, int64_t high) { return std::min(std::max(v, low), high); }
 
-// Goes through the stages and keeps track of what values there can be, so that it knows where 32
-// bits are enough. Constants wait until something other than an addition follows. Clips wait too:
-// all that follows is monotone, so that they may as well be done afterwards, on other limits. Most
-// wait until the end, where a clip costs least, and is one.
+// Translates stages into steps. It tracks the range of values to know where 32 bits are enough.
+// Additions are merged until another kind of stage follows. Clips are deferred: all later steps are
+// monotone, so a clip can follow them with other limits. Most clips move to the end, where a single
+// clip costs least.
 class Compiler {
   public:
     Compiler(Code y, const std::vector<Block>& blocks, int lanes, const Sums& sums, char* memory,
@@ -51,12 +51,12 @@ class Compiler {
     }
 
   private:
-    template <typename Change>  // of a value, given the channel
+    template <typename Change>  // a function of a value and the channel
     void all(Values* values, const Change& change) {
         for (size_t c = 0; c < values->size(); ++c) (*values)[c] = change((*values)[c], c);
     }
 
-    template <typename Of>  // a channel
+    template <typename Of>  // a function of the channel
     int64_t array(const Of& of) {
         const int64_t begin = at_;
         for (const Block& block : blocks_) {
@@ -92,7 +92,7 @@ class Compiler {
         };
         if (!fits()) clip_now();
         for (Values* values : {&low_, &high_, &least_, &most_, &waiting_}) all(values, plus);
-        // True values fit, by the caller's contract.
+        // The caller guarantees that true values fit.
         for (Values* values : {&low_, &high_}) {
             all(values, [](int64_t v, size_t) { return clamp(v, INT32_MIN, INT32_MAX); });
         }
@@ -213,7 +213,7 @@ class Compiler {
         now.a = array(right);
     }
 
-    template <typename Function>  // monotone; of a value and a channel
+    template <typename Function>  // a monotone function of a value and the channel
     void after(const Function& function) {
         for (Values* values : {&low_, &high_, &least_, &most_}) {
             all(values, [&](int64_t v, size_t c) {
@@ -266,11 +266,11 @@ class Compiler {
         return Finish::Chain::any;
     }
 
-    // Whether the second half of two roundings may be done in 16 bits that saturate: where they do,
-    // the last clip must make up for it.
+    // True if the second of two roundings can use saturated 16-bit arithmetic: wherever it
+    // saturates, the last clip must give the same result.
     bool short_is_enough(const Step& last) const {
         if (!last.uniform || shift_ > 14 || size_of(finish_.y) != 1) return false;
-        if (last.rounding == Rounding::double_) return false;  // it adds to what may be saturated
+        if (last.rounding == Rounding::double_) return false;  // adds to a saturated value
         const auto rounded = [&](int64_t t) {
             const int64_t q = t >> shift_;
             const bool none = (t & ((int64_t{1} << shift_) - 1)) == 0;
@@ -294,13 +294,13 @@ class Compiler {
     char* memory_;
     int64_t at_;
     Finish finish_{};
-    Values low_, high_;              // what values can be, not yet clipped
-    Values least_, most_;            // of the clip that waits
-    Values waiting_;                 // to be added
-    Values first_low_, first_high_;  // what values can be after the first step
-    Values terms_;                   // of the last addition
-    int32_t shift_ = 0;              // of the last rounding
-    bool left_fits_ = true;          // no left shift has to saturate
+    Values low_, high_;              // the range of values before the deferred clip
+    Values least_, most_;            // the limits of the deferred clip
+    Values waiting_;                 // the deferred addition
+    Values first_low_, first_high_;  // the range of values after the first step
+    Values terms_;                   // the terms of the last addition
+    int32_t shift_ = 0;              // the shift of the last rounding
+    bool left_fits_ = true;          // false if a left shift may saturate
     Values start_;
 };
 

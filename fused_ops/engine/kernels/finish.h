@@ -7,30 +7,31 @@
 
 namespace qgraph::engine::kernels {
 
-// Channels of a result that are computed together: `vectors` registers of 4 * lanes sums, `lanes`
-// being how many times 128 bits a register has. The sums lie such that packing registers within
-// their lanes to bytes puts the channels in order: sum i of lane l of vector j is that of channel
-// 4 * vectors * l + 4 * j + i.
+// Channels of a result that are computed together: `vectors` registers of 4 * lanes sums. A lane
+// has 128 bits, and a register has `lanes` lanes. The order of sums is such that packing registers
+// to bytes within their lanes gives the channels in order: sum i of lane l of vector j belongs to
+// channel 4 * vectors * l + 4 * j + i.
 struct Block {
     int64_t channel;   // the first
-    int64_t channels;  // fewer than there are sums in the last block
-    int64_t position;  // of the first sum, among the sums of all blocks
+    int64_t channels;  // in the last block, fewer than sums
+    int64_t position;  // of the first sum among the sums of all blocks
     int vectors;       // 1, 2 or 4
-    bool small;        // of a depthwise layer: words hold pairs of products (mends.h)
+    bool small;        // depthwise: words hold pairs of products (mends.h)
 };
 
 int64_t channel_in_block(const Block& block, int lanes, int64_t position);
 
-// The blocks of `groups` groups of channels. `whole`: all have 4 vectors.
+// The blocks of `groups` groups of channels. With `whole`, all have 4 vectors.
 std::vector<Block> blocks_of(int64_t channels, int64_t groups, int lanes, bool whole);
 
-// One step of what is done with sums. Arrays have a number for each position; they are given by
-// where they begin in the packed memory.
-//   round   v >> a, made the wanted rounding by b and c (see `rounded` in finish_body.h); half of
-//           2^a has been added already
+// One step from sums to results. Arrays have a number for each position; they are given by their
+// offset in the packed memory.
+//   round   v >> a, corrected by b and c for the rounding mode (`rounded` in finish_body.h); half
+//   of
+//           2^a has been added before
 //   add     v + a
 //   clip    clip(v, a, b)
-//   left    v << a, saturated; b and c are the least and largest v that do not overflow
+//   left    v << a, saturated; b and c are the smallest and largest v that do not overflow
 //   exact   round_shift(v, a) for any v and a, saturated; slow
 struct Step {
     enum class Kind { round, add, clip, left, exact };
@@ -42,11 +43,11 @@ struct Step {
 
 constexpr int kMaxSteps = 6 * kMaxStages;
 
-// Stages made ready to run: sums begin at `start`, go through the steps, and are clipped at last.
+// Stages ready to run: sums begin at `start`, go through the steps, and are clipped at the end.
 struct Finish {
-    // Chains that have a loop of their own: one rounding; the same after a left shift that never
-    // overflows and an addition; two roundings with an addition between them; the
-    // same where 16 bits, saturated, are enough for the addition and the second rounding.
+    // Chains with a special loop: one rounding; the same after a left shift that never overflows
+    // and an addition; two roundings with an addition between them; the same with saturated 16-bit
+    // arithmetic for the addition and the second rounding.
     enum class Chain { any, round, left_round, twice, twice_short };
     Code y;
     Chain chain;
@@ -54,7 +55,7 @@ struct Finish {
     Step steps[kMaxSteps];
     int64_t start;      // for each position, in s32
     int64_t low, high;  // likewise
-    int64_t byte_low;   // for each channel, where y has bytes; 64 bytes more than channels
+    int64_t byte_low;   // for each channel, if y has bytes; 64 bytes more than channels
     int64_t byte_high;
 };
 
@@ -63,7 +64,7 @@ constexpr int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign 
 
 using Values = std::vector<int64_t>;  // for each channel
 
-// What sums can be before the stages, and a constant to add to each, for each channel.
+// The range of sums before the stages, and a constant to add, for each channel.
 struct Sums {
     Values low, high;
     std::vector<uint32_t> start;
@@ -71,7 +72,7 @@ struct Sums {
 
 int64_t finish_size(int64_t positions, int64_t channels, int stages);
 
-// Writes arrays from memory + at on.
+// Writes arrays to memory + at and behind.
 Finish make_finish(Stages stages, Code y, const std::vector<Block>& blocks, int lanes,
                    const Sums& sums, char* memory, int64_t at);
 

@@ -1,5 +1,5 @@
-// What is done with sums before they are stored. Included once by each level, which has defined
-// how registers are packed.
+// The steps from sums to stored results. Each level includes this once, after it has defined how
+// registers are packed.
 
 #pragma once
 
@@ -13,7 +13,7 @@ inline const int32_t* numbers(const Layer& layer, int64_t array, const Block& bl
     return reinterpret_cast<const int32_t*>(layer.at(array)) + block.position;
 }
 
-// Rows of sums of a block, to rows of y, which begin at y and are `y_row` bytes apart.
+// Converts rows of sums of a block to rows of y, which begin at y and are `y_row` bytes apart.
 struct Rows {
     const Layer& layer;
     const Block& block;
@@ -27,7 +27,7 @@ struct Rows {
 
 enum class Store { unsigned_bytes, signed_bytes, any };
 
-// The bytes of a row, kept within the limits of their channels.
+// Stores a row of bytes, clipped to the limits of their channels.
 template <int vectors, Store kind>
 class ByteStore {
   public:
@@ -71,7 +71,7 @@ inline void narrow(const int32_t* from, char* y, int64_t count) {
     std::memcpy(y, codes, static_cast<size_t>(count) * sizeof(T));
 }
 
-// A row of any type.
+// Stores a row of any type.
 template <int vectors>
 class AnyStore {
   public:
@@ -112,18 +112,19 @@ class AnyStore {
 template <int vectors, Store kind>
 using StoreOf = std::conditional_t<kind == Store::any, AnyStore<vectors>, ByteStore<vectors, kind>>;
 
-// -- chains that have a loop of their own -----------------------------------------------------
+// -- chains with a special loop ---------------------------------------------------------------
 
-// v / 2^shift rounded, given t = v + 2^(shift - 1) (t = v where shift is 0 or the rounding floor).
-// t + 1 does not overflow. `rest` has the bits that are shifted out: a tie leaves none in t. `one`
-// is 1 but where shift is 0.
+// v / 2^shift rounded, given t = v + 2^(shift - 1) (t = v if shift is 0 or the rounding is floor).
+// t + 1 does not overflow. `rest` is the mask of the bits that are shifted out: they are 0 in t for
+// a tie. `one` is 1, or 0 if shift is 0.
 template <Rounding rounding>
 inline Ints rounded(Ints t, Ints shift, Ints rest, Ints one) {
     const Ints q = t >> shift;
     if (rounding == Rounding::half_even) return clear_where_none(q, one, t, rest);
     if (rounding == Rounding::half_away) return q - (((t & rest) == 0) & (q <= 0) & one);
     if (rounding == Rounding::double_) {
-        // Bit 0 of t is that of v where more than one bit is shifted out; where it is one, q is it.
+        // If more than one bit is shifted out, bit 0 of t is bit 0 of v; if exactly one is, q gives
+        // it.
         const Ints more = (rest >> 1) & one;
         const Ints even = t + (t & more);
         return (even >> shift) - (((even & rest) == 0) & (even >> shift <= 0) & more);
@@ -131,7 +132,7 @@ inline Ints rounded(Ints t, Ints shift, Ints rest, Ints one) {
     return q;
 }
 
-// A step that rounds; numbers that are the same for all channels stay in registers.
+// A step that rounds. Numbers that are the same for all channels stay in registers.
 template <Rounding rounding, bool uniform>
 class Round {
   public:
@@ -156,7 +157,7 @@ class Round {
     Ints shift_, rest_, one_;
 };
 
-// The second half of two roundings where 16 bits are enough for it.
+// The second of two roundings, in 16 bits.
 template <Rounding rounding, int vectors>
 class ShortRound {
   public:
@@ -253,7 +254,7 @@ void finish_twice_short(const Rows& rows) {
     }
 }
 
-// -- all others -------------------------------------------------------------------------------
+// -- all other chains -------------------------------------------------------------------------
 
 Ints round_any(Rounding rounding, Ints t, Ints shift, Ints rest, Ints one) {
     switch (rounding) {
@@ -323,7 +324,7 @@ void finish_any(const Rows& rows) {
     }
 }
 
-// -- which ------------------------------------------------------------------------------------
+// -- selection of the loop --------------------------------------------------------------------
 
 using FinishRows = void (*)(const Rows&);
 
@@ -354,7 +355,7 @@ FinishRows by_chain(const Finish& f) {
     using Chain = Finish::Chain;
     if constexpr (kind != Store::any) {  // the others are rare
         if (f.chain == Chain::any) return &finish_any<vectors, kind>;
-        switch (f.steps[f.count - 1].rounding) {  // of all its steps
+        switch (f.steps[f.count - 1].rounding) {  // all steps have the same rounding
             case Rounding::half_even:
                 return by_uniform<Rounding::half_even, vectors, kind>(f);
             case Rounding::half_away:

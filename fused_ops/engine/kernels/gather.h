@@ -1,5 +1,5 @@
-// The matrix form of a convolution: rows of input codes, one for each output pixel. Included once
-// by each level.
+// The matrix form of a convolution: rows of input codes, one for each output pixel. Each level
+// includes this once.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 namespace qgraph::engine::kernels {
 namespace {
 
-// Where a pixel of the output has its window.
+// The position of the window of an output pixel.
 struct Window {
     int64_t image, top, left;
 };
@@ -20,8 +20,7 @@ inline Window window_of(const Conv& s, int64_t pixel) {
             column * s.stride_width - s.pad_left};
 }
 
-// Copies `size` bytes, and more up to a multiple of `chunk`. What is too much is overwritten by
-// what comes next.
+// Copies `size` bytes, rounded up to a multiple of `chunk`. The next copy overwrites the surplus.
 template <int chunk>
 inline void copy_over(char* to, const char* from, int64_t size) {
     for (int64_t i = 0; i < size; i += chunk) std::memcpy(to + i, from + i, chunk);
@@ -29,7 +28,7 @@ inline void copy_over(char* to, const char* from, int64_t size) {
 
 class Gather {
   public:
-    // Images up to that of the last pixel are there for sure.
+    // All images up to the one of the last pixel can be read.
     Gather(const Layer& layer, const char* x, int64_t group, int64_t last_pixel)
         : layer_(layer),
           s_(layer.conv),
@@ -41,10 +40,9 @@ class Gather {
           x_(x + group * tap_),
           end_(x + (window_of(s_, last_pixel).image + 1) * s_.height * line_) {}
 
-    // Rows of pixels [begin, end), one after the other. Up to kRegister bytes are written past
-    // their end.
+    // Gathers the rows of pixels [begin, end). Up to kRegister bytes are written past their end.
     void run(int64_t begin, int64_t end, char* to) const {
-        // Bytes that become words are gathered in the upper half of a row, and widened from there.
+        // Bytes that become words are gathered in the upper half of a row and widened from there.
         const bool widens = layer_.words && size_of(s_.x) == 1;
         char* at = widens ? to + layer_.row / 2 : to;
         if (segment_ <= 16) {
@@ -101,7 +99,7 @@ class Gather {
         }
     }
 
-    // Looks at each tap, and reads not a byte too much.
+    // Checks each tap and reads no byte outside of the image.
     void careful(const Window& w, char* to) const {
         for (int64_t ky = 0; ky < s_.kernel_height; ++ky) {
             const int64_t iy = w.top + ky * s_.dilation_height;
@@ -124,7 +122,7 @@ class Gather {
         }
     }
 
-    // A step reads its bytes before it writes their words, which may lie on them.
+    // Each iteration reads its bytes before it writes words, which may overlap them.
     template <class Byte>
     void widen(char* row) const {
         constexpr int64_t some = 16;
@@ -146,9 +144,9 @@ class Gather {
 
     const Layer& layer_;
     const Conv& s_;
-    int64_t tap_, pixel_, line_;  // bytes: of a tap, a pixel and a line of x
-    bool joined_;                 // taps of a line lie side by side
-    int64_t segment_;             // bytes that are copied at a time
+    int64_t tap_, pixel_, line_;  // sizes in bytes of a tap, a pixel and a line of x
+    bool joined_;                 // the taps of a line are contiguous
+    int64_t segment_;             // bytes per copy
     const char* x_;
     const char* end_;
 };

@@ -14,7 +14,8 @@ namespace kernels {
 namespace {
 
 #if defined(__x86_64__) && defined(__GNUC__)
-// A process asks Linux for tiles before it uses them: they make what is saved of a thread larger.
+// A process must ask Linux for AMX tiles before it uses them, since they enlarge the saved state of
+// a thread.
 bool may_use_tiles() {
 #if defined(QGRAPH_AMX) && defined(SYS_arch_prctl)
     constexpr int kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA

@@ -1,9 +1,9 @@
 #pragma once
 
-// Integer kernels on codes: convolutions, matrix products, and what is done elementwise. All is
-// exact, so that every level gives the same bits. Tensors are NHWC, dense, zero point 0, and may
-// have any alignment. Running allocates nothing, and nothing checks what it is given: shapes,
-// pointers and bounds are the caller's word.
+// Integer kernels on codes: convolutions, matrix products and elementwise ops. All are exact, so
+// every level gives the same bits. Tensors are NHWC, dense, with zero point 0 and any alignment.
+// Running allocates no memory and checks no arguments: the caller guarantees shapes, pointers and
+// bounds.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace qgraph::engine {
 
-// Instruction sets. `pack` is told one, and what it has packed runs on that one.
+// Instruction sets. `pack` takes one as an argument, and the packed layer runs on it.
 enum class Level { plain, avx2, avx512vnni, amx };
 constexpr Level kLevels[] = {Level::plain, Level::avx2, Level::avx512vnni, Level::amx};
-bool supports(Level level);  // this CPU and this build
+bool supports(Level level);  // true if this CPU and this build do
 Level best_level();
 
 enum class Code : uint8_t { u8, s8, u16, s16, s32 };
@@ -32,8 +32,8 @@ struct Numbers {
     }
 };
 
-// What is done with a sum, one stage after the other, before it is stored. Values are s32 between
-// stages: that true values fit is the caller's word.
+// The stages that a sum goes through, in order, before it is stored. Values are s32 between stages:
+// the caller guarantees that true values fit.
 //   requantize  clip(round_shift(v, shift, rounding), low, high), as in qgraph.numerics; negative
 //               shifts are left shifts, which saturate
 //   add         v + term
@@ -51,17 +51,17 @@ struct Stage {
 
 constexpr int kMaxStages = 8;
 
-// A result is saturated to its type when it is stored.
+// Results are saturated to their type when they are stored.
 struct Stages {
     const Stage* stages = nullptr;
     int count = 0;
 };
 
 // Convolution of x [n, height, width, channels] with w [kernel_height, kernel_width,
-// channels / groups, out_channels] into y [n, out_height, out_width, out_channels]; where it is
-// depthwise, w is [kernel_height, kernel_width, channels, multiplier] and groups are not looked at.
-// Padding has code 0; only what lies above and to the left is said, the rest follows. A product
-// x [n, k] times w [k, m] is channels = k, out_channels = m, and 1 for all else.
+// channels / groups, out_channels] into y [n, out_height, out_width, out_channels]. For a depthwise
+// convolution, w is [kernel_height, kernel_width, channels, multiplier] and `groups` is ignored.
+// Padding has code 0. Only the padding above and to the left is given; the rest follows from the
+// shapes. For a product x [n, k] times w [k, m], channels = k, out_channels = m, all else is 1.
 struct Conv {
     Code x = Code::u8;  // not s32
     Code w = Code::s8;  // s8 or s16
@@ -74,45 +74,49 @@ struct Conv {
     int64_t out_height = 1, out_width = 1, out_channels = 1;
     int64_t groups = 1;
     bool depthwise = false;
-    // What no sum exceeds in magnitude (bias not included), where the caller knows; 0: it is found
-    // from the weights and the type of x. A smaller bound can be faster, never different.
+    // A bound on the magnitude of sums without bias, if the caller has one. 0: the bound is
+    // computed from the weights and the type of x. A smaller bound may be faster; results are the
+    // same.
     int64_t bound = 0;
 };
 
-// What one call computes: pixels of all images (n * out_height * out_width of them, in order), and
-// blocks of output channels. Parts that are disjoint may run at the same time, each with scratch
-// memory of its own. Best are parts of many pixels; blocks are for few pixels and many channels.
+// The part of the output that one call computes: pixels, counted over all images (there are
+// n * out_height * out_width), and blocks of output channels. Disjoint parts may run at the same
+// time, each with its own scratch memory. Split by pixels where possible; split by blocks if there
+// are few pixels and many channels.
 struct Part {
     int64_t begin = 0, end = 0;
-    int64_t first_block = 0, last_block = INT64_MAX;  // up to, not including; past the end is fine
+    int64_t first_block = 0, last_block = INT64_MAX;  // exclusive; may exceed the number of blocks
 };
 
-// A layer is packed once, into memory that `allocate` gives: so many bytes, aligned to 64. It holds
-// all it needs: weights and stages may go. It may be moved, read only, and shared by threads.
+// A layer is packed once, into memory from `allocate`, aligned to 64 bytes. The packed layer is
+// complete: weights and stages may be freed. It may be moved, made read-only, and shared by
+// threads.
 using Allocate = std::function<void*(size_t bytes)>;
-size_t least_size(const Conv& conv, Stages stages, Level level);  // some weights need more
+size_t least_size(const Conv& conv, Stages stages,
+                  Level level);  // a lower bound: some weights need more
 void pack(const Conv& conv, const void* weights, Stages stages, Level level,
           const Allocate& allocate);
 
-// Scratch memory is aligned to 64.
+// Scratch memory must be aligned to 64 bytes.
 size_t scratch_size(const void* packed);
-int64_t blocks(const void* packed);  // of output channels; 1 where they cannot be told apart
+int64_t blocks(const void* packed);  // blocks of output channels; 1 if they cannot be split
 void run(const void* packed, const void* x, void* y, Part part, void* scratch);
 
-// Elementwise: y = stages(a) or stages(a + b) on rows of channels. y may be a or b where it has
-// their type.
+// Elementwise: y = stages(a) or stages(a + b) on rows of channels. y may equal a or b if it has the
+// same type.
 struct Map {
     Code a = Code::u8;
-    Code b = Code::u8;  // not looked at where run_map has no b
+    Code b = Code::u8;  // ignored without a second input
     Code y = Code::u8;
     int64_t channels = 1;
-    bool two = false;  // there is a b
+    bool two = false;  // there is a second input
 };
 void pack(const Map& map, Stages stages, Level level, const Allocate& allocate);
 void run_map(const void* packed, const void* a, const void* b, void* y, int64_t rows);
 
-// Maximum over windows of x [n, height, width, channels]; padding never wins, and each window has
-// something else in it. Pixels are as in Part.
+// Maximum over windows of x [n, height, width, channels]. Padding is ignored, and each window must
+// contain at least one pixel of x. Pixels are as in Part.
 struct Pool {
     Code type = Code::u8;
     int64_t height = 1, width = 1, channels = 1;
@@ -123,7 +127,7 @@ struct Pool {
 };
 void max_pool(const Pool& pool, const void* x, void* y, int64_t begin, int64_t end, Level level);
 
-// y[i] = table[x[i]] for bytes; codes of s8 are looked up by their bits: table[uint8_t(code)].
+// y[i] = table[x[i]] for bytes. Codes of s8 are used as unsigned indices: table[uint8_t(code)].
 void look_up(const uint8_t* x, const uint8_t* table, uint8_t* y, int64_t count, Level level);
 
 }  // namespace qgraph::engine

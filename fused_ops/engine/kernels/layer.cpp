@@ -11,8 +11,8 @@ namespace qgraph::engine::kernels {
 namespace {
 
 constexpr int64_t kGathered = 192 << 10;  // bytes of input that stay in the second-level cache
-// Of a step of bytes that are multiplied as words, in those of mends.h; for so many pixels it is
-// worth it to have twice the bytes of weights.
+// The cost of a step whose bytes are multiplied as words, in the unit of mends.h. Words need twice
+// the bytes of weights, which pays from this many pixels on.
 constexpr double kWordsCost = 1.4;
 constexpr int64_t kManyPixels = 32;
 
@@ -24,7 +24,7 @@ bool is_depthwise(const Conv& conv) {
     return conv.depthwise && conv.out_channels == conv.channels && size_of(conv.x) == 1;
 }
 
-// A depthwise layer that has no kernel of its own is one of many groups.
+// A depthwise layer without a depthwise kernel is computed as a layer with many groups.
 Conv matrix_form(Conv conv) {
     if (conv.depthwise && !is_depthwise(conv)) {
         conv.depthwise = false;
@@ -53,7 +53,8 @@ int64_t positions_of(const std::vector<Block>& blocks, int lanes) {
     return blocks.back().position + int64_t{4} * lanes * blocks.back().vectors;
 }
 
-// All but the arrays; `finish` is where those of the stages begin, `end` is past the last.
+// The packed layer without its arrays. The arrays of the stages begin at `finish`; `end` is behind
+// the last.
 struct Plan {
     Layer layer;
     std::vector<Block> blocks;
@@ -133,7 +134,7 @@ Layer* begin(const Plan& plan, void* memory) {
     return layer;
 }
 
-// What sums can be, given the weights, and the constant that makes up for flipped codes.
+// The range of sums with these weights, and the constant that compensates for flipped codes.
 Sums sums_of(const Layer& layer, const void* weights) {
     const Conv& conv = layer.conv;
     const auto channels = static_cast<size_t>(conv.out_channels);
@@ -160,7 +161,7 @@ Sums sums_of(const Layer& layer, const void* weights) {
     return sums;
 }
 
-// Where the weight of a code and a position is.
+// The place of the weight of a code and a position.
 void put_weight(const Layer& layer, const Block& block, int64_t wide, int64_t position, int64_t k,
                 int64_t w, int8_t* weights) {
     const int64_t in_register = position % wide;
@@ -173,7 +174,7 @@ void put_weight(const Layer& layer, const Block& block, int64_t wide, int64_t po
         std::memcpy(at, &w, static_cast<size_t>(size));
         return;
     }
-    const int64_t together = std::min(block.vectors, 2);  // registers
+    const int64_t together = std::min(block.vectors, 2);  // registers computed together
     const int64_t pair = position / wide / together;
     int8_t* at = weights + (block.position + pair * together * wide) * layer.steps * 4;
     const int64_t step = k * size / 4;
@@ -203,7 +204,7 @@ std::vector<int8_t> packed_weights(const Plan& plan, int lanes, const void* weig
     return packed;
 }
 
-// Registers of sums that go together, in the order of positions.
+// The registers of sums that are computed together, in the order of positions.
 std::vector<Together> registers_of(const Plan& plan, int lanes) {
     std::vector<Together> all;
     for (const Block& block : plan.blocks) {
@@ -227,7 +228,7 @@ void make_room_for(const Mends& mends, int64_t registers, Plan& plan) {
 
 void put_mends(const Layer& layer, const Mends& mends, const std::vector<Together>& all, int lanes,
                char* memory) {
-    // The second of two registers begins where those that follow do.
+    // The second of two registers begins where the registers behind it begin.
     auto* first = reinterpret_cast<int64_t*>(memory + layer.mends);
     for (size_t i = 0; i < all.size(); ++i) {
         *first++ = mends.first[i];

@@ -20,7 +20,7 @@ inline Ints dot_words(Ints sums, Ints codes, Ints weights) {
     return plus(sums, (Ints)_mm256_madd_epi16((__m256i)codes, (__m256i)weights));
 }
 
-// By words, two bytes at a time: sums of products of bytes would not fit into words.
+// Bytes are widened to words, two at a time, since sums of products of bytes do not fit into words.
 inline Ints dot_bytes(Ints sums, Ints codes, Ints weights) {
     const auto w = (__m256i)weights;
     const Ints even = (Ints)_mm256_srai_epi16(_mm256_slli_epi16(w, 8), 8);
@@ -30,7 +30,7 @@ inline Ints dot_bytes(Ints sums, Ints codes, Ints weights) {
     return dot_words(dot_words(sums, even_codes, even), odd_codes, odd);
 }
 
-// Sums of the two products have to fit into words.
+// The sum of the two products must fit into a word.
 inline Shorts multiply_pairs(Ints codes, Ints weights) {
     return (Shorts)_mm256_maddubs_epi16((__m256i)codes, (__m256i)weights);
 }
@@ -39,7 +39,7 @@ inline Ints add_pairs(Shorts words) {
     return (Ints)_mm256_madd_epi16((__m256i)words, _mm256_set1_epi16(1));
 }
 
-// Saturated, within lanes.
+// Packs with saturation, within lanes.
 inline Shorts pack_words(Ints a, Ints b) {
     return (Shorts)_mm256_packs_epi32((__m256i)a, (__m256i)b);
 }
@@ -57,7 +57,7 @@ inline Shorts shift_right(Shorts v, int shift) {
     return (Shorts)_mm256_sra_epi16((__m256i)v, _mm_cvtsi32_si128(shift));
 }
 
-// The first 4 * vectors bytes of each lane, one after the other.
+// Stores the first 4 * vectors bytes of each lane consecutively.
 template <int vectors>
 inline Bytes in_order(Bytes bytes) {
     if (vectors == 4) return bytes;
@@ -66,7 +66,7 @@ inline Bytes in_order(Bytes bytes) {
                         : (Bytes)_mm256_permutevar8x32_epi32((__m256i)bytes, fours);
 }
 
-// Sum i of lane l of result j gets byte 16 * l + 4 * j + i of each of the four.
+// Sum i of lane l of result j gets byte 16 * l + 4 * j + i of each of the four inputs.
 inline void interleave(const Bytes* four, Ints* out) {
     const auto of = [&](int i) { return (__m256i)four[i]; };
     const __m256i low01 = _mm256_unpacklo_epi8(of(0), of(1));

@@ -24,7 +24,7 @@ inline Ints dot_words(Ints sums, Ints codes, Ints weights) {
     return (Ints)_mm512_dpwssd_epi32((__m512i)sums, (__m512i)codes, (__m512i)weights);
 }
 
-// Saturated, within lanes.
+// Packs with saturation, within lanes.
 inline Shorts pack_words(Ints a, Ints b) {
     return (Shorts)_mm512_packs_epi32((__m512i)a, (__m512i)b);
 }
@@ -42,7 +42,7 @@ inline Shorts shift_right(Shorts v, int shift) {
     return (Shorts)_mm512_sra_epi16((__m512i)v, _mm_cvtsi32_si128(shift));
 }
 
-// v without the bits of `bits` where t and rest have no bit in common.
+// v & ~bits where (t & rest) is 0, else v.
 inline Ints clear_where_none(Ints v, Ints bits, Ints t, Ints rest) {
     const __mmask16 none = _mm512_testn_epi32_mask((__m512i)t, (__m512i)rest);
     return (Ints)_mm512_mask_andnot_epi32((__m512i)v, none, (__m512i)bits, (__m512i)v);
@@ -53,7 +53,7 @@ inline Shorts clear_where_none(Shorts v, Shorts bits, Shorts t, Shorts rest) {
                                          _mm512_and_si512((__m512i)v, (__m512i)bits));
 }
 
-// The first 4 * vectors bytes of each lane, one after the other.
+// Stores the first 4 * vectors bytes of each lane consecutively.
 template <int vectors>
 inline Bytes in_order(Bytes bytes) {
     if (vectors == 4) return bytes;
@@ -73,7 +73,7 @@ inline void store_part(char* to, Bytes bytes, int64_t count) {
     _mm512_mask_storeu_epi8(to, first_bytes(count), (__m512i)bytes);
 }
 
-// Sum i of lane l of result j gets byte 16 * l + 4 * j + i of each of the four.
+// Sum i of lane l of result j gets byte 16 * l + 4 * j + i of each of the four inputs.
 inline void interleave(const Bytes* four, Ints* out) {
     const auto of = [&](int i) { return (__m512i)four[i]; };
     const __m512i low01 = _mm512_unpacklo_epi8(of(0), of(1));
@@ -94,7 +94,7 @@ inline void interleave(const Bytes* four, Ints* out) {
 namespace qgraph::engine::kernels {
 namespace {
 
-constexpr Dot dot_small = dot_bytes;  // whatever the weights
+constexpr Dot dot_small = dot_bytes;  // for any weights
 
 template <int M, int N>
 void multiply_bytes(const Operands& o) {

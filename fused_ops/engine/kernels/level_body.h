@@ -1,4 +1,4 @@
-// All kernels of a level. Included once by each, after its vectors.
+// All kernels of a level. Each level includes this once, after its vectors.
 
 #pragma once
 

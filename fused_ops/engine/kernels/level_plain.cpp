@@ -20,13 +20,13 @@ inline Ints dot_words(Ints sums, Ints codes, Ints weights) {
     return plus(plus(sums, times(low(codes), low(weights))), times(codes >> 16, weights >> 16));
 }
 
-// The sum of two words side by side.
+// The sum of two neighbouring words.
 inline Ints add_pairs(Shorts v) {
     const auto pairs = (Ints)v;
     return plus((Ints)((Words)pairs << 16) >> 16, pairs >> 16);
 }
 
-// A byte without sign times one with sign fits into a word.
+// The product of an unsigned and a signed byte fits into a word.
 inline Shorts multiply_even(Ints codes, Ints weights) {
     return (Shorts)(codes & 0x00ff00ff) * ((Shorts)((Words)weights << 8) >> 8);
 }
@@ -39,7 +39,7 @@ inline Ints dot_bytes(Ints sums, Ints codes, Ints weights) {
     return plus(sums, add_pairs(multiply_odd(codes, weights)));
 }
 
-// Sums of the two products have to fit into words.
+// The sum of the two products must fit into a word.
 inline Shorts multiply_pairs(Ints codes, Ints weights) {
     return multiply_even(codes, weights) + multiply_odd(codes, weights);
 }
@@ -75,10 +75,10 @@ inline Shorts shift_right(Shorts v, int shift) { return v >> static_cast<int16_t
 
 template <int vectors>
 inline Bytes in_order(Bytes bytes) {
-    return bytes;  // of one lane
+    return bytes;  // there is one lane
 }
 
-// Sum i of result j gets byte 4 * j + i of each of the four.
+// Sum i of result j gets byte 4 * j + i of each of the four inputs.
 inline void interleave(const Bytes* four, Ints* out) {
     for (int sum = 0; sum < kRegister; ++sum) {
         const uint8_t bytes[4] = {four[0][sum], four[1][sum], four[2][sum], four[3][sum]};

@@ -9,7 +9,7 @@ namespace qgraph::engine::kernels {
 #ifdef __AVX512VBMI__
 namespace {
 
-// A table of 256 bytes is four registers; the lower seven bits of a code find a byte in two.
+// A table of 256 bytes is four registers; the lower seven bits of a code select a byte from two.
 void look_up(const uint8_t* x, const uint8_t* table, uint8_t* y, int64_t count) {
     __m512i quarters[4];
     for (int i = 0; i < 4; ++i) quarters[i] = _mm512_loadu_si512(table + 64 * i);

@@ -1,4 +1,4 @@
-// What is done elementwise: maps, maxima over windows, tables. Included once by each level.
+// Maps, maxima over windows and tables. Each level includes this once.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 namespace qgraph::engine::kernels {
 namespace {
 
-// One row of a block of codes, added to sums. Signed bytes come out 128 too large.
+// Adds one row of a block of codes to sums. Signed bytes give sums that are 128 too large.
 inline void add_bytes(const char* codes, const Block& block, Bytes flip, Ints* sums) {
     const bool whole = block.channels == kRegister;
     const Bytes bytes = whole ? load<Bytes>(codes) : load_part(codes, block.channels);
@@ -36,7 +36,7 @@ inline void add_codes(Code type, const char* codes, const Block& block, Ints* su
     }
 }
 
-// Rows of one block; a, b and y have rows of as many codes.
+// Rows of one block; rows of a, b and y have the same number of codes.
 void map_rows(const Layer& layer, const Block& block, const char* a, const char* b, char* y,
               int64_t rows, int64_t row) {
     const Map& map = layer.map;
@@ -70,7 +70,7 @@ void run_map(const Layer& layer, const char* a, const char* b, char* y, int64_t 
         }
         return;
     }
-    // All channels are treated alike, so that rows may as well have as many as there are sums.
+    // All channels have the same stages, so rows can be regrouped to fill the sums of a block.
     Block block = *layer.block(0);
     const int64_t count = rows * map.channels;
     const int64_t whole = count / kRegister * kRegister;
@@ -79,10 +79,10 @@ void run_map(const Layer& layer, const char* a, const char* b, char* y, int64_t 
     if (block.channels > 0) from(whole, block, 1, kRegister);
 }
 
-// The part of a window that lies in the image, of one pixel of the output: never nothing.
+// The part of an output pixel's window that is inside the image; it is never empty.
 struct Inner {
     const char* corner;
-    int64_t height, width;  // pixels
+    int64_t height, width;  // in pixels
 };
 
 Inner inner_of(const Pool& s, const char* x, int64_t pixel, int64_t size) {
@@ -96,7 +96,7 @@ Inner inner_of(const Pool& s, const char* x, int64_t pixel, int64_t size) {
             std::min(left + s.kernel_width, s.width) - first_column};
 }
 
-// As many channels as T has, or one.
+// As many channels as T has elements, or one.
 template <typename T>
 inline void store_largest(const Inner& inner, int64_t pixel, int64_t line, int64_t at, char* y) {
     T most = load<T>(inner.corner + at);

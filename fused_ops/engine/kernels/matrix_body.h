@@ -1,5 +1,5 @@
-// Convolutions as matrix products: rows of input codes times packed weights. Included once by each
-// level, which has defined kRows, multiply_bytes and multiply_words.
+// Convolutions as matrix products: rows of input codes times packed weights. Each level includes
+// this once, after it has defined kRows, multiply_bytes and multiply_words.
 
 #pragma once
 
@@ -12,7 +12,7 @@ namespace {
 
 using Multiply = void (*)(const Operands&);
 
-// The kernel for the most rows that there are, and how many it takes.
+// The kernel for as many of the given rows as possible, and the number of rows that it takes.
 struct Choice {
     int rows;
     Multiply kernel;
@@ -20,7 +20,7 @@ struct Choice {
 
 template <int M>
 Choice choose(bool words, int vectors) {
-    static_assert(M <= kTileRows, "sums of a tile must have room");
+    static_assert(M <= kTileRows, "a tile has memory for kTileRows rows");
     if (words) return {M, vectors == 1 ? &multiply_words<M, 1> : &multiply_words<M, 2>};
     return {M, vectors == 1 ? &multiply_bytes<M, 1> : &multiply_bytes<M, 2>};
 }
@@ -40,16 +40,17 @@ Mended mends_of(const Layer& layer, int64_t register_of_sums) {
     return {layer.chunk, steps + first[0], steps + first[1], rest + first[0] * 2 * kRegister};
 }
 
-// Of some pixels, whose rows begin at `a`, all channels of one block.
+// Computes all channels of one block for some pixels, whose rows begin at `a`.
 void run_block(const Layer& layer, const Block& block, const char* a, int64_t pixels, int32_t* sums,
                char* y) {
     const int64_t y_row = layer.conv.out_channels * size_of(layer.conv.y);
-    const int step = std::min(block.vectors, 2);  // registers of channels at a time
+    const int step = std::min(block.vectors, 2);  // registers of channels computed at a time
     const auto* start = reinterpret_cast<const int32_t*>(layer.at(layer.finish.start));
     const FinishRows finish = finish_of(layer.finish, block);
     const auto* weights = reinterpret_cast<const int8_t*>(layer.at(layer.weights));
-    const int64_t of_one = layer.steps * 4;  // bytes of weights of one sum
-    // From the second tile on weights are near, and those of the next block can be fetched.
+    const int64_t of_one = layer.steps * 4;  // bytes of weights per sum
+    // From the second tile on, weights are in the cache, and those of the next block are
+    // prefetched.
     int64_t ahead = block.position + block.vectors * kWide;
     const int64_t last = std::min(block.position + 2 * block.vectors * kWide,
                                   (layer.tap_table - layer.weights) / of_one);

@@ -6,17 +6,17 @@
 namespace qgraph::engine::kernels {
 namespace {
 
-constexpr int kMost = 128;       // that weights of one sign may add up to
-constexpr int64_t kLongest = 2;  // of chunks: with 4 steps too many registers are needed
-// Of a step, in steps of chunks of one, measured on a Zen 3.
+constexpr int kMost = 128;       // largest sum of weights of one sign
+constexpr int64_t kLongest = 2;  // longest chunk: 4 steps would need too many registers
+// Cost per step by chunk length; the unit is a step in chunks of one. Measured on a Zen 3.
 constexpr double kCosts[] = {0, 1, 0.8};
 constexpr double kMendCost = 1.1;
 
-// What a weight adds to sums of one sign.
+// The part of a weight that counts for sums of this sign.
 int part(int8_t weight, int sign) { return std::max(sign * weight, 0); }
 int part(const int8_t* pair, int sign) { return part(pair[0], sign) + part(pair[1], sign); }
 
-// One chunk of sums that are computed together.
+// One chunk of the sums that are computed together.
 class Chunk {
   public:
     Chunk(int8_t* weights, int64_t bytes, int64_t first_step, int64_t steps, int64_t width,
@@ -58,7 +58,7 @@ class Chunk {
         return std::min(part(pair(step, lane), sign), left);
     }
 
-    // Takes off up to `over`, of a step that is mended anyway where there is one.
+    // Moves up to `over` from weights to a mend; steps that already have a mend come first.
     int take(int64_t lane, int sign, int over) {
         int64_t best = 0;
         const auto worth = [&](int64_t step) {
@@ -86,7 +86,7 @@ class Chunk {
     int8_t* weights_;
     int64_t bytes_, first_step_, steps_, width_;
     Mends& mends_;
-    std::array<int64_t, kLongest> mend_of_;  // of each step its mend, or -1
+    std::array<int64_t, kLongest> mend_of_;  // the mend of each step, or -1
 };
 
 // False where a step would need two mends.

@@ -1,5 +1,5 @@
-// Sums of products of some rows of codes and some registers of channels: one for each instruction
-// that multiplies. Included once by each level, which has defined dot_bytes and dot_words.
+// Sums of products of some rows of codes and some registers of channels, for each multiplication
+// instruction. Each level includes this once, after it has defined dot_bytes and dot_words.
 
 #pragma once
 
@@ -8,20 +8,20 @@
 namespace qgraph::engine::kernels {
 namespace {
 
-// What is added to products by pairs (mends.h).
+// The corrections of products in pairs (mends.h).
 struct Mended {
-    int64_t chunk;         // steps that are added up in words
+    int64_t chunk;         // steps summed in words
     const int32_t* begin;  // steps
     const int32_t* end;
-    const int8_t* rest;  // two registers for each
+    const int8_t* rest;  // two registers per step
 };
 
 struct Operands {
     const uint8_t* a;     // rows of input codes
-    int64_t row;          // bytes from one to the next
+    int64_t row;          // bytes between rows
     int64_t steps;        // of 4 bytes
-    const int8_t* w;      // for each step N registers: of each sum 4 bytes
-    const int8_t* ahead;  // 64 bytes for each step, which are going to be needed
+    const int8_t* w;      // N registers per step, with 4 bytes for each sum
+    const int8_t* ahead;  // weights to prefetch, 64 bytes per step
     const int32_t* start;
     int32_t* sums;  // M rows of N registers
     int64_t sums_row;

@@ -1,4 +1,4 @@
-// What levels without mask registers have in common. Included after vectors.h.
+// Code shared by the levels without mask registers. Included after vectors.h.
 
 #pragma once
 
@@ -7,7 +7,7 @@
 namespace qgraph::engine::kernels {
 namespace {
 
-// v without the bits of `bits` where t and rest have no bit in common.
+// v & ~bits where (t & rest) is 0, else v.
 template <typename T>
 inline T clear_where_none(T v, T bits, T t, T rest) {
     return v & ~(((t & rest) == 0) & bits);

@@ -1,5 +1,5 @@
-// Registers of kLanes times 128 bits, by the compiler's vector extensions. Included once by each
-// level, after it has defined kLanes; so all is in an unnamed namespace.
+// Registers of kLanes times 128 bits, by the compiler's vector extensions. Each level includes this
+// once, after it has defined kLanes, so everything is in an unnamed namespace.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 """Time actors beside other tools: ``python -m benchmarks.actor_speed`` (torch, LiteRT: pip).
 
-One policy, one batch, one thread at a time, in a process of its own on one core, with the other
+One policy, one batch, one thread at a time, in a separate process on one core, with the other
 cores at rest or with a learner at work on the next. All that run it take turns, again and again.
 A call is from Python and back: float observations in, float outputs out, except LiteRT, which
 takes and gives codes. qgraph's actors find ranges in every step, except the static one, which has
@@ -233,7 +233,7 @@ def _torch_calls(
     import torch
 
     torch.set_num_threads(1)
-    warnings.simplefilter("ignore")  # that its quantizer moves to a package of its own
+    warnings.simplefilter("ignore")  # that its quantizer moves to its own package
     plain = torch_model(program, weights)
     quantize: Any = torch.ao.quantization.quantize_dynamic
     dynamic = quantize(plain, {torch.nn.Linear}, dtype=torch.qint8)
@@ -245,7 +245,7 @@ def _torch_calls(
     return {TORCH: lambda: call(plain), TORCH_INT8: lambda: call(dynamic)}
 
 
-# -- one policy and batch, in a process of its own ------------------------------------------------
+# -- one policy and batch, in a separate process ------------------------------------------------
 
 
 def measure(name: str, batch: int, prepared: Path) -> Times:

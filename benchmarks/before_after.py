@@ -1,6 +1,6 @@
 """Compare the speed of two checkouts: ``python -m benchmarks.before_after OLD [NEW]``.
 
-Each job runs in a process of its own, with the code of one checkout, in turns: old, new, old, new.
+Each job runs in a separate process, with the code of one checkout, in turns: old, new, old, new.
 A process repeats its job and reports the median; the table has the median of these medians, their
 range, and the ratio new / old. Networks are made up, so that both run the same one. A checkout
 needs its native library in `qgraph/` or in its own `.venv`. A job that a checkout does not know is

@@ -1,6 +1,6 @@
 """Policies compressed in more ways than bits: ``python -m benchmarks.compression run``.
 
-Each run is `qgraph rl train --algo impala` with a chain of links, in a directory of its own; those
+Each run is `qgraph rl train --algo impala` with a chain of links, in a separate directory; those
 that are complete are passed over. ``python -m benchmarks.compression report`` makes a table and a
 figure of the runs that are there:
 

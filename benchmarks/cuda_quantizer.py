@@ -2,7 +2,7 @@
 
 Needs a GPU, its driver and `_cuda.so`; no TensorFlow. All variants take turns on one stream, each
 timed by events around a run of launches, warmed before; a figure is the median of its rounds. Each
-launch of a run has tensors of its own, as many as it takes to be larger than the GPU's caches. The
+launch of a run has its own tensors, as many as it takes to be larger than the GPU's caches. The
 bytes of a variant are what it has to read and write: two tensors for a copy (cuMemcpyDtoDAsync) and
 the forward pass, three for the backward pass, whose figure holds both of its kernels.
 """

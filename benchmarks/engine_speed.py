@@ -3,7 +3,7 @@
 All that run one network take turns, a few calls each, again and again; a ratio is to ONNX Runtime
 fp32 in the same turn. Beside the clock's stands that of the processor time of all threads, which
 other programs disturb less; with two threads it shows little, since some tools spin. Each network,
-batch and number of threads has a process of its own: TensorFlow takes its number of threads once.
+batch and number of threads has a separate process: TensorFlow takes its number of threads once.
 Integer networks are timed from codes to codes, except ONNX Runtime's, whose QDQ files take and
 give floats.
 """
@@ -102,7 +102,7 @@ NETWORKS: Mapping[str, Network] = {
 }
 
 
-# -- one network, batch and number of threads, in a process of its own --------------------------
+# -- one network, batch and number of threads, in a separate process --------------------------
 
 
 def _calls(name: str, batch: int, threads: int, prepared: Path) -> dict[str, Call]:

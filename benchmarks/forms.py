@@ -115,7 +115,7 @@ def _pp_ocr(name: str, sizes: Shape) -> Graph:
 
 
 def _light(name: str) -> Graph:
-    """An architecture of the onnx package, with random weights in place of ones all alike."""
+    """An architecture of the onnx package, with random weights instead of ones all alike."""
     graph, rng = load(assets.light_network(name)), np.random.default_rng(0)
     for node in graph.topological():
         weights = graph.constant(node.inputs[1]) if node.op in COMPUTE else None

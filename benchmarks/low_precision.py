@@ -1,6 +1,6 @@
 """SAC in float16, with and without what it needs: ``python -m benchmarks.low_precision run``.
 
-Each run is `qgraph rl train --algo sac --in-process` in a directory of its own. Those that came to
+Each run is `qgraph rl train --algo sac --in-process` in a separate directory. Those that came to
 an end are passed over, those that were stopped go on from their checkpoint.
 ``python -m benchmarks.low_precision report`` makes a table and a figure of the runs that are there,
 ``memory`` counts what learners keep, ``speed`` times them where there is float16. Groups of

@@ -117,7 +117,7 @@ def main() -> None:
     parser.add_argument("--only", choices=TASKS, help="one algorithm")
     parser.add_argument("--bits", default="8,6,5,4,3,2")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, help="of training, in place of each task's own")
+    parser.add_argument("--steps", type=int, help="of training, instead of each task's own")
     add_json_option(parser)
     arguments = parser.parse_args()
     parts: list[tuple[str, Table]] = []

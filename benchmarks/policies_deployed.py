@@ -2,7 +2,7 @@
 
 python -m benchmarks.policies_deployed [--seconds 2] [--json FILE]
 
-Each form runs in a process of its own, from its file. `memory` is what the process grows by from
+Each form runs in a separate process, from its file. `memory` is what the process grows by from
 before the file is opened until actions were made. `needs` is the least address space (RLIMIT_AS)
 beyond the process's own in which it does that: with less it fails. `evicted` drops the file's pages
 before each step, so that weights come from the disk again: what happens in each step where memory
@@ -62,7 +62,7 @@ def seen(count: int) -> Any:
     return np.random.default_rng(1).normal(size=(count, INPUTS)).astype(np.float32)
 
 
-# -- in a process of its own --------------------------------------------------------------------
+# -- in a separate process --------------------------------------------------------------------
 
 
 def child(file: str, seconds: float, limit: int, evict: bool) -> dict[str, Any]:

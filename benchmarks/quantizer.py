@@ -1,14 +1,14 @@
 """Time and memory of the trainable quantizer: ``python -m benchmarks.quantizer``.
 
-Each row is a process of its own with so many threads. In it all variants are warmed alike and take
-turns; what is given is the median of the ratios of each round. Small tensors are timed as a chain
-within one graph, because calling TensorFlow costs more than they do. The floor is one copy (the
-faster of TensorFlow's two) and one maximum of two tensors: the least memory traffic that a forward
-and a backward pass have (an addition has the same, but TensorFlow makes one op of many); of a
-forward pass alone, the copy. A chain's copies are kept for its maxima, as the inputs of quantizers
-are for their gradients. Memory left is that of the tensors which a forward pass under a tape leaves
-behind, its result included. The peak is how much more a process held in a step, both passes, than
-before it.
+Each row is measured in a separate process with that number of threads. All variants are warmed up
+alike and take turns; the table has the median of the ratios of each round. Small tensors are timed
+as a chain within one graph, because calling TensorFlow takes longer than they do. The floor is one
+copy (the faster of TensorFlow's two) and one maximum of two tensors: the least memory traffic of a
+forward and a backward pass (an addition has the same, but TensorFlow merges many additions into one
+op). For a forward pass alone it is the copy. The copies of a chain are kept for its maxima, as the
+inputs of quantizers are for their gradients. "Memory left" is that of the tensors which a forward
+pass under a tape leaves behind, including its result. The peak is how much memory a process gains
+in a step with both passes.
 """
 
 from __future__ import annotations

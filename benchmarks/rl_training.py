@@ -1,6 +1,6 @@
 """Learn policies from actors of 32 and of 8 bits: ``python -m benchmarks.rl_training run``.
 
-Each run is `qgraph rl train` in a directory of its own; those that are complete are passed over, so
+Each run is `qgraph rl train` in a separate directory; those that are complete are passed over, so
 it can be ended and begun again. With `--jobs 2` runs of one seed and of other bits go side by side,
 under the same conditions. ``python -m benchmarks.rl_training report`` makes tables and figures of
 the runs that are there:

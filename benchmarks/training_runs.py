@@ -1,4 +1,4 @@
-"""Runs of `qgraph rl train`, each in a folder of its own, some side by side."""
+"""Runs of `qgraph rl train`, each in a separate folder, some side by side."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 A step is forward, backward and update, compiled, on one batch that is in memory. Steps of one
 network are warmed alike and take turns in one process; ratios are of one run. Beside the median of
 the wall clock stands that of the processor time of all threads, which other programs disturb less.
-Peak memory is that of a process of its own for each, above what it held before its network was
+Peak memory is that of a separate process for each, above what it held before its network was
 built, with batches eight times as large: at these sizes the process itself would outweigh some
 networks' tensors. TFMOT joins where it is installed (`pip install tensorflow-model-optimization`).
 """
@@ -246,7 +246,7 @@ def table(names: Iterable[str], rounds: int) -> Table:
         {"network": "", "step": "", **columns},
         notes=[
             f"times of one batch, medians of {rounds} in turns; peak memory with batches "
-            f"{BATCHES_FOR_MEMORY} times as large, in a process of its own"
+            f"{BATCHES_FOR_MEMORY} times as large, in a separate process"
         ],
     )
     variants = [v for v in VARIANTS if v != TFMOT or versions(PACKAGES[-1:])]

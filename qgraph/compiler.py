@@ -168,7 +168,7 @@ def quantize(
             trained further (`qgraph.retrain`).
         effort: `plain` quantizes as it is; `fast`, `default` and `thorough` try what helps on part
             of the samples and keep what does (`qgraph.static.search`).
-        plan: Exactly these steps, in place of an effort and a method, as
+        plan: Exactly these steps, instead of an effort and a method, as
             `qgraph.quant.plan.parse_plan` reads them.
         method: How activation thresholds are found at first: `kl_j`, `max`, `percentile`, `mse` or
             `output`.
@@ -182,10 +182,10 @@ def quantize(
         mean_bits, weight_bytes: What weights may take. Their bits are then chosen layer by layer
             (`qgraph.static.mixed`).
         memory: Bytes of live values beyond which calibration uses temporary files.
-        passes: These in place of the recipe, as text (`qgraph.pipelines`) or as values. Quantizers
+        passes: These instead of the recipe, as text (`qgraph.pipelines`) or as values. Quantizers
             are inserted after them where the list does not.
         without: Names of passes to leave out.
-        exponents: These in place of a calibration: a file that `Exponents.save` or an earlier run
+        exponents: These instead of a calibration: a file that `Exponents.save` or an earlier run
             wrote, or exponents by tensor name. The plan is then that of the file, if none is given,
             and `calibration` may be left out.
         progress: Called with stage, done and total.

@@ -136,7 +136,7 @@ def optimize(
 
     Args:
         model: As in `load`, or a graph, which is left as it is.
-        passes: These in place of the recipe, as text (`qgraph.pipelines`) or as values; none may
+        passes: These instead of the recipe, as text (`qgraph.pipelines`) or as values; none may
             quantize.
         without: Names of passes to leave out.
         inputs, outputs, input_shapes, signature, trust: As in `load`.

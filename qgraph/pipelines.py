@@ -266,8 +266,8 @@ def _who_ensures(fact: str, later: Sequence[Pass]) -> str:
 class Pipeline:
     """The user's changes of the recipe.
 
-    passes: these in place of the float recipe and of what a plan adds to it, in order; with a pass
-    that quantizes among them, in place of the whole recipe. without: names of passes to leave out.
+    passes: these instead of the float recipe and of what a plan adds to it, in order; with a pass
+    that quantizes among them, instead of the whole recipe. without: names of passes to leave out.
     """
 
     passes: tuple[Pass, ...] | None = None

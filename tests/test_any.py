@@ -72,7 +72,7 @@ def test_no_room_has_more_of_it() -> None:
     for path in sources():
         found[room_of(path)] += count(path.read_text("utf-8"))
     more = {room: n for room, n in found.items() if n > MOST.get(room, 0)}
-    assert not more, f"more `Any` than before, {more}: give the values a type of their own"
+    assert not more, f"more `Any` than before, {more}: give the values their own type"
 
 
 def test_no_other_file_has_a_name_for_it() -> None:

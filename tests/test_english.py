@@ -28,6 +28,8 @@ def test_no_text_has_a_phrase_that_reads_badly() -> None:
         ("a.py", '"""A file is no longer read; there is no file."""\n', []),
         ("a.h", "// none\n/* the log\n * says so */\n", [3]),
         ("a.cpp", 'throw Error("shape is not known");\n', [1]),
+        ("a.h", "// What there is of a file.\nint x;  // a file that lies\n", [1, 2]),
+        ("a.md", "one scale a tensor\nin a process of its own\none scale per tensor\n", [1, 2]),
         ("a.md", "Fine.\n```\nit says\n```\n    it says\nit says\n", [6]),
     ],
 )

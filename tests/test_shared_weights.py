@@ -89,7 +89,7 @@ def sizes(tmp_path_factory):
 )
 def test_four_more_uses_take_less_than_four_copies(sizes, name) -> None:
     grown = sizes[6][name] - sizes[2][name]
-    # What a use adds of its own: names, a bias, activations of a sample; table and scales once.
+    # What each use adds: names, a bias, activations of a sample; table and scales once.
     copies = 4 * WEIGHTS * (4 if name in ("inference.pb", "saved_model", "network.npz") else 1)
     assert grown < copies, (grown, copies)
 

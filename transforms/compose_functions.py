@@ -28,7 +28,7 @@ STEP, STEEPEST = 1 / 16, 0.25
 class ComposeFunctions(Pass):
     """Elementwise arithmetic from one tensor to one result becomes one `composed` op.
 
-    It becomes one table, rounded once, in place of several tables, products and sums, or floats.
+    It becomes one table, rounded once, instead of several tables, products and sums, or floats.
     This applies only between layers: before the first and after the last, arithmetic stays float.
     Sums, products with constants and clips stay as they are, also at the beginning of a function:
     integers support them, and layers absorb them. Refusals: a function without a finite value for

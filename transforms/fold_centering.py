@@ -82,7 +82,7 @@ def _center(rewriter: Rewriter, node: Node) -> bool:
     if not is_layer(layer) or layer.op == "depthwise_conv2d":
         return False
     if groups(graph, layer) != 1:
-        return rewriter.refuse(node, f"channels of `{layer.name}` have inputs of their own")
+        return rewriter.refuse(node, f"channels of `{layer.name}` have their own inputs")
     weights = graph.constant(layer.inputs[1])
     offset = graph.constant(bias.inputs[1]) if bias else None
     if weights is None or (bias is not None and offset is None):

@@ -31,7 +31,7 @@ INPUT, OUTPUT = "image", "logits"
 
 
 def path_of(name: str) -> Path:
-    """The frozen network of a family; trained, in a process of its own, if missing."""
+    """The frozen network of a family; trained, in a separate process, if missing."""
     path = _path(name)
     if not path.exists():
         subprocess.run([sys.executable, "-m", __name__, "--only", name], check=True)

@@ -52,7 +52,7 @@ def fake_quant(x: Floats, bits: int = BITS, limits: tuple[float, float] = LIMITS
 
 
 def _curves(x: Floats, forward: Callable[..., Any], limits: dict[str, float]) -> Curves:
-    """Each x is a channel of its own, so that its gradients are not added to those of others."""
+    """Each x is its own channel, so that its gradients are not added to those of others."""
     import tensorflow as tf
 
     inputs = [tf.constant(x, tf.float32)]

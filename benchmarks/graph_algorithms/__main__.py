@@ -1,7 +1,7 @@
 """Print the tables: ``python -m benchmarks.graph_algorithms``.
 
 Each task is done by qgraph and by networkx or onnx-graphsurgeon, whose results have to agree. The
-library is timed on a graph of its own that exists, and with the construction of that graph from a
+library is timed on an existing graph of its type, and with the construction of that graph from a
 qgraph `Graph`, which every change of the `Graph` would make necessary again; the ratio is that of
 the latter. Times are medians of processor time, taken in turns.
 """

@@ -66,7 +66,7 @@ class _Contexts:
 
 
 def covered(root: Path, tests: Sequence[str], sources: Sequence[str]) -> Cover:
-    """Run `tests` in `root`, once. Meant for a process of its own: it imports what it measures."""
+    """Run `tests` in `root`, once. Meant for a separate process: it imports what it measures."""
     paths = [(root / source).resolve() for source in sources]
     files = [f"{path}/**" if path.is_dir() else str(path) for path in paths]
     cover = coverage.Coverage(data_file=None, include=files, messages=False)

@@ -20,7 +20,7 @@ TARGETS = (
     "transforms",
     "qgraph/backends/c",
 )
-# Variables are replaced by name only where one asks for it. `is` in place of `==` shows what
+# Variables are replaced by name only where one asks for it. `is` instead of `==` shows what
 # CPython interns, which is not of the program.
 LEFT_OUT = ("VariableReplacer", "VariableInserter", "_Is", "_IsNot")
 

@@ -1,4 +1,4 @@
-"""One mutant against the tests that run its line, in a process of its own.
+"""One mutant against the tests that run its line, in a separate process.
 
 The process is forked from one that has imported what does not change, so that a trial costs the
 import of qgraph and of a few test files.
@@ -71,9 +71,7 @@ def trial(mutant: Mutant, copy: Path, tests: Mapping[str, float]) -> tuple[str, 
 
 
 def _in_child(copy: Path, tests: Mapping[str, float], note: Path) -> str:
-    longest = 10 * (
-        sum(tests.values()) + PATIENCE
-    )  # for what waits, or runs in programs of its own
+    longest = 10 * (sum(tests.values()) + PATIENCE)  # for what waits, or runs in its own programs
     child = os.fork()
     if child == 0:
         os.setsid()

@@ -47,7 +47,7 @@ class LiteRT:
     def __init__(self, model: bytes, threads: int = 1) -> None:
         import tensorflow as tf
 
-        with warnings.catch_warnings():  # that it moves to a package of its own
+        with warnings.catch_warnings():  # that it moves to its own package
             warnings.simplefilter("ignore")
             self._interpreter = tf.lite.Interpreter(model_content=model, num_threads=threads)
         self._interpreter.allocate_tensors()

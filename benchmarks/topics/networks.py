@@ -32,7 +32,7 @@ REAL_NETWORKS = Topic(
     "Real networks, plain calibration",
     lambda result: (
         f"{_share(result, 'per-channel')} of the decisions of float on MobileNetV1 with "
-        f"a scale for each channel, {_share(result, 'graffitist-int8')} with one scale a tensor; "
+        f"a scale for each channel, {_share(result, 'graffitist-int8')} with one scale per tensor; "
         "no code differs from the integer reference"
     ),
     "thresholds by KL-J, no search, no retraining; 200 enlarged CIFAR-10 images",
@@ -72,7 +72,7 @@ EFFORTS = Topic(
     "efforts",
     "Static mode by effort",
     _effort_headline,
-    "graffitist-int8, one power-of-two scale a tensor, 512 images without labels, 10,000 test "
+    "graffitist-int8, one power-of-two scale per tensor, 512 images without labels, 10,000 test "
     "images (float: 80.14%)",
     _efforts,
     _steps,
@@ -89,7 +89,7 @@ PHOTOS = Topic(
         *(_photo(result, name)["as float"] for name in (OURS, "LiteRT"))
     ),
     "640 views of 20 photos; calibrated on 64 enlarged CIFAR-10 images; ours has one power-of-two "
-    "scale a tensor, LiteRT free scales for each channel",
+    "scale per tensor, LiteRT free scales for each channel",
     lambda result: result.table("MobileNetV1 on 640 views").only(
         "what", "photos right", "views right", "as float", "SQNR dB", "other photos, as float",
         "CIFAR-10, as float",

@@ -47,7 +47,7 @@ THRESHOLDS = Topic(
         f"MobileNetV1: {_span(result, 'MobileNetV1, 8/8')} dB by method; "
         f"cifar_10_model: {_span(result, 'cifar_10_model, 8/8')} dB"
     ),
-    "the same plan except the method; 8 bits, one power-of-two scale a tensor",
+    "the same plan except the method; 8 bits, one power-of-two scale per tensor",
     _thresholds,
     _sqnr_by_method,
     Bars("SQNR of the outputs, dB"),

@@ -42,7 +42,7 @@ def load(
             with its MetaGraph (the `.meta` file or the prefix) or an ONNX model (`.onnx`), for
             which TensorFlow is not imported. A graph gives a copy; other arguments have no effect.
         inputs, outputs: Names of nodes, needed where they cannot be detected.
-        input_shapes: Shapes of inputs by name, in place of those of the model.
+        input_shapes: Shapes of inputs by name, instead of those of the model.
         signature: One of several signatures of a SavedModel.
         trust: Let a Keras file run code: Lambda layers, functions, registered custom
             classes. Without it, and in every other format, loading runs no code of the file.

@@ -120,7 +120,7 @@ class _PlaceBuilder:
             self.constants[name] = codes
             self._narrow(name, codes.shape)
         else:
-            # Each sample of the place has codes of its own.
+            # Each sample of the place has its own codes.
             self._narrow(name, (1,) * (len(self.shape) - 1) + tensor.shape[-1:])
 
     def _window(self) -> Step:

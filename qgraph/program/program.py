@@ -113,7 +113,7 @@ class Program:
 
     `tensors` has every tensor by name, constants too. `batch_free`: every tensor but
     constants has a batch dimension in front, whose samples no step mixes: to run N of them, N
-    stands in place of 1. `blocks_free`: the same for more rows than one for each sample, as
+    replaces 1. `blocks_free`: the same for more rows than one for each sample, as
     where time steps are merged into the batch: N samples are N runs, one's rows after another's.
     """
 

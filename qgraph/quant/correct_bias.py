@@ -76,7 +76,7 @@ def _correct(graph: Graph, compute: Node, layer: PairedLayer, each: Each) -> Bia
 def _put(
     graph: Graph, layer: str, biased: str, held: tuple[Node, Array], wanted: Array
 ) -> BiasCorrection:
-    """Put the bias `wanted`, float64 [channels], in place of `held`, as far as its range goes."""
+    """Replace the bias `held` by `wanted`, float64 [channels], as far as its range allows."""
     quantizer, bias = held
     spec = spec_of(quantizer)
     exponent = aligned(spec.exponent, bias.shape)

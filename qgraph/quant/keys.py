@@ -22,7 +22,7 @@ AnyKeyType: TypeAlias = KeyType[Any]  # a type of any values
 
 @dataclass(frozen=True)
 class SectionType(KeyType[T]):
-    """A dataclass of keys of its own, a mapping in plain data."""
+    """A dataclass with its own keys, a mapping in plain data."""
 
     word, expected = "section", "a mapping"
     kind: type[T]
@@ -41,7 +41,7 @@ class SectionType(KeyType[T]):
 
 @dataclass(frozen=True)
 class ListType(KeyType[tuple[T, ...]]):
-    """A list of dataclasses with keys of their own."""
+    """A list of dataclasses with their own keys."""
 
     word, expected = "list", "a list"
     part: SectionType[T]
@@ -65,7 +65,7 @@ class Key:
     """Declaration of a field.
 
     `path` is the key in plain data where that is not the field's name: `accumulator.bits`. With
-    `short`, a value in place of the mapping (`rounding: floor`) is a value of this key.
+    `short`, a value instead of the mapping (`rounding: floor`) is a value of this key.
     """
 
     type: AnyKeyType

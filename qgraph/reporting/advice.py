@@ -90,7 +90,7 @@ def trained(training: TrainingRecord) -> str:
     """Result of training by its validation: `Trained: ...`, without a full stop."""
     best = training.best
     if not training.history or best is None:
-        return "Trained in a script of its own, which keeps no record here"
+        return "Trained by a script, which keeps no record here"
     before, steps = training.history[0].accuracy, f"after {counted(best.step, 'step')}"
     if best.accuracy is None or before is None:
         return f"Trained, as it was {steps}"

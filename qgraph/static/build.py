@@ -42,7 +42,7 @@ def build(
     Thresholds are from all of `data`, corrections from `thinned` data. memory: see `calibrate`.
     `invented`: the samples are noise (`qgraph.quant.data_free`), brought to the statistics of
     batch norms on the way; biases are then corrected from these. `pipeline`: which passes run.
-    `exponents`: these, in place of a calibration; scales then stay as they are given.
+    `exponents`: these, instead of a calibration; scales then stay as they are given.
     """
     graph = loaded.copy()
     PassManager(pipeline.prepare(plan)).run(graph, trace, on_pass)

@@ -1,7 +1,7 @@
 """Which layers hurt: each one quantized alone, all but it, and all up to it.
 
 Every quantizer belongs to one part of the network: a layer with its weights, bias and output, or
-an input, a sum, a table that has a quantizer of its own.
+an input, a sum, a table that has its own quantizer.
 """
 
 from __future__ import annotations

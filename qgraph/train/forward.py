@@ -89,7 +89,7 @@ class Forward:
         """Every value by name, but what lies inside of `chains`, which float32 alone runs through.
 
         `constants` take the place of const nodes, `overrides` that of ops; `around`, by node, runs
-        a node of one output in its own way; `pieces`, by node, are what float32 runs in place of
+        a node of one output in its own way; `pieces`, by node, are what float32 runs instead of
         the node. Nodes in `wide` are computed in float64, and so is what they feed, up to an
         override.
         """

@@ -26,7 +26,7 @@ class Position:
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """All of it; None throughout where a script of its own trained, which keeps no record."""
+    """All of it; None throughout if a user's script trained, which keeps no record."""
 
     options: Options | None = None
     loss: str | None = None

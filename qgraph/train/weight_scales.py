@@ -27,7 +27,7 @@ def with_unclipped_weights(graph: Graph) -> Graph:
         weights = graph.constant(node.inputs[0])
         if spec.role == Role.WEIGHT and weights is not None:
             largest = constant_exponent(weights, spec)
-            assert isinstance(largest, int)  # one scale a tensor: `state_of` refuses others
+            assert isinstance(largest, int)  # one scale per tensor: `state_of` refuses others
             exponents[scale_of(node)] = min(known, largest)
     for node in quantizers:
         factors = state.follows.get(node.name)

@@ -265,7 +265,7 @@ def test_bias_codes_past_float32_are_exact():
 
 
 def test_without_onednn():
-    """The same, in a process of its own: TensorFlow reads the switch once."""
+    """The same, in a separate process: TensorFlow reads the switch once."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
     subprocess.run(
         [*command, "-k", "(test_every_layer and int8) or past_float32 or (random and narrow)"],

@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle, sent to a process of its own."""
+"""Ctrl-C in the middle, sent to a separate process."""
 
 import os
 import signal

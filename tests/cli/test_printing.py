@@ -236,7 +236,7 @@ def test_progress_is_drawn_on_a_terminal_and_nowhere_else(monkeypatch, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-# -- processes of their own --------------------------------------------------------------------
+# -- separate processes --------------------------------------------------------------------
 
 
 def test_tensorflow_is_silent(model, samples, tmp_path):

@@ -13,7 +13,7 @@ from tests.frontends.onnx.test_loading import f, small_cnn
 from tests.helpers import retraining
 from tests.helpers.cli import run, run_process, typical_images
 
-# Runs commands one after the other in a process of its own, where nothing is imported yet.
+# Runs commands one after the other in a separate process, where nothing is imported yet.
 SCRIPT = """
 import contextlib, io, json, sys, time
 from qgraph.cli.main import main

@@ -237,7 +237,7 @@ def graffitist(rng, channels: int, shift: int, last: int, rounding: str) -> list
 @pytest.mark.parametrize("strides", [(1, 1), (1, 2), (2, 1), (2, 2), (3, 3)])
 @pytest.mark.parametrize("channels", [1, 32, 64, 130])
 def test_depthwise_of_three_lines(level, x_type, strides, channels):
-    """It has a kernel of its own, which takes two lines of the output at a time where it can."""
+    """It has its own kernel, which takes two lines of the output at a time where it can."""
     rng = np.random.default_rng(channels)
     for height, width, pads in [
         (1, 1, ((1, 1), (1, 1))),

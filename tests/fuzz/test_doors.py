@@ -10,12 +10,12 @@ from qgraph.archives import reading
 from tests.helpers.damage import TooLong, too_long
 from tests.helpers.doors import DOORS
 
-SLOW = ("keras2", "keras2_h5", "keras3", "keras3_h5")  # each opens HDF5 in a process of its own
+SLOW = ("keras2", "keras2_h5", "keras3", "keras3_h5")  # each opens HDF5 in a separate process
 QUICK = tuple(name for name in DOORS if name not in SLOW)
 
 
 def assert_survives(names, first, count, seconds):
-    """In a process of its own: what kills one, or fills memory, would kill the tests too."""
+    """In a separate process: what kills one, or fills memory, would kill the tests too."""
     command = [sys.executable, "-m", "tests.helpers.doors", ",".join(names)]
     done = subprocess.run(
         [*command, str(first), str(count)], capture_output=True, text=True, timeout=seconds

@@ -49,7 +49,7 @@ def run(*arguments: object) -> Run:
 
 
 def run_process(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """`python ARGUMENTS` in a process of its own, with the environment of a user.
+    """`python ARGUMENTS` in a separate process, with the environment of a user.
 
     TensorFlow's log level, which a test run or a CI job may set, is not passed on.
     """

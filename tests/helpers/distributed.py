@@ -1,4 +1,4 @@
-"""Runs of training in a process of their own; what each has learned goes to a file.
+"""Runs of training in separate processes; what each has learned goes to a file.
 
 python -m tests.helpers.distributed FOLDER RUN...
 

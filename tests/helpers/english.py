@@ -63,6 +63,12 @@ PHRASES = (
     Phrase("anew", r"\banew\b", "again"),
     Phrase("not known", r"\b(is|are) not known\b|\bknows no\b", "unknown, does not support"),
     Phrase("old word", r"\b(mourned|hence|thus|lest|thereof|whereof|whence)\b", "a usual word"),
+    Phrase("file that lies", r"\b[Ff]iles? (that|may) lies?\b", "is damaged, wrong, inconsistent"),
+    Phrase("what there is", r"\bWhat there is\b", "name the thing"),
+    Phrase(
+        "process of its own", r"\bprocess(es)? of (its|their) own\b", "its own process, separate"
+    ),
+    Phrase("one a tensor", r"\bscales? an? (tensor|channel|layer)\b", "one scale per tensor"),
     Phrase("without a word", r"\bwithout a word\b", "silently"),
     Phrase("at hand", r"\bat hand\b", "available"),
     Phrase("will do", r"\bwill do\b|\bdoes not do\b(?! (a|the|what)\b)", "is enough"),

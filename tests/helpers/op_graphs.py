@@ -156,7 +156,7 @@ def batch_to_space(g: Graph, **attrs: Any) -> str:
 
 
 def opaque(g: Graph) -> str:
-    raise AssertionError("has tests of its own")
+    raise AssertionError("has its own tests")
 
 
 CASES: dict[str, list[Build]] = {

@@ -57,7 +57,7 @@ def batch_of(records: np.ndarray) -> Batch:
 
 
 def transitions(world: World, size: int = 16, rng=0, **columns) -> Batch:
-    """Random transitions, with these columns in place of random ones. rng: or a seed."""
+    """Random transitions, with these columns instead of random ones. rng: or a seed."""
     rng = np.random.default_rng(rng)
     batch = random_batch(world, size, rng)
     if world.actions.discrete:

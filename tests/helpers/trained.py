@@ -10,7 +10,7 @@ SIZE = 12
 
 
 def images(count: int = 64, seed: int = 5) -> np.ndarray:
-    """Smooth images of 0 to 255, each channel with a mean of its own."""
+    """Smooth images of 0 to 255, each channel with its own mean."""
     rng = np.random.default_rng(seed)
     coarse = rng.normal(size=(count, 4, 4, 1)) + 0.3 * rng.normal(size=(count, 4, 4, 3))
     fine = np.repeat(np.repeat(coarse, SIZE // 4, axis=1), SIZE // 4, axis=2)

@@ -81,7 +81,7 @@ def main() -> int:
     where = "import pathlib, qgraph; print(pathlib.Path(qgraph.__file__).parents[4])"
     done = subprocess.run([python, "-c", where], capture_output=True, text=True, **run)
     if Path(done.stdout.strip()) != PLACE / "venv":
-        sys.exit(f"`import qgraph` found {done.stdout.strip()} in place of the wheel")
+        sys.exit(f"`import qgraph` found {done.stdout.strip()} instead of the wheel")
     subprocess.run([python, "-m", "qgraph", "doctor"], **run)
     tests = [python, "-m", "pytest", "-n", "2", "--dist", "loadfile", *pytest_arguments]
     return subprocess.run(tests, **{**run, "check": False}).returncode

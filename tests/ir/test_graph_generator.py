@@ -1,5 +1,5 @@
 """The generator of graphs draws every op that becomes integers, with more than one value of each
-attribute; every other op has a reason and a graph of its own.
+attribute; every other op has a reason and its own graph.
 """
 
 from __future__ import annotations

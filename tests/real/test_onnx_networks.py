@@ -47,7 +47,7 @@ def model_of(name):
 
 
 def with_random_weights(model):
-    """The architecture, with weights that keep values in range in place of ones that are alike."""
+    """The architecture, with weights that keep values in range instead of ones that are alike."""
     random = np.random.default_rng(0)
     shapes = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
     for node in [n for n in model.graph.node if n.op_type == "ConstantOfShape"]:

@@ -27,7 +27,7 @@ WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
 
 
 def network(batch: int | None = None) -> Graph:
-    """Channels of very different range between layers: what one scale a tensor cannot hold."""
+    """Channels of very different range between layers: what one scale per tensor cannot hold."""
     g = Graph("net")
     x, scale = g.input("x", "float32", (batch, 6, 6, 3)), np.array([1e-3, 0.1, 1, 30] * 2)
     for inputs, outputs, before, after in ((3, 8, 1, scale), (8, 8, 1 / scale[:, None], 1)):

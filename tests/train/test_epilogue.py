@@ -56,7 +56,7 @@ def assert_same(arrays, g, activation, *arguments) -> None:
     for name, a, b in zip(names, found, wanted, strict=True):
         if name == "high" and activation != "clip":
             continue  # no variable is behind it
-        if name in ("bias", "high"):  # TensorFlow sums them in float32, in an order of its own
+        if name in ("bias", "high"):  # TensorFlow sums them in float32, in its own order
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6 * sums, err_msg=name)
         else:
             np.testing.assert_array_equal(a, b, err_msg=name)

@@ -1,7 +1,7 @@
 """The fused ops on GPUs, as far as a machine without one shows it.
 
 They are compiled, registered and placed; and their code runs on the CPU with cuda_on_cpu.cpp of
-fused_ops/tests/emulated in place of `_cuda.so`, in a process of its own.
+fused_ops/tests/emulated instead of `_cuda.so`, in a separate process.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def test_refused_for_groups_whose_weights_lie_beside_each_other():
     mean = g.add("mean", y, attrs={"axes": (-1,), "keepdims": True})
     g.outputs["y"] = g.add("sub", y, mean, name="centered")
     assert reasons(run_pass(FoldCentering(), g)) == [
-        ("centered", "channels of `layer` have inputs of their own")
+        ("centered", "channels of `layer` have their own inputs")
     ]
 
 

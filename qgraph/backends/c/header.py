@@ -31,7 +31,7 @@ typedef union {{
 /* One run, in memory of the caller's; what the arena holds before does not matter. */
 void {net}_run_in({net}_arena *arena, {parameters});
 
-/* One run, in an arena of its own: one at a time. {NET}_NO_STATIC_ARENA leaves it out. */
+/* One run, in its own arena: one at a time. {NET}_NO_STATIC_ARENA leaves it out. */
 void {net}_run({parameters});
 
 #ifdef {NET}_TRACE

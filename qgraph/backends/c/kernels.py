@@ -14,7 +14,7 @@ typedef struct {
     int32_t dilation_y, dilation_x;
     int32_t top, left; /* padding */
     int32_t outputs;   /* channels of the result */
-    int32_t groups;    /* of channels, each with outputs of its own */
+    int32_t groups;    /* of channels, each with its own outputs */
 } window;
 """
 # What all windows share: from one output position to the pixels under it.

@@ -44,7 +44,7 @@ class FloatEngine:
 
     @staticmethod
     def of(engine: Engine, spec: QuantSpec, exits: Mapping[str, Exponent]) -> FloatEngine | None:
-        """None where this needs more than one scale a tensor, or codes that float32 does not hold.
+        """None if this needs more than one scale per tensor, or codes that float32 does not hold.
 
         exits: exponents by tensor.
         """

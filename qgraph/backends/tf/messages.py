@@ -2,7 +2,7 @@
 
 The field numbers are those of `tensorflow/core/framework/graph.proto` and
 `tensorflow/core/protobuf/saved_model.proto`. Fields that nothing here sets are left out: protobuf
-keeps what it reads of them. The messages are in a pool of their own, apart from TensorFlow's.
+keeps what it reads of them. The messages are in their own pool, apart from TensorFlow's.
 """
 
 from __future__ import annotations

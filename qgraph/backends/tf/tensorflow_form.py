@@ -66,7 +66,7 @@ class TensorFlowForm:
 
 
 def _cut(data: bytes, names: set[str]) -> Proto:
-    """The graph with placeholders in place of the nodes `names`.
+    """The graph with placeholders instead of the nodes `names`.
 
     TensorFlow can be fed a tensor in the middle of a graph, but its graph optimiser may move those
     who take that tensor to what it is made of, and then they ask for the network's own input.

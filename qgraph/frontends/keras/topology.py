@@ -66,7 +66,7 @@ def _name(entry: Mapping[str, object]) -> str:
 
 
 def _first_call(entry: Mapping[str, object]) -> int:
-    """1 for a model with inputs of its own, whose first call is not in the file; else 0."""
+    """1 for a model with its own inputs, whose first call is not in the file; else 0."""
     config = entry.get("config")
     layers = config.get("layers") if isinstance(config, Mapping) else None
     if not isinstance(config, Mapping) or not isinstance(layers, list) or not layers:

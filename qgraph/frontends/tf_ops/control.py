@@ -44,7 +44,7 @@ def _switch(site: TfSite) -> Result:
         raise UnsupportedError(
             "this branch depends on a value that is unknown when the graph is loaded",
             node=site.node.name,
-            hint="freeze the graph for inference, with constants in place of `is_training`",
+            hint="freeze the graph for inference, with constants instead of `is_training`",
         )
     data = site.inputs[0]
     return (None, data) if bool(condition) else (data, None)

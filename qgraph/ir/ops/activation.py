@@ -49,7 +49,7 @@ class EluAttrs(Attributes):
 class GeluAttrs(Attributes):
     """A GELU."""
 
-    approximate: bool = attribute("by tanh in place of erf", default=False)
+    approximate: bool = attribute("by tanh instead of erf", default=False)
 
 
 @dataclass(frozen=True, kw_only=True)

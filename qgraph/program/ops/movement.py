@@ -166,7 +166,7 @@ def _concat_apart(attrs: ConcatAttrs, inputs: Sequence[Operand], made: Sizes) ->
 def _moved_sources(
     compute: Callable[[A, Sequence[Codes]], Codes],
 ) -> Callable[[A, Sequence[Codes], Index], list[tuple[int, Index]]]:
-    """Numbers in place of codes, moved as codes are, show where each came from; 0 is padding."""
+    """Numbers instead of codes, moved as codes are, show where each came from; 0 is padding."""
 
     def sources(attrs: A, inputs: Sequence[Codes], index: Index) -> list[tuple[int, Index]]:
         numbers, firsts, count = list[Codes](), list[int](), 1

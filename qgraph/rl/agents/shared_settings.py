@@ -1,4 +1,4 @@
-"""Settings that some algorithms share, with defaults of their own."""
+"""Settings that some algorithms share, with their own defaults."""
 
 from __future__ import annotations
 

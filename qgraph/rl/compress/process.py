@@ -1,4 +1,4 @@
-"""The compressor as a process of a run, in place of the quantizer.
+"""The compressor as a process of a run, instead of the quantizer.
 
 python -m qgraph.rl.compress.process, started by `publisher.CompressingPublisher`
 """

@@ -1,4 +1,4 @@
-"""Messages between an environment in a process of its own and its user; they travel as JSON."""
+"""Messages between an environment in a separate process and its user; they travel as JSON."""
 
 from __future__ import annotations
 

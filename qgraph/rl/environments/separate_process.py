@@ -1,4 +1,4 @@
-"""An environment in a process of its own.
+"""An environment in a separate process.
 
 Software rendering and TensorFlow both contain an LLVM, and crash in one process. Requests and
 answers are lines of JSON; the bytes of an observation follow an answer.

@@ -49,7 +49,7 @@ def serve(make: Callable[[], Environment], asked: IO[bytes], answers: IO[bytes])
 
 
 def main() -> None:
-    # Answers have a stream of their own; libraries print to standard error.
+    # Answers have their own stream; libraries print to standard error.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     serve(lambda: make_here(sys.argv[1]), sys.stdin.buffer, answers)

@@ -21,7 +21,7 @@ def test_students_go_on_where_they_were_kept(tmp_path):
     wanted = whole.step(weights(), LearnerFacts(3), seen())
     resumed = worker(text, folder=str(tmp_path), until=2)
     assert (resumed.step(weights(), LearnerFacts(3), seen()) == wanted).all()
-    anew = worker(text, folder=str(tmp_path))  # takes nothing from a file that lies there
+    anew = worker(text, folder=str(tmp_path))  # does not read an existing file
     assert (anew.step(weights(), LearnerFacts(3), seen()) != wanted).any()
 
 

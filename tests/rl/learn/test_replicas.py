@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_replicas_learn_what_one_learns(tmp_path):
-    """In processes of their own: a processor is divided before TensorFlow begins."""
+    """In separate processes: a processor is divided before TensorFlow begins."""
     program = (
         "import sys; import numpy as np; from tests.helpers import impala as t;"
         "from tests.helpers.rl_records import batch_of;"

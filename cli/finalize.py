@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from qgraph.cli.options import ForceDirectory, Json
+from qgraph.errors import UsageError
 
 
 def finalize(
@@ -25,6 +26,14 @@ def finalize(
     last: Annotated[
         bool, typer.Option("--last", help="Take the last checkpoint, not the best one.")
     ] = False,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PREFIX",
+            help="Take this checkpoint of TensorFlow, of DIRECTORY/training_graph, which a script "
+            "trained.",
+        ),
+    ] = None,
     force: ForceDirectory = False,
     as_json: Json = False,
 ) -> None:
@@ -35,11 +44,13 @@ def finalize(
     from qgraph.manifest import read_manifest
     from qgraph.records import to_object
 
+    if last and checkpoint is not None:
+        raise UsageError("--last and --checkpoint exclude each other", hint="leave one out")
     target = output or directory / "inference"
     with reserve(target, force=force) as place, at_work(as_json):
         from qgraph import retrain
 
-        write(retrain.finalize(directory, last=last), place)
+        write(retrain.finalize(directory, last=last, checkpoint=checkpoint), place)
     manifest = read_manifest(target)
     if as_json:
         print(json.dumps({"output": str(target), **to_object(manifest)}))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qgraph.choices import Mode
+from qgraph.choices import Mode, TrainingGraphForm
 from qgraph.cli.choice import choice
 from qgraph.cli.options import (
     Budget,
@@ -104,6 +104,19 @@ def quantize(
     passes: Passes = None,
     without: Without = None,
     trust: Trust = False,
+    training_graph: Annotated[
+        TrainingGraphForm | None,
+        choice(
+            TrainingGraphForm,
+            "training graph",
+            "--training-graph",
+            metavar="FORM",
+            help="With --mode retrain: also write the training graph as a SavedModel that trains "
+            "without qgraph; stock: of TensorFlow's ops; library: of the fused ops, with their "
+            "library.",
+            show_default=False,
+        ),
+    ] = None,
     train_data: Annotated[
         str | None,
         typer.Option(
@@ -132,6 +145,8 @@ def quantize(
     retrains = mode is Mode.RETRAIN
     if train_data is not None and not retrains:
         raise UsageError("--train-data is for --mode retrain", hint="give both, or neither")
+    if training_graph is not None and not retrains:
+        raise UsageError("--training-graph is for --mode retrain", hint="give both, or neither")
     from qgraph import artifacts, compiler, retrain
     from qgraph.cli.console import at_work
     from qgraph.cli.evaluate import print_evaluation
@@ -149,6 +164,8 @@ def quantize(
 
     # First what is quick to check: TensorFlow's import takes seconds.
     target = load_profile(profile)
+    if training_graph is not None:
+        retrain.library_of(training_graph)
     if output is None:
         bits = "mixed" if mean_bits or weight_bytes else f"int{target.bits.weight}"
         output = beside(model, "retrain" if retrains else bits)
@@ -195,6 +212,9 @@ def quantize(
             )
             progress("writing", 0, 1)
             form.write(result, place)
+    if training_graph is not None:
+        with at_work(as_json):
+            retrain.save_training_graph(output, training_graph)
     if retrains and train_data is None:
         print_training_files(output, result.facts, as_json)
         return

@@ -111,6 +111,13 @@ class QuantizerForm(StrEnum):
     NATIVE = "native"  # TensorFlow's own ops
 
 
+class TrainingGraphForm(StrEnum):
+    """Ops of a training graph that is written as a SavedModel."""
+
+    STOCK = "stock"  # TensorFlow's own ops
+    LIBRARY = "library"  # the fused ops, for `tf.load_op_library`
+
+
 class LossKind(StrEnum):
     """Losses of training (`qgraph.train.losses`)."""
 

@@ -151,7 +151,7 @@ def _texts(nodes: Mapping[str, TFNode], ref: Ref) -> list[str]:
 
 
 @contextmanager
-def _readable(prefix: Prefix) -> Iterator[str]:
+def readable(prefix: Prefix) -> Iterator[str]:
     """A prefix for TensorFlow, which reads some characters as patterns and needs UTF-8."""
     if not re.search(r"[*?\[\]\\\udc80-\udcff]", str(prefix)):
         yield str(prefix)
@@ -169,7 +169,7 @@ def _values(
     import tensorflow as tf
 
     room = sum(file.stat().st_size for file in prefix.data_files())
-    with _readable(prefix) as path:
+    with readable(prefix) as path:
         # Not tf.train.load_checkpoint, which mistakes a prefix for a directory of the same name.
         reader = tf.compat.v1.train.NewCheckpointReader(path)
         return _read_from(reader, variables, entries, room)

@@ -25,6 +25,7 @@ from qgraph.retrain.run import (
     use_threads,
 )
 from qgraph.retrain.script import keras_model, module
+from qgraph.retrain.training_graph import library_of, save_training_graph
 from qgraph.stored import INFERENCE
 from qgraph.train.best_checkpoint import load_checkpoint, save_checkpoint
 from qgraph.train.loop import CHECKPOINTS
@@ -39,6 +40,7 @@ __all__ = [
     "facts_of",
     "finalize",
     "keras_model",
+    "library_of",
     "load",
     "load_checkpoint",
     "make_deterministic",
@@ -46,6 +48,7 @@ __all__ = [
     "reserve",
     "save",
     "save_checkpoint",
+    "save_training_graph",
     "train",
     "trainer",
     "use_threads",

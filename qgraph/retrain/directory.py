@@ -45,7 +45,8 @@ FILES = MappingProxyType(
     }
 )
 # What later verbs add; a run that replaces the files above takes these away too.
-ADDED = (CHECKPOINTS, INFERENCE)
+TRAINING_GRAPH = "training_graph"
+ADDED = (CHECKPOINTS, INFERENCE, TRAINING_GRAPH)
 NORM_NAMES = ("layer", "side", "weights", "bias")
 NORM_ARRAYS = ("mean", "variance", "epsilon")
 

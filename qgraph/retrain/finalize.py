@@ -15,11 +15,17 @@ from qgraph.static.agreement import agreement
 from qgraph.static.facts import AgreementFacts
 from qgraph.train.checkpoint import read_checkpoint, record_of
 from qgraph.train.loop import BEST, CHECKPOINTS, LAST, network_of, restore
+from qgraph.train.saved_graph.checkpoint import read_tensorflow_checkpoint
 
 
 @quiet_tensorflow()
-def finalize(path: str | Path, *, last: bool = False) -> Quantized:
+def finalize(
+    path: str | Path, *, last: bool = False, checkpoint: str | Path | None = None
+) -> Quantized:
     """The network of the best checkpoint in the directory `path`, or of the last one.
+
+    checkpoint: the prefix of one of TensorFlow, of the training graph that
+    `save_training_graph` wrote, to take instead.
 
     What noise each layer has is measured against float layers with the weights as trained; the
     agreement at the outputs against the float network as it came. Raises LoadError where there is
@@ -27,20 +33,18 @@ def finalize(path: str | Path, *, last: bool = False) -> Quantized:
     """
     path = Path(path)
     found = load(path)
-    file = path / CHECKPOINTS / (LAST if last else BEST)
-    if not file.exists():
-        raise LoadError(
-            "there is no checkpoint yet", node=str(file), hint=f"qgraph train {path} --data DATA"
-        )
-    checkpoint = read_checkpoint(file, network_of(found.graph))
-    model = found.model()
-    restore(model.named_variables(), checkpoint)
+    network, model = network_of(found.graph), found.model()
+    if checkpoint is not None:
+        learned = read_tensorflow_checkpoint(Path(checkpoint), network, model.arrays())
+    else:
+        learned = read_checkpoint(_written(path, last), network)
+    restore(model.named_variables(), learned)
     graph = model.finalized()
     check_shifts(graph, found.profile.shift)
     near = None
     if found.few:
         near = AgreementFacts.of(agreement(found.floating, graph, found.few), False)
-    facts = replace(found.facts, agreement=near, training=record_of(checkpoint))
+    facts = replace(found.facts, agreement=near, training=record_of(learned))
     made = finished(
         graph,
         with_trained_constants(found.floating, graph),
@@ -52,6 +56,16 @@ def finalize(path: str | Path, *, last: bool = False) -> Quantized:
         facts,
     )
     return replace(made, original=found.floating)
+
+
+def _written(path: Path, last: bool) -> Path:
+    """The file of a checkpoint that training wrote. Raises LoadError where there is none."""
+    file = path / CHECKPOINTS / (LAST if last else BEST)
+    if not file.exists():
+        raise LoadError(
+            "there is no checkpoint yet", node=str(file), hint=f"qgraph train {path} --data DATA"
+        )
+    return file
 
 
 def with_trained_constants(floating: Graph, trained: Graph) -> Graph:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from qgraph.errors import TrainingError
 from qgraph.exact.bounds import bounds
 from qgraph.exact.sums import FLOAT32_EXACT
-from qgraph.foreign import Tensor, Variable
+from qgraph.foreign import Tensor, TFModule, Variable
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.structure import TableAttrs
 from qgraph.ir.reading import spec_if_any, spec_of
@@ -26,17 +27,34 @@ from qgraph.train.standardize import standardize
 from qgraph.train.state import TRAINED, TrainingState, scale_factors, state_of
 
 
+@dataclass(frozen=True)
+class ScaledOps:
+    """The ops that are computed in more than one form.
+
+    quantize: as `qgraph.train.quantizer.quantize`. epilogue: gives the op of `Epilogue`, or None.
+    """
+
+    quantize: Callable[[Tensor, Tensor, int, bool, str], Tensor] = quantize
+    epilogue: Callable[[], TFModule | None] = epilogue_op
+
+
 class TrainingGraph:
     """A quantized graph that learns: `kernels`, `gammas` and `thresholds` are its variables.
 
     graph: calibrated; or float, and then what learns is what the quantizers would stand on.
-    norms: batch norms that were folded into it, to be at work until they are frozen.
+    norms: batch norms that were folded into it, to be at work until they are frozen. ops: by
+    default, the form that fits the device.
     """
 
     def __init__(
-        self, graph: Graph, norms: Sequence[Norm] = (), *, momentum: float = MOMENTUM
+        self,
+        graph: Graph,
+        norms: Sequence[Norm] = (),
+        *,
+        momentum: float = MOMENTUM,
+        ops: ScaledOps | None = None,
     ) -> None:
-        self.graph, self.momentum = graph, momentum
+        self.graph, self.momentum, self.ops = graph, momentum, ops or ScaledOps()
         self.state: TrainingState = state_of(graph)
         self.norms = BatchNorms(graph, norms)
         self.functions = {
@@ -196,7 +214,8 @@ class TrainingGraph:
         import tensorflow as tf
 
         log2_t = self.state.log2_t(node, ranges)
-        y = quantize(tf.cast(x, tf.float32), log2_t, spec.bits, spec.signed, spec.rounding)
+        narrow = tf.cast(x, tf.float32)
+        y = self.ops.quantize(narrow, log2_t, spec.bits, spec.signed, spec.rounding)
         if x.dtype != tf.float64:
             return y
         # float32 cannot tell what this rounds to; its gradient is as good.
@@ -237,7 +256,7 @@ class TrainingGraph:
 
     def _chains(self, ranges: Mapping[str, Tensor], wanted: frozenset[str]) -> list[Chain]:
         """Epilogues that can run as one op, inside of which nothing is wanted."""
-        op = epilogue_op()
+        op = self.ops.epilogue()
         if op is None:
             return []
 

@@ -10,7 +10,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.types import ROUNDINGS, QuantSpec
 from qgraph.train import fused, model
 from qgraph.train.epilogue import epilogue_op, epilogues
-from qgraph.train.model import TrainingGraph
+from qgraph.train.model import ScaledOps, TrainingGraph
 from qgraph.train.quantizer import quantize
 
 ACTIVATIONS = ("none", "relu", "relu6", "clip")
@@ -216,9 +216,8 @@ def test_two_roundings_stay_two_ops() -> None:
     assert epilogues(layer("relu", "floor")) == []
 
 
-def test_nodes_run_one_by_one_without_the_op(monkeypatch) -> None:
-    monkeypatch.setattr(model, "epilogue_op", lambda: None)
-    training = TrainingGraph(layer("relu"))
+def test_nodes_run_one_by_one_without_the_op() -> None:
+    training = TrainingGraph(layer("relu"), ops=ScaledOps(epilogue=lambda: None))
     assert "QgraphEpilogue" not in learned(training, training.graph.outputs.values())[2]
 
 

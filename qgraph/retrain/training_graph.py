@@ -1,0 +1,47 @@
+"""The training graph of a directory as a SavedModel, which trains without qgraph."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from qgraph.choices import TrainingGraphForm, chosen
+from qgraph.errors import UsageError
+from qgraph.files import text_path, whole_directory
+from qgraph.quiet import quiet_tensorflow
+from qgraph.retrain.directory import TRAINING_GRAPH, load
+from qgraph.train.fused import LIBRARY, library_path
+
+LIBRARY_COPY = "ops.so"
+FILES = ("saved_model.pb", "fingerprint.pb", "variables", "assets", LIBRARY_COPY)
+
+
+@quiet_tensorflow()
+def save_training_graph(path: str | Path, form: str = TrainingGraphForm.STOCK) -> Path:
+    """Write `training_graph/` into the training directory `path`, as calibration left it.
+
+    With `library`, the library of fused ops is copied beside the SavedModel. An older training
+    graph is replaced. Raises LoadError, UsageError, OutputError.
+    """
+    from qgraph.train.saved_graph.module import write_saved_graph
+    from qgraph.train.saved_graph.ops import library_ops, stock_ops
+
+    wanted, found = chosen(TrainingGraphForm, form, "training graph"), load(path)
+    library = library_of(wanted)
+    ops = stock_ops() if library is None else library_ops()
+    target = Path(path) / TRAINING_GRAPH
+    with whole_directory(target, FILES) as draft, text_path(draft) as place:
+        write_saved_graph(place, found.graph, found.norms, ops)
+        if library is not None:
+            shutil.copyfile(library, draft / LIBRARY_COPY)
+    return target
+
+
+def library_of(form: str) -> Path | None:
+    """The library that a form needs, or None. Raises UsageError where it is not installed."""
+    if form != TrainingGraphForm.LIBRARY:
+        return None
+    found = library_path()
+    if found is None:
+        raise UsageError(f"{LIBRARY} is not installed", hint="take --training-graph stock")
+    return found

@@ -1,0 +1,1 @@
+"""The training graph in TensorFlow's own formats, which train without qgraph."""

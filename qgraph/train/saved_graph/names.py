@@ -1,0 +1,18 @@
+"""The variables of a training graph in checkpoints of TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from qgraph.names import Namespace, tensorflow_name
+
+NETWORK = "network"  # a string: the identity of the network
+
+
+def state_names(variables: Iterable[str]) -> dict[str, str]:
+    """Names by those of `TrainingGraph.named_variables`: without slashes, no two the same."""
+    return Namespace(_flat, [NETWORK]).fresh_all(variables)
+
+
+def _flat(name: str) -> str:
+    return tensorflow_name(name).replace("/", "_")

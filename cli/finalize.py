@@ -37,9 +37,12 @@ def finalize(
     force: ForceDirectory = False,
     as_json: Json = False,
 ) -> None:
-    """Write the bit-accurate inference graph of the best checkpoint, as `quantize` writes it."""
+    """Write the bit-accurate inference graph of the best checkpoint, as `quantize` writes it.
+
+    The start counts among the checkpoints; before `qgraph train`, it is the only one.
+    """
     from qgraph.artifacts import reserve, write
-    from qgraph.cli.console import at_work
+    from qgraph.cli.console import at_work, console
     from qgraph.cli.tables import print_files, print_quantized
     from qgraph.manifest import read_manifest
     from qgraph.records import to_object
@@ -56,4 +59,6 @@ def finalize(
         print(json.dumps({"output": str(target), **to_object(manifest)}))
         return
     print_quantized(manifest)
+    if manifest.facts.training is None:
+        console().print("Not trained yet: this is the network that training begins from.\n")
     print_files(target, manifest.facts.warnings)

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 from qgraph.choices import LossKind
 from qgraph.cli.console import at_work, console, print_last, print_table, print_warnings
 from qgraph.errors import Interrupted
+from qgraph.words import counted
 
 if TYPE_CHECKING:
     from qgraph.static.facts import Facts
@@ -134,6 +135,8 @@ def _interrupted(trainer: Trainer, resume: str) -> Interrupted:
 
 
 def _print_history(trainer: Trainer) -> None:
+    from qgraph.train.data import ArrayBatches
+
     out = console()
     if trainer.validation is None:
         out.print("No validation data: the last checkpoint is taken for the best.\n")
@@ -143,6 +146,11 @@ def _print_history(trainer: Trainer) -> None:
         (">step", ">epoch", ">loss", ">accuracy", ">frozen", ""),
         [_row(score, trainer.best_score) for score in trainer.history],
     )
+    if isinstance(trainer.validation, ArrayBatches) and trainer.validation.index is not None:
+        apart = counted(trainer.validation.samples, "sample")
+        out.print(f"validation: {apart} of the training data, which training did not see")
+    if trainer.best_score is not None and trainer.best_score.step == 0:
+        out.print("Training did not beat its start: finalize takes the network that it began from.")
     if trainer.loss.kind == LossKind.TEACHER:
         out.print("accuracy: the same class as the float network\n", style="dim")
 

@@ -60,6 +60,7 @@ from qgraph.static.given_exponents import check_given, samples_with
 from qgraph.static.mixed import Mixed
 from qgraph.static.sample_parts import Split, first_samples, samples_of
 from qgraph.static.samples import Samples, samples_for
+from qgraph.train.loose_weights import with_loose_weights
 from qgraph.transforms.wrap_accumulators import WrapAccumulators
 from qgraph.words import counted
 
@@ -165,7 +166,8 @@ def quantize(
         profile: The target: a name (`qgraph profiles` lists them), a YAML file, or a `Profile`.
         mode: `static` is without training. `retrain` calibrates by the plan
             `equalize=biases,weights=3sd`, unless an effort or plan is given: the result is to be
-            trained further (`qgraph.retrain`).
+            trained further (`qgraph.retrain`), and until then equals the static one of the same
+            effort or plan, bit for bit.
         effort: `plain` quantizes as it is; `fast`, `default` and `thorough` try what helps on part
             of the samples and keep what does (`qgraph.static.search`).
         plan: Exactly these steps, instead of an effort and a method, as
@@ -231,6 +233,8 @@ def quantize(
     choice = choose(graph, target, samples, wish, progress)
     trace = Trace()
     floating, graph = _built(graph, choice, samples, trace, memory, progress, pipeline, given)
+    if training:
+        graph = with_loose_weights(graph, floating)
     unguided = [TRAINING_WITHOUT_DATA] if training and samples.invented else []
     facts = Facts(
         *_source(model),

@@ -91,6 +91,8 @@ def trained(training: TrainingRecord) -> str:
     best = training.best
     if not training.history or best is None:
         return "Trained by a script, which keeps no record here"
+    if best.step == 0:
+        return "Training did not beat its start: this is the network that it began from"
     before, steps = training.history[0].accuracy, f"after {counted(best.step, 'step')}"
     if best.accuracy is None or before is None:
         return f"Trained, as it was {steps}"

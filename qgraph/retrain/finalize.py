@@ -1,4 +1,4 @@
-"""The inference graph of what was trained."""
+"""The inference graph of what was trained, or of the start where nothing was."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from qgraph.errors import LoadError
 from qgraph.ir.graph import Graph
 from qgraph.quant.shifts import check_shifts
 from qgraph.quiet import quiet_tensorflow
-from qgraph.retrain.directory import load
+from qgraph.retrain.directory import TrainingDirectory, load
 from qgraph.static.agreement import agreement
-from qgraph.static.facts import AgreementFacts
+from qgraph.static.facts import AgreementFacts, Facts
 from qgraph.train.checkpoint import read_checkpoint, record_of
 from qgraph.train.loop import BEST, CHECKPOINTS, LAST, network_of, restore
 from qgraph.train.saved_graph.checkpoint import read_tensorflow_checkpoint
@@ -24,27 +24,21 @@ def finalize(
 ) -> Quantized:
     """The network of the best checkpoint in the directory `path`, or of the last one.
 
-    checkpoint: the prefix of one of TensorFlow, of the training graph that
+    Where nothing was trained yet, it is the one that training begins from; `facts.training` is
+    None then. checkpoint: the prefix of one of TensorFlow, of the training graph that
     `save_training_graph` wrote, to take instead.
 
     What noise each layer has is measured against float layers with the weights as trained; the
     agreement at the outputs against the float network as it came. Raises LoadError where there is
-    no checkpoint, ExactnessError where training led to scales that the profile does not have.
+    no such checkpoint, ExactnessError where training led to scales that the profile does not have.
     """
     path = Path(path)
     found = load(path)
-    network, model = network_of(found.graph), found.model()
-    if checkpoint is not None:
-        learned = read_tensorflow_checkpoint(Path(checkpoint), network, model.arrays())
+    untrained = checkpoint is None and not last and not (path / CHECKPOINTS / BEST).exists()
+    if untrained:
+        graph, facts = found.graph, found.facts
     else:
-        learned = read_checkpoint(_written(path, last), network)
-    restore(model.named_variables(), learned)
-    graph = model.finalized()
-    check_shifts(graph, found.profile.shift)
-    near = None
-    if found.few:
-        near = AgreementFacts.of(agreement(found.floating, graph, found.few), False)
-    facts = replace(found.facts, agreement=near, training=record_of(learned))
+        graph, facts = _trained(found, path, last, checkpoint)
     made = finished(
         graph,
         with_trained_constants(found.floating, graph),
@@ -66,6 +60,26 @@ def _written(path: Path, last: bool) -> Path:
             "there is no checkpoint yet", node=str(file), hint=f"qgraph train {path} --data DATA"
         )
     return file
+
+
+def _trained(
+    found: TrainingDirectory, path: Path, last: bool, checkpoint: str | Path | None
+) -> tuple[Graph, Facts]:
+    """The graph of a checkpoint, and what is known of it."""
+    network = network_of(found.graph)
+    if checkpoint is None:  # first: a missing file is an error before TensorFlow is imported
+        learned = read_checkpoint(_written(path, last), network)
+        model = found.model()
+    else:
+        model = found.model()
+        learned = read_tensorflow_checkpoint(Path(checkpoint), network, model.arrays())
+    restore(model.named_variables(), learned)
+    graph = model.finalized()
+    check_shifts(graph, found.profile.shift)
+    near = None
+    if found.few:
+        near = AgreementFacts.of(agreement(found.floating, graph, found.few), False)
+    return graph, replace(found.facts, agreement=near, training=record_of(learned))
 
 
 def with_trained_constants(floating: Graph, trained: Graph) -> Graph:

@@ -11,7 +11,7 @@ from qgraph.drafts import sole_user
 from qgraph.quant.sources import is_entry_point
 from qgraph.quiet import quiet_tensorflow
 from qgraph.retrain.directory import load
-from qgraph.train.data import Source, training_data
+from qgraph.train.data import Source, held_apart, training_data
 from qgraph.train.fused import set_threads
 from qgraph.train.loop import CHECKPOINTS, SAVE_SECONDS, Trainer
 from qgraph.train.options import Options
@@ -31,10 +31,11 @@ def train(
 ) -> Trainer:
     """Train in the directory `path`, from its newest checkpoint on, to the end of `options.epochs`.
 
-    data, validation: see `qgraph.train.data.training_data`. restart: begin again, without the
-    existing checkpoints. A run that was killed and goes on ends with the same bits, where
-    TensorFlow's ops are deterministic (`make_deterministic`). Raises LoadError, CalibrationError,
-    UsageError, TrainingError, OutputError.
+    data, validation: see `qgraph.train.data.training_data`. Without validation data, some of the
+    training data is held apart for it (`qgraph.train.data.held_apart`). restart: begin again,
+    without the existing checkpoints. A run that was killed and goes on ends with the same bits,
+    where TensorFlow's ops are deterministic (`make_deterministic`). Raises LoadError,
+    CalibrationError, UsageError, TrainingError, OutputError.
     """
     with sole_user(Path(path)):
         made = trainer(path, data, validation, options, restart=restart)
@@ -56,14 +57,13 @@ def trainer(
     path, options = Path(path), options or Options()
     found, checkpoints = load(path), path / CHECKPOINTS
     size, seed = options.batch_size, options.seed
+    learnt = training_data(data, found.graph, size, seed)
+    if validation is None:
+        learnt, held = held_apart(learnt, found.graph)
+    else:
+        held = training_data(validation, found.graph, size, seed)
     made = Trainer(
-        found.graph,
-        found.floating,
-        found.norms,
-        training_data(data, found.graph, size, seed),
-        None if validation is None else training_data(validation, found.graph, size, seed),
-        options,
-        folder=checkpoints,
+        found.graph, found.floating, found.norms, learnt, held, options, folder=checkpoints
     )
     if restart:
         shutil.rmtree(checkpoints, ignore_errors=True)

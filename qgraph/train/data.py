@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -17,6 +17,7 @@ from qgraph.ir.types import Array
 from qgraph.quant.data import batch_of, check_arrays
 from qgraph.quant.labels import labels_among
 from qgraph.quant.sources import is_entry_point, read_source
+from qgraph.static.sample_parts import COMPARED, FEWEST
 
 # A path, `module:function`, arrays by name, (inputs, labels), a tf.data.Dataset.
 Source: TypeAlias = DatasetLike
@@ -124,10 +125,11 @@ class ArrayBatches:
     labels: Array | None
     size: int
     seed: int
+    index: Array | None = None  # of the samples that are in it, where it is not all of them
 
     @property
     def samples(self) -> int:
-        return len(next(iter(self.inputs.values())))
+        return len(next(iter(self.inputs.values())) if self.index is None else self.index)
 
     @property
     def steps(self) -> int:
@@ -139,7 +141,7 @@ class ArrayBatches:
 
     def batches(self, epoch: int | None, start: int = 0) -> Iterator[LabelledBatch]:
         """Shuffled, and whole batches only, as long as there is one; in order without an epoch."""
-        order = np.arange(self.samples)
+        order = np.arange(self.samples) if self.index is None else self.index
         if epoch is not None:
             order = np.random.default_rng([self.seed, epoch]).permutation(order)
             order = order[: self.steps * self.size]
@@ -147,6 +149,23 @@ class ArrayBatches:
             index = order[first : first + self.size]
             labels = None if self.labels is None else self.labels[index]
             yield LabelledBatch({name: array[index] for name, array in self.inputs.items()}, labels)
+
+
+def held_apart(data: TrainingData, graph: Graph) -> tuple[TrainingData, TrainingData | None]:
+    """`data` without some of its samples, and these, for validation.
+
+    They are spread over all of it: a tenth, or `COMPARED` of few samples, at most a quarter. Gives
+    `data` as it is, and None, where it is a stream or has fewer samples than `FEWEST`.
+    """
+    if not isinstance(data, ArrayBatches) or data.samples < FEWEST:
+        return data, None
+    step = batch_of(graph)
+    count = min(max(data.samples // 10, COMPARED), data.samples // 4) // step * step
+    if not count:
+        return data, None
+    held = np.arange(1, count + 1) * data.samples // count - 1
+    rest = np.delete(np.arange(data.samples), held)
+    return replace(data, index=rest), replace(data, index=held)
 
 
 class DatasetBatches:

@@ -155,6 +155,36 @@ def test_in_one_go(files, tmp_path):
     assert (tmp_path / "out" / "inference" / "inference.pb").exists()
 
 
+@pytest.mark.parametrize("effort", ["fast", "default"])
+def test_training_begins_from_the_best_static_network_and_never_ends_below(files, tmp_path, effort):
+    """A rate that ruins the network leaves what static mode writes by the same effort."""
+    start = (files / "net.h5", "-c", files / "calib.npz", "--effort", effort)
+    profile = ("--profile", "graffitist-int4")
+    static, out = tmp_path / "static", tmp_path / "out"
+    assert run("quantize", *start, *profile, "-o", static).code == 0
+    assert run("quantize", *start, *profile, "--mode", "retrain", "-o", out).code == 0
+
+    def assert_static(folder: Path) -> None:
+        found, wanted = np.load(folder / "tensors.npz"), np.load(static / "tensors.npz")
+        assert found.files == wanted.files
+        for name in wanted.files:
+            np.testing.assert_array_equal(found[name], wanted[name], err_msg=name)
+        programs = (TFProgram(place / "inference.pb") for place in (folder, static))
+        scores = [program.run(data, outputs)[0] for program in programs]
+        np.testing.assert_array_equal(*scores)
+
+    data = {"image": np.load(files / "val.npz")["image"]}
+    outputs = list(json.loads((static / "manifest.json").read_text())["outputs"])
+    done = run("finalize", out, "-o", tmp_path / "untrained")
+    assert "Not trained yet: this is the network that training begins from." in done.out
+    assert_static(tmp_path / "untrained")
+    trained = train(files, out, "--epochs", 1, "--weight-rate", "3")
+    assert "Training did not beat its start: finalize takes the network" in trained.out
+    done = run("finalize", out)
+    assert "Training did not beat its start: this is the network that it began from." in done.out
+    assert_static(out / "inference")
+
+
 def test_json_is_all_that_is_printed(files, out):
     trained = json.loads(train(files, out, "--epochs", 1, "--json").out)
     assert trained["steps"] == 6
@@ -212,7 +242,7 @@ def test_a_damaged_batch_norm_is_refused_when_the_directory_is_read(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("finalize", "{out}"), "there is no checkpoint yet"),
+        (("finalize", "{out}", "--last"), "there is no checkpoint yet"),
         (
             ("train", "{files}", "--fast", "--data", "{files}/train.npz"),
             "is not what `qgraph quantize",

@@ -1,0 +1,40 @@
+"""Weights chosen as codes, moved back towards the trained ones as far as their codes allow."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from qgraph.ir.graph import Graph
+from qgraph.ir.reading import spec_if_any
+from qgraph.ir.types import Array, QuantSpec, Role
+from qgraph.numerics import dequantize, quantize
+
+
+def with_loose_weights(graph: Graph, floating: Graph) -> Graph:
+    """A copy of a calibrated graph in which reconstructed weights are as near to those of
+    `floating`, its float twin, as their codes allow.
+
+    Reconstruction leaves weights on the grid, in the middle between two roundings: small steps of
+    training would change no code. The quantized network stays the same, bit for bit.
+    """
+    made = graph.copy()
+    for node in graph.topological():
+        spec = spec_if_any(node)
+        if spec is None or spec.role != Role.WEIGHT or not isinstance(spec.exponent, int):
+            continue
+        name = node.inputs[0]
+        chosen = graph.constant(name)
+        trained = floating.constant(name) if name in floating.nodes else None
+        if chosen is not None and trained is not None and chosen.shape == trained.shape:
+            made.set_attrs(name, value=_nearest(trained, chosen, spec, spec.exponent))
+    return made
+
+
+def _nearest(wanted: Array, given: Array, spec: QuantSpec, exponent: int) -> Array:
+    """The numbers nearest to `wanted` that have the codes of `given`, and lie between roundings."""
+    fixed, half = quantize(given, spec), np.ldexp(0.5, -exponent)
+    middle = dequantize(fixed).astype(given.dtype)
+    edge = np.clip(wanted, middle - half, middle + half).astype(given.dtype)
+    inside = np.where(np.abs(wanted - middle) < half, wanted, np.nextafter(edge, middle))
+    same = quantize(inside, spec).codes == fixed.codes
+    return np.where(same & (given != wanted), inside, given)

@@ -130,10 +130,11 @@ def read_manifest(folder: Path) -> Manifest:
     """The manifest in an output directory. Raises LoadError."""
     found = manifest_of(folder)
     if found is None:
+        exists = folder.exists()
         raise LoadError(
-            "not what `qgraph quantize` wrote",
+            "not what `qgraph quantize` wrote" if exists else "no such directory",
             node=str(folder),
-            hint="give the directory that its -o named",
+            hint="give the directory that `qgraph quantize -o` named",
         )
     return found
 

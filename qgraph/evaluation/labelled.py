@@ -64,6 +64,7 @@ def labelled(
             raise CalibrationError(
                 f"there are {len(array)} labels for {found.samples} samples",
                 node=f"labels `{names[public]}`",
+                hint="give one for each sample, in the same order",
             )
     return found
 
@@ -88,11 +89,16 @@ def _read(source: Source, limit: int | None) -> Mapping[str, Array]:
     return read_source(source, limit, labels=True)
 
 
+def _listed(arrays: Mapping[str, Array]) -> str:
+    return "one array without a name" if [*arrays] == [""] else str(sorted(arrays))
+
+
 def _checked(labels: Array, name: str) -> Array:
     if labels.dtype.kind not in NUMBERS or not labels.ndim:
         raise CalibrationError(
             f"are of dtype {labels.dtype} and shape {labels.shape}, not numbers for each sample",
             node=f"labels `{name}`",
+            hint="give the index of each sample's class, or the output that it should have",
         )
     return labels
 
@@ -109,7 +115,7 @@ def _label_names(arrays: Mapping[str, Array], graph: Graph, output: str | None) 
     general = labels_among(arrays, graph.inputs)
     if general is None:
         raise CalibrationError(
-            f"{DATA} has no labels: found {sorted(arrays)}",
+            f"{DATA} has no labels: found {_listed(arrays)}",
             hint=f"name them {', '.join(LABELS[:-1])} or {LABELS[-1]}: {HOW}",
         )
     if len(chosen) > 1:

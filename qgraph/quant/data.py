@@ -17,6 +17,7 @@ from qgraph.ir.narrow_floats import of_numpy
 from qgraph.ir.types import Array
 from qgraph.names import entry_name
 from qgraph.quant.labels import inputs_among
+from qgraph.quant.mistakes import shape_advice
 from qgraph.quant.sources import NUMBERS, OnRead, is_entry_point, read_source
 
 # Small enough that a layer's input and output stay in cache, large enough to feed the BLAS.
@@ -203,14 +204,15 @@ def _check(array: Array, graph: Graph, name: str, what: str) -> None:
     if shape is None:
         raise wrong(f"its shape is unknown: {expected}", f"give it: --input-shape {name}=...")
     if array.dtype.kind not in NUMBERS:
-        raise wrong(f"{what} is of dtype {array.dtype}, not numbers")
+        raise wrong(
+            f"{what} is of dtype {array.dtype}, not numbers", "give numbers, such as float32"
+        )
     if array.ndim != len(shape) or any(
         d is not None and d != a for d, a in zip(shape[1:], array.shape[1:], strict=False)
     ):
-        dims = ", ".join("any" if d is None else str(d) for d in shape[1:])
         raise wrong(
             f"{what} has shape {array.shape}, the input is {expected}",
-            f"give an array of shape (samples, {dims})",
+            shape_advice(array.shape, shape),
         )
     if not len(array):
         raise wrong("there are no samples", "a few dozen are enough")

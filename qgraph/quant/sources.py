@@ -21,6 +21,7 @@ from qgraph.foreign import DatasetLike
 from qgraph.ir.narrow_floats import of_numpy
 from qgraph.ir.types import Array
 from qgraph.quant.labels import LABELS
+from qgraph.quant.mistakes import PREPARE, holds_images, is_image
 from qgraph.quant.spill import Scratch
 
 BLOCK = 1 << 22
@@ -54,10 +55,11 @@ def _read_directory(path: Path, limit: int | None, on_read: OnRead) -> Mapping[s
     """The arrays of all `.npz` files, by the order of their names, joined by array name."""
     files = sorted(path.glob("*.npz"))
     if not files:
+        images = holds_images(path)
         raise CalibrationError(
-            "is a directory without .npz files",
+            f"is a directory {'of images, ' if images else ''}without .npz files",
             node=str(path),
-            hint="each has an array for each input, and may have labels",
+            hint=PREPARE if images else "each has an array for each input, and may have labels",
         )
     names = {name for name, array in read_file(files[0]).items() if array.ndim}
     parts = (_file_of_several(file, names, files[0]) for file in files)
@@ -142,7 +144,9 @@ def _told_by_file(path: Path) -> Iterator[None]:
         raise CalibrationError(
             "is not a .npy or .npz of plain arrays",
             node=str(path),
-            hint="write one with numpy.savez(FILE, NAME_OF_INPUT=array)",
+            hint=PREPARE
+            if is_image(path)
+            else "write one with numpy.savez(FILE, NAME_OF_INPUT=array)",
         ) from None
 
 

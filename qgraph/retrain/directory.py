@@ -148,8 +148,10 @@ def load(path: str | Path) -> TrainingDirectory:
     path = Path(path)
     problem, hint = (
         "is not what `qgraph quantize --mode retrain` wrote",
-        "give the directory that its -o named",
+        "give the directory that `qgraph quantize --mode retrain -o` named",
     )
+    if not path.exists():
+        raise LoadError("no such directory", node=str(path), hint=hint)
     if not (path / TRAINING).is_file():
         raise LoadError(problem, node=str(path), hint=hint)
     with reading(path, problem, hint):

@@ -16,6 +16,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.quant.data import batch_of, check_arrays
 from qgraph.quant.labels import labels_among
+from qgraph.quant.mistakes import holds_images
 from qgraph.quant.sources import is_entry_point, read_source
 from qgraph.static.sample_parts import COMPARED, FEWEST
 
@@ -61,7 +62,10 @@ def training_data(source: Source, graph: Graph, batch_size: int, seed: int) -> T
     inputs = check_arrays(named, graph, "training data")
     count = len(next(iter(inputs.values())))
     if labels is not None and len(labels) != count:
-        raise CalibrationError(f"there are {len(labels)} labels for {count} samples")
+        raise CalibrationError(
+            f"there are {len(labels)} labels for {count} samples",
+            hint="give one for each sample, in the same order",
+        )
     step = batch_of(graph)
     return ArrayBatches(inputs, labels, max(batch_size // step, 1) * step, seed)
 
@@ -87,7 +91,7 @@ def _read(source: Source) -> DatasetLike:
             hint="training data is a .npz, a directory of .npz files, a saved tf.data.Dataset, or "
             "module:function",
         )
-    if path.is_dir() and not any(path.glob("*.npz")):
+    if path.is_dir() and not any(path.glob("*.npz")) and not holds_images(path):
         return _saved_dataset(path)
     return read_source(path)
 

@@ -249,7 +249,7 @@ def _checked(labels: Array, classes: int | None, count: int) -> Array:
     labels = np.asarray(labels)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
-    if labels.dtype.kind == "f" and labels.shape == (count, classes):
+    if labels.dtype.kind in "fiu" and labels.shape == (count, classes):
         return labels.astype(np.float32)
     if labels.dtype.kind not in "iu" or labels.shape != (count,):
         raise CalibrationError(

@@ -22,7 +22,9 @@ def with_nan():
 
 ARRAYS = {
     "shape": (X[..., :2], r"has shape (4, 8, 8, 2), the input is float32[?,8,8,3]"),
-    "one image": (X[0], "give an array of shape (samples, 8, 8, 3)"),
+    "one image": (X[0], "give an array of shape (samples, 8, 8, 3): this is one sample"),
+    "channels first": (X.transpose(0, 3, 1, 2), "numpy.moveaxis(array, 1, -1) moves them"),
+    "flat": (X.reshape(len(X), -1), "array.reshape(-1, 8, 8, 3) has it, if the order is right"),
     "nan": (with_nan(), "holds NaN or infinity, first at [2, 1, 0, 0]"),
     "infinity": (np.where(X > 0.5, np.inf, X), "holds NaN or infinity"),
     "past float32": (X.astype("float64") * 1e300, "holds NaN or infinity"),
@@ -75,6 +77,16 @@ def test_files(model, tmp_path, name):
     done = quantized(model, tmp_path / name, tmp_path)
     assert done.code == CALIBRATION and name in done.err, done.err
     assert "Traceback" not in done.err and left_in(tmp_path) == {name}
+
+
+def test_images_are_not_arrays(model, tmp_path):
+    folder = tmp_path / "photos"
+    (folder / "cats").mkdir(parents=True)
+    (folder / "cats/1.JPG").write_bytes(b"\xff\xd8\xff")
+    for given, message in ((folder, "is a directory of images, "), (folder / "cats/1.JPG", "")):
+        done = quantized(model, given, tmp_path)
+        assert done.code == CALIBRATION and f"{given.name}: {message}" in done.err
+        assert "prepare the images as for training" in done.err
 
 
 def test_a_directory_is_no_data(model, tmp_path):

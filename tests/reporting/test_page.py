@@ -150,7 +150,7 @@ def test_a_new_quantization_takes_the_old_report_away(written, tmp_path):
 
 def test_report_of_something_else(tmp_path, written):
     done = run("report", tmp_path / "gone")
-    assert done.code == 3 and "not what `qgraph quantize` wrote" in done.err
+    assert done.code == 3 and "gone: no such directory" in done.err
     done = run("report", written / "manifest.json")
     assert done.code == 3 and "Traceback" not in done.err
 

@@ -1,0 +1,64 @@
+"""Advice on usual mistakes with samples: axes in another order, images in place of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from math import prod
+from pathlib import Path
+
+from qgraph.ir.types import Shape
+
+IMAGES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
+LOOKED_AT = 1000  # files of a directory at most
+
+PREPARE = (
+    "read and prepare the images as for training, then save arrays with numpy.savez(FILE, "
+    "NAME_OF_INPUT=array), or name a function that returns them: module:function"
+)
+
+
+def shape_advice(given: Sequence[int], wanted: Shape) -> str:
+    """Advice on an array of shape `given` for an input of shape `wanted`.
+
+    `wanted` begins with the batch; None is any size.
+    """
+    sizes = ", ".join("any" if size is None else str(size) for size in wanted[1:])
+    return f"give an array of shape (samples, {sizes}){_remedy(tuple(given), wanted)}"
+
+
+def _remedy(given: tuple[int, ...], wanted: Shape) -> str:
+    """The expression that makes the array fit, if there is one, with what is wrong."""
+    rank = len(wanted)
+    if len(given) == rank - 1 and _fits(given, wanted[1:]):
+        return ": this is one sample, array[None] makes a batch of it"
+    if len(given) == rank >= 3:
+        _, *sizes = given
+        if _fits((*sizes[1:], sizes[0]), wanted[1:]):
+            return ": channels come last here, numpy.moveaxis(array, 1, -1) moves them"
+        if _fits((sizes[-1], *sizes[:-1]), wanted[1:]):
+            return ": channels come first here, numpy.moveaxis(array, -1, 1) moves them"
+    if len(given) == rank - 1:
+        for axis in range(1, rank):
+            if wanted[axis] == 1 and _fits((*given[1:axis], 1, *given[axis:]), wanted[1:]):
+                return f": numpy.expand_dims(array, {axis}) adds the axis of size 1"
+    known = [size for size in wanted[1:] if size is not None]
+    if len(known) == rank - 1 and given and prod(given[1:]) == prod(known):
+        return f": array.reshape({', '.join(map(str, (-1, *known)))}) has it, if the order is right"
+    return ""
+
+
+def _fits(given: Sequence[int], wanted: Shape) -> bool:
+    return len(given) == len(wanted) and all(
+        size is None or size == found for found, size in zip(given, wanted, strict=True)
+    )
+
+
+def is_image(path: Path) -> bool:
+    """Whether a file is an image by its name."""
+    return path.suffix.lower() in IMAGES
+
+
+def holds_images(folder: Path) -> bool:
+    """Whether there is an image in a directory or below it."""
+    return any(map(is_image, islice(folder.rglob("*"), LOOKED_AT)))

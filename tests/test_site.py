@@ -1,8 +1,11 @@
-"""The documentation site builds without a warning, and all its links lead somewhere."""
+"""The documentation site builds without a warning, its links lead somewhere, its search finds."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -29,11 +32,15 @@ def test_the_site_builds(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stdout
 
 
+def page(body: str, *, head: str = "<title>A</title>", description: str = "a") -> str:
+    return f'{head}<meta name="description" content="{description}">{body}'
+
+
 def test_the_check_of_links_finds_faults(tmp_path: Path) -> None:
-    (tmp_path / "other.html").write_text('<h1 id="there">Other</h1>')
-    page = '<a href="other.html#there">good</a> <a href="other.html#gone">bad</a>'
-    page += '<a href="none.html">bad</a> <script src="https://example.org/a.js"></script>'
-    (tmp_path / "index.html").write_text(page)
+    (tmp_path / "other.html").write_text(page('<h1 id="there">Other</h1>', description="b"))
+    links = '<h1>Links</h1><a href="other.html#there">good</a> <a href="other.html#gone">bad</a>'
+    links += '<a href="none.html">bad</a> <script src="https://example.org/a.js"></script>'
+    (tmp_path / "index.html").write_text(page(links))
     done = check(tmp_path)
     assert done.returncode == 1
     assert done.stdout.splitlines() == [
@@ -41,3 +48,59 @@ def test_the_check_of_links_finds_faults(tmp_path: Path) -> None:
         "index.html: other.html#gone: no such anchor",
         "index.html: none.html: no such file",
     ]
+
+
+def test_the_check_of_pages_finds_faults(tmp_path: Path) -> None:
+    pages = {
+        "alike.html": page("<h1>One</h1>"),
+        "bare.html": '<h1>A</h1><img src="a.png" alt="a drawing">',
+        "headings.html": page("<h2>A</h2><h3>B</h3><h2>C</h2><h4>D</h4>", description="c"),
+        "picture.html": page('<h1>A</h1><img src="a.png">'),
+    }
+    (tmp_path / "a.png").touch()
+    for name, text in pages.items():
+        (tmp_path / name).write_text(text)
+    done = check(tmp_path)
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [
+        "bare.html: no title",
+        "bare.html: no description",
+        "headings.html: 0 headings of the first level; one is the page's name",
+        "headings.html: a heading of level 4 follows one of level 2",
+        "picture.html: no text for the picture a.png",
+        "alike.html, picture.html: one description, `a`",
+    ]
+
+
+QUERIES = {
+    "--effort": "effort",
+    "quantize --mean-bits": "quantize mean-bits",
+    '"--effort fast"': '"effort fast"',
+    "-effort": "-effort",
+    "two--dashes --": "two--dashes --",
+}
+
+
+def test_options_are_searched_for_not_left_out(tmp_path: Path) -> None:
+    """A word behind `-` is one that results must not have, in the search of the theme."""
+    script = (ROOT / "docs/javascripts/search-options.js").read_text("utf-8")
+    assert "  - javascripts/search-options.js\n" in (ROOT / "mkdocs.yml").read_text("utf-8")
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs node")
+    field = "class HTMLInputElement { get value() { return this.v } set value(v) { this.v = v } }"
+    code = f"""{field}
+        const only = new HTMLInputElement();
+        globalThis.document = {{ querySelector: () => only }};
+        {script}
+        const read = (typed) => {{ only.value = typed; return only.value; }};
+        console.log(JSON.stringify({json.dumps([*QUERIES])}.map(read)));"""
+    done = subprocess.run([node, "-e", code], capture_output=True, text=True)
+    assert json.loads(done.stdout or "[]") == [*QUERIES.values()], done.stderr
+
+
+def test_words_of_the_search_end_at_dashes_and_dots() -> None:
+    line = re.search(r"separator: '(.*)'", (ROOT / "mkdocs.yml").read_text("utf-8"))
+    assert line is not None
+    words = [w for w in re.split(line[1], "--mean-bits qgraph.quantize 8.5 input_ranges") if w]
+    assert words == ["mean", "bits", "qgraph", "quantize", "8.5", "input", "ranges"]

@@ -1,11 +1,13 @@
 """Hooks of mkdocs: pages that are generated, and links to files outside of docs/.
 
-mkdocs calls `on_files` before it reads pages and `on_page_markdown` for each page.
+mkdocs calls `on_files` before it reads pages, and for each page `on_page_markdown`, then
+`on_page_content`.
 """
 
 from __future__ import annotations
 
 import re
+from html import unescape
 from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
 
@@ -16,6 +18,8 @@ from mkdocs.structure.pages import Page
 from nbconvert import MarkdownExporter
 
 ROOT = Path(__file__).parents[2]
+PARAGRAPH = re.compile(r"<p>(?!<a [^>]*>[^<]*</a></p>)(.*?)</p>", re.DOTALL)  # not a link alone
+LONGEST = 200  # characters of a description; search engines show fewer
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
 
 
@@ -78,6 +82,23 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return text
 
     return LINK.sub(link, markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """The first paragraph describes a page that has no `description` of its own."""
+    if "description" not in page.meta and (found := PARAGRAPH.search(html)):
+        text = " ".join(unescape(re.sub(r"<[^>]+>", "", found[1])).split())
+        page.meta["description"] = _shortened(text)
+    return html
+
+
+def _shortened(text: str) -> str:
+    """The first sentences of `text`, or its first words, as far as they fit."""
+    if len(text) <= LONGEST:
+        return text
+    start = text[: LONGEST - 3]
+    sentences, end, _ = start.rpartition(". ")
+    return f"{sentences}." if end else f"{start.rpartition(' ')[0]} ..."
 
 
 def _relative(target: str, place: str) -> str:

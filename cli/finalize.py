@@ -46,9 +46,11 @@ def finalize(
     from qgraph.cli.tables import print_files, print_quantized
     from qgraph.manifest import read_manifest
     from qgraph.records import to_object
+    from qgraph.retrain.directory import check_is_written
 
     if last and checkpoint is not None:
         raise UsageError("--last and --checkpoint exclude each other", hint="leave one out")
+    check_is_written(directory)  # before a place for the output is made in it
     target = output or directory / "inference"
     with reserve(target, force=force) as place, at_work(as_json):
         from qgraph import retrain

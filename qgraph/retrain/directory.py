@@ -143,18 +143,23 @@ def check_trainable(graph: Graph) -> None:
     state_of(graph)
 
 
+PROBLEM = "is not what `qgraph quantize --mode retrain` wrote"
+HINT = "give the directory that `qgraph quantize --mode retrain -o` named"
+
+
+def check_is_written(path: Path) -> None:
+    """Raise LoadError unless `path` is a directory that `save` wrote, by its name and files."""
+    if not path.exists():
+        raise LoadError("no such directory", node=str(path), hint=HINT)
+    if not (path / TRAINING).is_file():
+        raise LoadError(PROBLEM, node=str(path), hint=HINT)
+
+
 def load(path: str | Path) -> TrainingDirectory:
     """Read what `save` wrote. Raises LoadError."""
     path = Path(path)
-    problem, hint = (
-        "is not what `qgraph quantize --mode retrain` wrote",
-        "give the directory that `qgraph quantize --mode retrain -o` named",
-    )
-    if not path.exists():
-        raise LoadError("no such directory", node=str(path), hint=hint)
-    if not (path / TRAINING).is_file():
-        raise LoadError(problem, node=str(path), hint=hint)
-    with reading(path, problem, hint):
+    check_is_written(path)
+    with reading(path, PROBLEM, HINT):
         about = read_json(path / TRAINING)
         if about["format"] != FORMAT:
             raise LoadError(

@@ -95,6 +95,7 @@ def test_mistakes_are_found_before_tensorflow_is_imported(
         (("evaluate", nowhere, "--data", samples), 3, "no such directory"),
     ]
     found = run_apart(*(arguments for arguments, _, _ in mistakes))
+    assert not nowhere.exists()
     for (arguments, code, words), (left, text, imported, seconds) in zip(
         mistakes, found, strict=True
     ):

@@ -38,7 +38,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Compare float and quantized network with labels: accuracy or error, size, time per sample."""
-    from qgraph.cli.console import at_work, console
+    from qgraph.cli.console import at_work, console, print_warnings
     from qgraph.evaluation import evaluate as found_by
 
     with at_work(as_json) as progress:
@@ -56,6 +56,7 @@ def evaluate(
         return
     print_evaluation(found, f"of {data}")
     console().print(f"next: qgraph report {shlex.quote(str(directory))}", soft_wrap=True)
+    print_warnings(found.warnings)
 
 
 def print_evaluation(found: Evaluation, where: str) -> None:

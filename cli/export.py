@@ -50,8 +50,8 @@ def export(
 
     A network that a form cannot carry is refused, by the name of the layer.
     """
-    from qgraph.cli.console import at_work, console, print_table
-    from qgraph.exports import FORMS
+    from qgraph.cli.console import at_work, console, print_table, print_warnings
+    from qgraph.exports import FORMS, index_of
     from qgraph.exports import export as write
     from qgraph.exports import form as checked
 
@@ -61,8 +61,10 @@ def export(
     checked(form, options)
     with at_work(as_json):
         files = write(_network(directory), form, output, force=force, options=options)
+    warnings = index_of(output).warnings
     if as_json:
-        print(json.dumps({"output": str(output), "format": form, "files": files}))
+        facts = {"output": str(output), "format": form, "files": files, "warnings": [*warnings]}
+        print(json.dumps(facts))
         return
     rows = [(name, f"{size:,}") for name, size in _by_folder(files).items()]
     print_table(
@@ -71,6 +73,7 @@ def export(
     if directory.is_dir():
         words = ["qgraph", "verify", str(directory), "--files", str(output)]
         console().print(f"next: {shlex.join(words)}", soft_wrap=True)
+    print_warnings(warnings)
 
 
 def _network(path: Path) -> Network:

@@ -40,9 +40,11 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a network on integers, without TensorFlow: the outputs are exact to the bit."""
-    from qgraph.cli.console import console, print_table
+    from qgraph.cli.console import console, print_table, print_warnings
+    from qgraph.evaluation.input_ranges import other_scale
     from qgraph.quant.data import converted, load_data
     from qgraph.runtime import Session
+    from qgraph.stored import load_samples
 
     session = Session.open(directory, threads, level)
     data = converted(session.graph, load_data(inputs, session.graph, limit, what="inputs"))
@@ -52,8 +54,10 @@ def run(
     if output is not None:
         _write(output, found)
     samples = len(next(iter(data.values())))
+    warnings = other_scale(data, load_samples(directory))
     if as_json:
-        print(json.dumps(_facts(session.engine.level, threads, samples, seconds, found)))
+        facts = _facts(session.engine.level, threads, samples, seconds, found)
+        print(json.dumps({**facts, "warnings": warnings}))
         return
     rows = [(name, str(list(array.shape)), _beginning(array)) for name, array in found.items()]
     print_table(f"outputs of {directory}", ("name", "=shape", "first sample"), rows)
@@ -65,6 +69,7 @@ def run(
     else:
         out.print(f"written to {output}", soft_wrap=True)
         out.print(f"next: qgraph verify {directory}", soft_wrap=True)
+    print_warnings(warnings)
 
 
 def _write(path: Path, found: Mapping[str, Array]) -> None:

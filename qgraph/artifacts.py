@@ -68,7 +68,7 @@ def reserve(path: Path, *, force: bool = False) -> AbstractContextManager[Reserv
 
     Raises OutputError where something else stands there, or another run is at work on it.
     """
-    return reserved(path, (*FILES, REPORT, CERTIFICATE) if force else ())
+    return reserved(path, (*FILES, REPORT, CERTIFICATE), force=force)
 
 
 def save(result: FixedPointNetwork, path: Path, *, force: bool = False) -> Path:

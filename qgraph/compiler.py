@@ -278,7 +278,7 @@ def finished(
     found = _bounded(graph, profile, trace)
     measured = measure(graph, floating, few) if few else measure_constants(graph)
     near = None if facts.agreement is None else facts.agreement.measured
-    cautions = of_result(graph, near, measured)
+    cautions = of_result(graph, near, measured, trained=facts.training is not None)
     facts = replace(facts, warnings=[*facts.warnings, *cautions])
     options = Calibration(method)
     return Quantized(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from qgraph.archives import read_json, reading
 from qgraph.artifacts import versions
-from qgraph.backends.network_forms import Form, Network
+from qgraph.backends.network_forms import CautiousForm, Form, Network
 from qgraph.choices import ExportFormat, chosen
 from qgraph.errors import LoadError, UnsupportedError, UsageError
 from qgraph.files import sha256_of, whole_directory
@@ -84,7 +84,8 @@ def export(
         options: Options of the form, by name: `samples` and `layers` for `vectors`.
 
     Returns:
-        Bytes by file. `export.json` beside them lists tensors that are called otherwise there.
+        Bytes by file. `export.json` beside them lists tensors that are called otherwise there,
+        and under `warnings` what the files lack.
 
     Raises:
         UnsupportedError: The form cannot carry the network; it names the layer.
@@ -98,8 +99,7 @@ def export(
     chosen, path = form(name, options), Path(path)
     if isinstance(network, str | Path):
         network = load_network(network)
-    replaceable = _written(path) if force else ()
-    with whole_directory(path, replaceable) as draft:
+    with whole_directory(path, _written(path), force=force) as draft:
         reason = chosen.refusal(network)
         if reason is not None:
             raise UnsupportedError(f"{name} cannot carry this network: {reason}")
@@ -113,6 +113,7 @@ def export(
             versions(),
             chosen.renamed(network),
             {n: sha256_of(p) for n, p in zip(names, files, strict=True)},
+            chosen.warnings(network) if isinstance(chosen, CautiousForm) else [],
         )
         (draft / INDEX).write_text(json.dumps(to_json(index), indent=1) + "\n", "utf-8")
         return {n: p.stat().st_size for n, p in zip(names, files, strict=True)}
@@ -128,6 +129,7 @@ class ExportIndex:
     versions  of qgraph and what it needs
     renamed   names of tensors in the files, by their names in the graph, where they differ
     files     SHA-256 by file name
+    warnings  what the files lack, and why
     """
 
     form: str
@@ -136,6 +138,7 @@ class ExportIndex:
     versions: Mapping[str, str] = field(default_factory=dict)
     renamed: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
+    warnings: Sequence[str] = field(default=(), metadata=OMITTED)
 
 
 def index_of(path: Path) -> ExportIndex:
@@ -170,4 +173,4 @@ def _written(path: Path) -> tuple[str, ...]:
         files = json.loads((path / INDEX).read_text("utf-8"))["files"]
         return (INDEX, *{name.split("/")[0] for name in files})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return ("",)
+        return ()

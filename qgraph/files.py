@@ -16,30 +16,29 @@ from qgraph import drafts
 from qgraph.errors import OutputError
 
 
-def check_free(path: Path, replaceable: Collection[str] = ()) -> None:
+def check_free(path: Path, own: Collection[str] = (), *, force: bool = False) -> None:
     """Raise OutputError unless a directory can be made at `path`.
 
-    It may exist if nothing is in it but entries named in `replaceable`.
+    It may exist if it is empty, or with `force` if it holds nothing but entries named in `own`.
     """
     try:
         if path.exists() and not path.is_dir():
             raise OutputError("exists and is not a directory", node=str(path))
         found = sorted(p.name for p in path.iterdir()) if path.is_dir() else []
-        foreign = [name for name in found if name not in replaceable]
+        foreign = [name for name in found if name not in own]
         parent = next((p for p in path.resolve().parents if p.exists()), path)
     except OSError as error:
         raise _failure(path, error) from None
-    if foreign and replaceable:
+    if foreign and force:
         raise OutputError(
             f"holds `{foreign[0]}`, which is not replaced",
             node=str(path),
             hint="give another place",
         )
-    if foreign:
+    if found and not force:
+        by_force = "" if foreign else ", or --force to replace it"
         raise OutputError(
-            "exists and is not empty",
-            node=str(path),
-            hint="give another place, or --force to replace it",
+            "exists and is not empty", node=str(path), hint=f"give another place{by_force}"
         )
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise OutputError(
@@ -53,7 +52,8 @@ class Reserved:
 
     path: Path
     draft: Path
-    replaceable: Collection[str]
+    own: Collection[str]
+    force: bool
 
     @contextmanager
     def written(self) -> Iterator[Path]:
@@ -65,19 +65,19 @@ class Reserved:
             self.draft.mkdir()
             yield self.draft
             _sync(self.draft)
-            check_free(self.path, self.replaceable)  # nothing that came meanwhile is lost
+            check_free(self.path, self.own, force=self.force)  # nothing that came meanwhile is lost
             _take_place(self.draft, self.path, self.draft.with_name(drafts.OLD))
             _sync_entry(self.path.parent)
 
 
 @contextmanager
-def reserved(path: Path, replaceable: Collection[str] = ()) -> Iterator[Reserved]:
+def reserved(path: Path, own: Collection[str] = (), *, force: bool = False) -> Iterator[Reserved]:
     """Reserve `path` for the output directory of this run, before the work that fills it.
 
     See `check_free` for what may stand there. Raises OutputError, also where another run has
     reserved it or works in it.
     """
-    check_free(path, replaceable)
+    check_free(path, own, force=force)
     path = path.resolve()
     missing = [parent for parent in path.parents if not parent.exists()]
     try:
@@ -87,8 +87,8 @@ def reserved(path: Path, replaceable: Collection[str] = ()) -> Iterator[Reserved
                 if path.is_dir():
                     stack.enter_context(drafts.sole_user(path))
                 place, _ = stack.enter_context(drafts.held(path, drafts.DIRECTORY))
-                check_free(path, replaceable)  # it may have been given back what stood there
-            yield Reserved(path, place / drafts.NEW, replaceable)
+                check_free(path, own, force=force)  # it may have been given back what stood there
+            yield Reserved(path, place / drafts.NEW, own, force)
     except BaseException:
         for parent in missing:
             with suppress(OSError):
@@ -97,9 +97,11 @@ def reserved(path: Path, replaceable: Collection[str] = ()) -> Iterator[Reserved
 
 
 @contextmanager
-def whole_directory(path: Path, replaceable: Collection[str] = ()) -> Iterator[Path]:
+def whole_directory(
+    path: Path, own: Collection[str] = (), *, force: bool = False
+) -> Iterator[Path]:
     """`reserved`, and `written` at once."""
-    with reserved(path, replaceable) as place, place.written() as draft:
+    with reserved(path, own, force=force) as place, place.written() as draft:
         yield draft
 
 

@@ -81,8 +81,17 @@ def load_network(folder: str | Path) -> Network:
             if array.ndim
         }
         profile = load_profile(folder / "profile.yaml")
-        few = part(read_arrays(folder / "network.npz"), "sample")
-    return Network(graph, lower(graph, shapes), profile, sample, few)
+    return Network(graph, lower(graph, shapes), profile, sample, load_samples(folder))
+
+
+def load_samples(folder: str | Path) -> dict[str, Array]:
+    """A few calibration samples of an output directory, by input name; none if it had no data.
+
+    Raises LoadError.
+    """
+    folder = inference_folder(folder)
+    with reading(folder, "is not as it was written", "quantize the model again"):
+        return part(read_arrays(folder / "network.npz"), "sample")
 
 
 def part(arrays: Mapping[str, Array], kind: str) -> dict[str, Array]:

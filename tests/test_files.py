@@ -59,11 +59,11 @@ def test_the_old_is_kept_until_the_new_is_in_place(tmp_path, monkeypatch, step, 
     monkeypatch.setattr("qgraph.files._exchanged", lambda one, other: False)
     monkeypatch.setattr(Path, "rename", failing)
     with pytest.raises(OutputError if error is OSError else error):
-        write(out, "new", replaceable=("sub",))
+        write(out, "new", own=("sub",), force=True)
     monkeypatch.undo()
     assert len(calls) >= step
     assert everything_in(tmp_path) == {"out/sub/file": "old"}
-    write(out, "new", replaceable=("sub",))
+    write(out, "new", own=("sub",), force=True)
     assert everything_in(tmp_path) == {"out/sub/file": "new"}
 
 
@@ -80,7 +80,7 @@ def test_places_that_are_taken(tmp_path):
         with pytest.raises(OutputError, match=complaint):
             check_free(tmp_path / path)
     with pytest.raises(OutputError, match="holds `sub`, which is not replaced"):
-        check_free(tmp_path / "out", replaceable=("other",))
+        check_free(tmp_path / "out", own=("other",), force=True)
 
 
 def test_an_unwritable_place(tmp_path, monkeypatch):
@@ -132,7 +132,7 @@ def test_a_replaced_directory_is_never_missing(tmp_path):
     watcher = threading.Thread(target=watch)
     watcher.start()
     for i in range(20):
-        write(out, str(i), replaceable=("sub",))
+        write(out, str(i), own=("sub",), force=True)
     stop.set()
     watcher.join()
     assert not missing
@@ -148,7 +148,7 @@ def test_an_exchange_that_fails_leaves_the_old(tmp_path, monkeypatch, error):
 
     monkeypatch.setattr(files, "_exchanged", failing)
     with pytest.raises(OutputError if error is OSError else error):
-        write(tmp_path / "out", "new", replaceable=("sub",))
+        write(tmp_path / "out", "new", own=("sub",), force=True)
     assert everything_in(tmp_path) == {"out/sub/file": "old"}
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
@@ -156,7 +156,7 @@ def test_an_exchange_that_fails_leaves_the_old(tmp_path, monkeypatch, error):
 def test_what_came_meanwhile_is_not_replaced(tmp_path):
     with (
         pytest.raises(OutputError, match="holds `thesis`, which is not replaced"),
-        whole_directory(tmp_path / "out", ("sub",)) as draft,
+        whole_directory(tmp_path / "out", ("sub",), force=True) as draft,
     ):
         (draft / "sub").write_text("new")
         write(tmp_path / "elsewhere", "")
@@ -225,13 +225,13 @@ def test_a_directory_in_use_is_not_replaced(tmp_path):
     write(tmp_path / "out", "old")
     with another_run("drafts.sole_user(PATH)", tmp_path / "out"):
         with pytest.raises(OutputError, match="another run is writing here"):
-            write(tmp_path / "out", "new", replaceable=("sub",))
+            write(tmp_path / "out", "new", own=("sub",), force=True)
         with (
             pytest.raises(OutputError, match="another run is writing here"),
             sole_user(tmp_path / "out"),
         ):
             pass
-    write(tmp_path / "out", "new", replaceable=("sub",))
+    write(tmp_path / "out", "new", own=("sub",), force=True)
     assert everything_in(tmp_path) == {"out/sub/file": "new"}
 
 
@@ -257,7 +257,7 @@ def test_an_output_that_a_killed_run_had_moved_away_comes_back(tmp_path):
     """Without an exchange there is a moment in which the old output has no name."""
     step = "place.draft.mkdir(); PATH.rename(place.draft.with_name('old'))"
     write(tmp_path / "out", "old")
-    with another_run("reserved(PATH, ('sub',))", tmp_path / "out", step):
+    with another_run("reserved(PATH, ('sub',), force=True)", tmp_path / "out", step):
         pass
     assert not (tmp_path / "out").exists()
     write(tmp_path / "other", "")
@@ -269,7 +269,7 @@ def test_an_output_that_a_killed_run_had_moved_away_comes_back(tmp_path):
 @pytest.mark.parametrize("name", ["x" * 255, "é" * 127, "r\udce9seau", " ", "a\nb"])
 def test_outputs_of_any_name(tmp_path, name):
     write(tmp_path / name, "old")
-    write(tmp_path / name, "new", replaceable=("sub",))
+    write(tmp_path / name, "new", own=("sub",), force=True)
     assert (tmp_path / name / "sub/file").read_text() == "new"
     longest = name[:-1] + "y"
     write_whole(tmp_path / longest, b"page")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
@@ -58,3 +58,11 @@ class Form(Protocol):
 
     def runner(self, network: Network, folder: Path) -> Runner:
         """Return what executes the written files."""
+
+
+@runtime_checkable
+class CautiousForm(Protocol):
+    """A form that may leave out a part of a network that users expect in it."""
+
+    def warnings(self, network: Network) -> list[str]:
+        """List what the files lack, and why."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from qgraph.errors import UnsupportedError
+from qgraph.evaluation.input_ranges import other_scale
 from qgraph.evaluation.labelled import Labelled, Source, labelled
 from qgraph.evaluation.result import Evaluation, OutputScore, Speed
 from qgraph.evaluation.scoring import Scoring, Tally, scoring
@@ -21,7 +22,7 @@ from qgraph.parallel import over_chunks
 from qgraph.progress import Progress, silent
 from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.runtime import Session
-from qgraph.stored import inference_folder, load_float, load_graph
+from qgraph.stored import inference_folder, load_float, load_graph, load_samples
 
 BATCH = 32  # samples at once, where the network leaves it free
 BLOCK = 16  # batches whose outputs are held at once
@@ -78,7 +79,8 @@ def evaluate(
     quantized = _Quantized(folder, graph, threads, level)
     scores = _Comparison(floating, quantized, samples).run(progress)
     speed = quantized.speed(samples.samples)
-    return Evaluation(samples.samples, scores, sizes_of(floating, graph), speed)
+    warnings = tuple(other_scale(samples.inputs, load_samples(folder)))
+    return Evaluation(samples.samples, scores, sizes_of(floating, graph), speed, warnings)
 
 
 class _Quantized:

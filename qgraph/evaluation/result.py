@@ -64,6 +64,7 @@ class Evaluation:
     """Both networks on `samples` labelled samples.
 
     `speed` is None where the engine cannot run the network; the integer reference then did.
+    `warnings` name inputs that were prepared differently from the calibration samples.
 
     Example:
         >>> qgraph.evaluate("out", "test.npz").facts()
@@ -73,6 +74,7 @@ class Evaluation:
     outputs: tuple[OutputScore, ...]
     sizes: Sizes
     speed: Speed | None
+    warnings: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
         rows = [

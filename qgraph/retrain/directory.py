@@ -78,7 +78,7 @@ def reserve(path: Path, *, force: bool = False) -> AbstractContextManager[Reserv
 
     Raises OutputError where something else stands there, or another run is at work on it.
     """
-    return reserved(path, (*FILES, *ADDED) if force else ())
+    return reserved(path, (*FILES, *ADDED), force=force)
 
 
 def save(result: Quantized, path: str | Path, *, force: bool = False) -> Path:

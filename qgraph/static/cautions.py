@@ -38,9 +38,15 @@ def of_evidence(samples: int) -> list[str]:
     ]
 
 
-def of_result(graph: Graph, agreement: Agreement | None, measured: Measured) -> list[str]:
-    """Warnings where outputs are far from the float network's, and where much is clipped."""
-    return [*_far_outputs(agreement), *_clipping(graph, measured.clipped)]
+def of_result(
+    graph: Graph, agreement: Agreement | None, measured: Measured, *, trained: bool = False
+) -> list[str]:
+    """Warnings where outputs are far from the float network's, and where much is clipped.
+
+    trained: training moved the outputs on purpose. What counts then is whether they decide alike.
+    """
+    far = _moved_outputs(agreement) if trained else _far_outputs(agreement)
+    return [*far, *_clipping(graph, measured.clipped)]
 
 
 SEE_LAYERS = "; `qgraph analyze` shows which layers hurt and why"
@@ -49,13 +55,26 @@ SEE_LAYERS = "; `qgraph analyze` shows which layers hurt and why"
 def _far_outputs(found: Agreement | None) -> list[str]:
     if found is None or level_of(found.sqnr, found.top1, found.samples) < len(LEVELS):
         return []
+    return [f"the result is far from the float network: {_distance(found)}{SEE_LAYERS}"]
+
+
+def _moved_outputs(found: Agreement | None) -> list[str]:
+    if found is None or level_of(found.sqnr, found.top1, found.samples) < len(LEVELS):
+        return []
+    *_, (_, least, _) = LEVELS
+    if found.top1 is not None and found.top1 >= least:
+        return []
+    return [
+        f"the trained network is far from the float network: {_distance(found)}; `qgraph evaluate` "
+        "with labels shows whether training moved it to better answers or to worse ones"
+    ]
+
+
+def _distance(found: Agreement) -> str:
     parts = [f"SQNR of the outputs {found.sqnr:.1f} dB"]
     if found.top1 is not None:
         parts.append(f"{percent(found.top1)} decide as the float network")
-    return [
-        f"the result is far from the float network: {', '.join(parts)} on "
-        f"{counted(found.samples, 'sample')}{SEE_LAYERS}"
-    ]
+    return f"{', '.join(parts)} on {counted(found.samples, 'sample')}"
 
 
 def _clipping(graph: Graph, clipped: Mapping[str, float]) -> list[str]:

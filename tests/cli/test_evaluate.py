@@ -174,3 +174,24 @@ def test_inputs_are_not_called_calibration_data(written, tmp_path) -> None:
         for verb in ("run", "verify"):
             done = run(verb, written, "--input", tmp_path / file)
             assert done.code == 6 and "calibration" not in done.err, done.err
+
+
+@pytest.mark.parametrize("factor", [255, 1 / 255])
+def test_inputs_on_another_scale_than_calibration_are_warned_of(
+    written, labels, tmp_path, factor
+) -> None:
+    images = (typical_images() * factor).astype(np.float32)
+    np.savez(tmp_path / "far.npz", image=images, labels=labels)
+    np.save(tmp_path / "far.npy", images)
+    for done in (
+        run("evaluate", written, "--data", tmp_path / "far.npz"),
+        run("run", written, "--input", tmp_path / "far.npy"),
+    ):
+        assert done.code == 0, done.err
+        assert done.out.splitlines()[-1].startswith("warning: input `image` reaches ")
+    facts = json.loads(run("run", written, "--input", tmp_path / "far.npy", "--json").out)
+    assert len(facts["warnings"]) == 1
+
+
+def test_inputs_like_those_of_calibration_are_not(written, labelled) -> None:
+    assert "warning" not in run("evaluate", written, "--data", labelled).out

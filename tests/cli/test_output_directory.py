@@ -39,6 +39,15 @@ def test_an_empty_directory_is_filled_a_full_one_is_left(quantize, tmp_path):
     assert state(tmp_path) == before
 
 
+def test_force_is_not_advised_where_it_would_not_help(quantize, tmp_path):
+    assert quantize(tmp_path / "out").code == 0
+    before = state(tmp_path)
+    for force in ((), ("--force",)):
+        done = run("export", tmp_path / "out", "-f", "c", "-o", tmp_path / "out", *force)
+        assert_refused(done, "give another place")
+        assert "or --force" not in done.err and state(tmp_path) == before
+
+
 def test_force_replaces_an_earlier_output(quantize, tmp_path):
     assert quantize(tmp_path / "out").code == 0
     (tmp_path / "out/graph.txt").write_text("old")
@@ -151,7 +160,10 @@ def test_what_stood_there_comes_back_if_the_swap_fails(tmp_path, monkeypatch):
 
     monkeypatch.setattr("qgraph.files._exchanged", lambda one, other: False)
     monkeypatch.setattr(Path, "rename", interrupted)
-    with pytest.raises(KeyboardInterrupt), whole_directory(tmp_path / "out", ["old"]) as draft:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        whole_directory(tmp_path / "out", ["old"], force=True) as draft,
+    ):
         (draft / "new").write_text("new")
     assert left_in(tmp_path) == {"out"} and (tmp_path / "out/old").read_text() == "old"
 

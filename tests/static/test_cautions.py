@@ -37,6 +37,17 @@ def test_levels(sqnr, top1, samples, level):
     assert not of_result(Graph("none"), None, NOTHING)
 
 
+@pytest.mark.parametrize(
+    ("sqnr", "top1", "warned"),
+    [(-1.1, 1.0, False), (-1.1, 0.8, False), (-1.1, 0.79, True), (-1.1, None, True),
+     (20.0, None, False)],
+)  # fmt: skip
+def test_outputs_that_training_moved_are_judged_by_their_decisions(sqnr, top1, warned):
+    found = of_result(Graph("none"), Agreement(sqnr, top1, 16), NOTHING, trained=True)
+    assert bool(found) == warned
+    assert all("qgraph evaluate" in text for text in found)
+
+
 def clipping(loud: float, count: int) -> list[str]:
     """Warnings where `count` of 1,000 numbers are `loud` in the samples of the report alone."""
     g = Graph("net")

@@ -96,13 +96,29 @@ class OnnxQdq(OnnxForm):
 
         Else its inputs are the float values that become codes, its outputs those of codes.
         """
+        model, _ = self._model(network)
+        return model
+
+    def warnings(self, network: Network) -> list[str]:
+        model, missing = self._model(network)
+        if missing is None:
+            return []
+        ends = ", ".join(f"`{value.name}`" for value in model.graph.output)
+        return [
+            "the file holds only the integer part of the network, because ONNX cannot carry "
+            f"`{missing.node}`: {missing.message}. Its outputs are {ends}; compute what follows on "
+            "the host"
+        ]
+
+    def _model(self, network: Network) -> tuple[onnx.ModelProto, UnsupportedError | None]:
+        """The model, and why it has no float parts, if the network has some."""
         core = self.emitter(network).emit()
         if is_program_alone(network):
-            return core
+            return core, None
         try:
-            return with_float_parts(core, network)
-        except UnsupportedError:  # an op of TensorFlow, which ONNX does not have
-            return core
+            return with_float_parts(core, network), None
+        except UnsupportedError as error:  # an op of TensorFlow, which ONNX does not have
+            return core, error
 
     def emitter(self, network: Network) -> ProgramEmission:
         publics: dict[str, str] = {}

@@ -39,7 +39,8 @@ def plot(study: Study, folder: Path) -> list[Path]:
 def check_figures(folder: Path) -> None:
     """Raise the errors of `plot` before the work that it shows."""
     figure_of(1, 1, 1, 1)
-    check_free(folder, [p.name for p in folder.glob("*.png")] if folder.is_dir() else [])
+    drawn = [p.name for p in folder.glob("*.png")] if folder.is_dir() else []
+    check_free(folder, drawn, force=True)
 
 
 def figure_of(

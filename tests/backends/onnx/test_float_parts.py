@@ -5,6 +5,7 @@ import onnx
 import pytest
 
 from qgraph import export, optimize, quantize, verify
+from qgraph.exports import index_of
 from tests.frontends.onnx.test_loading import f, small_cnn
 from tests.helpers.cli import run, small_network, typical_images
 from tests.helpers.tf_graphs import graph_def_of, tf, v1
@@ -35,6 +36,7 @@ def exported(model, samples, folder):
     export(out, "onnx-qdq", folder / "qdq")
     optimize(model).save(folder / "float.onnx")
     assert verify(out, files=folder / "qdq").equal
+    assert not index_of(folder / "qdq").warnings
     return folder / "float.onnx", folder / "qdq/network.onnx", out
 
 
@@ -101,6 +103,10 @@ def test_a_float_op_that_onnx_lacks_is_left_out(tmp_path) -> None:
     assert verify(out, files=tmp_path / "qdq").equal
     _, given = ends(tmp_path / "qdq/network.onnx")
     assert "both" not in {name for name, _, _ in given}
+    done = run("export", out, "--format", "onnx-qdq", "-o", tmp_path / "again")
+    last = done.out.splitlines()[-1]
+    assert last.startswith("warning: the file holds only the integer part"), done.out
+    assert index_of(tmp_path / "qdq").warnings and "`scores`" in last
 
 
 def test_a_changed_tail_is_found(tmp_path) -> None:

@@ -80,7 +80,8 @@ def bounds(graph: Graph) -> dict[str, Bound]:
 def _check_scale(name: str, bound: Bound, exponent: AnyExponent) -> None:
     """Raise ExactnessError if float32 cannot hold the value of a partial sum."""
     checked_exponent(exponent, name)
-    largest = bound.magnitude * 2.0 ** -int(np.min(exponent))
+    smallest = exponent if isinstance(exponent, int) else int(np.min(exponent))
+    largest = bound.magnitude * 2.0**-smallest
     if largest > FLOAT32_LARGEST:
         raise ExactnessError(
             f"its codes go up to {bound.magnitude}, which stands for {largest:.3g}: more than "

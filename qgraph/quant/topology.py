@@ -188,6 +188,9 @@ def value_exponent(node: Node, exponents: Mapping[str, AnyExponent | None]) -> A
     if not inputs or any(e is None for e in inputs):
         return None
     if scale is Scale.PRODUCT:
-        total = np.asarray(inputs[0]) + np.asarray(inputs[1])
+        first, second = inputs
+        if isinstance(first, int) and isinstance(second, int):  # most products: without numpy
+            return first + second
+        total = np.asarray(first) + np.asarray(second)
         return int(total) if total.ndim == 0 else total
     return inputs[0] if keeps_scale(node) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.result import Result
 from benchmarks.tables import Table, written
 from benchmarks.topics.figures import Bars, Lines
-from benchmarks.topics.topic import Topic
+from benchmarks.topics.topic import Topic, first_table
 
 RATIO, TIME = "best peer's time over it", "us an observation"
 OURS = ("qgraph, int8", "qgraph, int4", "qgraph, float32", "qgraph, static int8")
@@ -73,7 +73,7 @@ WEIGHT_UPDATE = Topic(
     ),
     "8 bits, a policy of three layers of 2048 (34 MB in float32), from the learner's step to the "
     "first action by it, two cores",
-    lambda result: result.tables[0],
+    first_table,
     _updates,
     Bars("ms from the learner's step to the first action", log=True),
 )
@@ -88,8 +88,8 @@ TRANSPORT = Topic(
         )
     ),
     "a block of 8.4 MB to two processes on one machine, until all of it is read",
-    lambda result: result.tables[0],
-    lambda result: result.tables[0],
+    first_table,
+    first_table,
     Bars("ms"),
 )
 
@@ -117,7 +117,7 @@ ACTOR_TIME = Topic(
         f"{_whole(result, 'PyTorch, as ActorQ', 32):.0f} ms in float32"
     ),
     "CartPole with a policy of three layers of 2048, a look for new weights every 30 steps",
-    lambda result: result.tables[0],
+    first_table,
     _parts,
     Bars("ms of 1000 steps, a look every 30 steps", stacked=True),
 )
@@ -138,7 +138,7 @@ MORE_ACTORS = Topic(
         *(result.tables[0].row(actors=4, bits=bits)["steps/s, all"] for bits in (8, 32))
     ),
     "two processors, CartPole with a policy of three layers of 2048",
-    lambda result: result.tables[0],
+    first_table,
     _by_actors,
     Lines("actors", "steps a second, all actors"),
 )
@@ -165,7 +165,7 @@ POLICIES_DEPLOYED = Topic(
         )
     ),
     "layers of 4096, 512 and 1024, batch 1, one thread, weights in memory",
-    lambda result: result.tables[0],
+    first_table,
     _deployed,
     Bars("times as quick as our float32", line=1.0),
 )

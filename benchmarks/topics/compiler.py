@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.result import Result
 from benchmarks.tables import Table
 from benchmarks.topics.figures import Bars
-from benchmarks.topics.topic import Topic
+from benchmarks.topics.topic import Topic, first_table
 
 STAGES = ("import s", "passes s", "exponents s", "emit s")
 
@@ -47,7 +47,7 @@ CALIBRATION_TIME = Topic(
         "of the same images"
     ),
     "MobileNetV1, 50 images, thresholds by KL-J, without a search; against TensorFlow in turns",
-    lambda result: result.tables[0],
+    first_table,
     lambda result: result.tables[0].only("run", "ratio"),
     Bars("time, as a multiple of TensorFlow's", line=1.0),
 )
@@ -72,7 +72,7 @@ GRAPH_ALGORITHMS = Topic(
         f"{_ratio(result, 'find a cycle'):.0f} times to find a cycle"
     ),
     "5,000 nodes, with the construction of the library's graph, processor time of one thread",
-    lambda result: result.tables[0],
+    first_table,
     _tasks,
     Bars("processor time, ms, 5,000 nodes", log=True),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.result import Result
 from benchmarks.tables import Table, written
 from benchmarks.topics.figures import Bars
-from benchmarks.topics.topic import Topic
+from benchmarks.topics.topic import Topic, first_table
 
 ENGINE, BEST_PEER = "integer engine, graffitist-int8", "ONNX Runtime int8 (QDQ, u8s8)"
 
@@ -177,7 +177,7 @@ ROUNDINGS = Topic(
         f"a training step {_double(result, TASKS[1])} times"
     ),
     "digits and a network like those for CIFAR-10, processor time, engine on one thread",
-    lambda result: result.tables[0],
+    first_table,
     _roundings,
     Bars("processor time, as a multiple of half_even", line=1.0),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.result import Result
 from benchmarks.tables import Table
 from benchmarks.topics.figures import Bars
-from benchmarks.topics.topic import Topic
+from benchmarks.topics.topic import Topic, first_table
 
 LARGE = 1 << 24
 
@@ -55,7 +55,7 @@ SMALL_TENSORS = Topic(
         f"TensorFlow's fake_quant {_op(result, 'TF fake_quant'):.1f} us"
     ),
     "processor time of one op among 64 in a graph, one thread",
-    lambda result: result.tables[0],
+    first_table,
     lambda result: result.tables[0].only("op", "a call", "its work"),
     Bars("us of one op with 64K elements", stacked=True),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.result import Result
 from benchmarks.tables import Table
 from benchmarks.topics.figures import Bars, Lines
-from benchmarks.topics.topic import Topic
+from benchmarks.topics.topic import Topic, first_table
 
 
 def _training(result: Result) -> Table:
@@ -119,14 +119,10 @@ POLICIES_BITS = Topic(
 )
 
 
-def _aware(result: Result) -> Table:
-    return result.tables[0]
-
-
 def _gain(result: Result) -> Table:
     """QAT's return minus PTQ's, as a share of the range of returns on the task."""
     made = Table("", {"bits": "d", "task": "", "gain": "+.2f"})
-    for row in sorted(_aware(result).rows, key=lambda row: -int(row["bits"])):
+    for row in sorted(result.tables[0].rows, key=lambda row: -int(row["bits"])):
         if row["QAT"] is not None:
             range_ = 500 if "CartPole" in row["task"] else 1500
             made.add(row["bits"], row["task"], (row["QAT"][0] - row["PTQ"][0]) / range_)
@@ -139,22 +135,18 @@ POLICIES_AWARE = Topic(
     lambda result: (
         "A2C at 4 bits: {0[0]:.0f} ± {0[1]:.0f} trained aware, {1[0]:.0f} ± {1[1]:.0f} "
         "quantized afterwards".format(
-            *(_aware(result).row(task="A2C, CartPole-v1", bits=4)[way] for way in ("QAT", "PTQ"))
+            *(result.tables[0].row(task="A2C, CartPole-v1", bits=4)[way] for way in ("QAT", "PTQ"))
         )
     ),
     "CartPole, three seeds, weights, activations and observations; on SAC training aware is behind",
-    _aware,
+    first_table,
     _gain,
     Lines("bits", "return of QAT minus PTQ, of the task's range"),
 )
 
 
-def _half(result: Result) -> Table:
-    return result.tables[0]
-
-
 def _of_float(result: Result) -> Table:
-    return _half(result).pivot("variant", "task", "of float32")
+    return result.tables[0].pivot("variant", "task", "of float32")
 
 
 SAC_FLOAT16 = Topic(
@@ -164,13 +156,13 @@ SAC_FLOAT16 = Topic(
         "swing-up {0[0]:.0f} ± {0[1]:.0f} with all six methods, float32 {1[0]:.0f} ± "
         "{1[1]:.0f}; float16 alone crashes".format(
             *(
-                _half(result).row(task="swingup", variant=v)["return"]
+                result.tables[0].row(task="swingup", variant=v)["return"]
                 for v in ("all six", "float32")
             )
         )
     ),
     "five seeds on Pendulum and cartpole-swingup from states; learning from images is not shown",
-    _half,
+    first_table,
     _of_float,
     Bars("of float32's return; 0 %: nothing learned", line=1.0, percent=True),
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from benchmarks.result import Result
 from benchmarks.tables import Table
 from benchmarks.topics.figures import Bars
-from benchmarks.topics.topic import Topic
+from benchmarks.topics.topic import Topic, first_table
 
 SQNR, SAME = "SQNR dB", "as float"
 
@@ -54,15 +54,11 @@ THRESHOLDS = Topic(
 )
 
 
-def _constant(result: Result) -> Table:
-    return result.tables[0]
-
-
 def _removed(result: Result) -> Table:
     """The percentage of each network's channels and weights that is removed."""
     made = Table("", {"case": "", "channels": ".2f", "weights": ".2f"})
-    whole = {row["network"]: row for row in _constant(result).where(ratio="off").rows}
-    for row in _constant(result).rows:
+    whole = {row["network"]: row for row in result.tables[0].where(ratio="off").rows}
+    for row in result.tables[0].rows:
         if row["ratio"] != "off":
             was = whole[row["network"]]
             shares = (100 * (1 - row[what] / was[what]) for what in ("channels", "weights"))
@@ -77,26 +73,22 @@ CONSTANT_CHANNELS = Topic(
         *(max(row[what] for row in _removed(result).rows) for what in ("channels", "weights"))
     ),
     "MobileNetV1 and cifar_10_model, which have few such channels; 8 bits",
-    _constant,
+    first_table,
     _removed,
     Bars("% removed"),
 )
 
 
-def _variants(result: Result) -> Table:
-    return result.tables[0]
-
-
 def _by_variant(result: Result) -> Table:
     made = Table("", {"variant": "", "network": "", SQNR: ".1f"})
-    for row in _variants(result).rows:
+    for row in result.tables[0].rows:
         made.add(f"{row['question']}: {row['variant']}", row["network"], row[SQNR])
     return made.pivot("variant", "network", SQNR)
 
 
 def _cost(result: Result, question: str, variants: tuple[str, str]) -> str:
     """By how many dB the second variant is below the first, over the networks."""
-    rows = _variants(result).where(question=question)
+    rows = result.tables[0].where(question=question)
     networks = dict.fromkeys(row["network"] for row in rows.rows)
     found = [
         float.__sub__(*(float(rows.row(network=n, variant=v)[SQNR]) for v in variants))
@@ -117,7 +109,7 @@ PLAN_VARIANTS = Topic(
         )
     ),
     "MobileNetV1 and cifar_10_model, 8 bits, thresholds by MSE",
-    _variants,
+    first_table,
     _by_variant,
     Bars("SQNR of the outputs, dB"),
 )
@@ -172,14 +164,10 @@ DATA_FREE = Topic(
 BOUNDS = {"means": 0.15, "deviations": 0.3}
 
 
-def _foreign(result: Result) -> Table:
-    return result.tables[0]
-
-
 def _exceeded(result: Result) -> Table:
     """The largest of the four numbers, in units of its bound."""
     made = Table("", {"samples": "", "of the bound": ".2f"})
-    for row in _foreign(result).rows:
+    for row in result.tables[0].rows:
         found = (
             row[f"{what}, {of}"] / BOUNDS[what] for what in BOUNDS for of in ("first", "median")
         )
@@ -188,7 +176,7 @@ def _exceeded(result: Result) -> Table:
 
 
 def _warned(result: Result) -> str:
-    rows = _foreign(result).rows
+    rows = result.tables[0].rows
     return f"{sum(row['warned'] == 'yes' for row in rows)} of {len(rows)} sets of samples warned of"
 
 
@@ -198,7 +186,7 @@ FOREIGN_SAMPLES = Topic(
     _warned,
     "three networks with batch norms; samples of the training data's kind, of another kind, and "
     "with usual mistakes of preprocessing",
-    _foreign,
+    first_table,
     _exceeded,
     Bars("largest difference, as a multiple of its bound", log=True, line=1.0),
 )

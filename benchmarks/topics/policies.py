@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.result import Result
 from benchmarks.tables import Table
 from benchmarks.topics.figures import Bars
-from benchmarks.topics.topic import Topic
+from benchmarks.topics.topic import Topic, first_table
 
 
 def _policies(result: Result) -> Table:
@@ -53,7 +53,7 @@ POLICIES_RETURNS = Topic(
         )
     ),
     "beside float in numpy; float in TensorFlow alone differs by +0.9% ± 0.8%",
-    lambda result: result.tables[0],
+    first_table,
     lambda result: _with_errors(result.tables[0]),
     Bars("change of the return, ± one standard error", percent=True),
 )

@@ -41,6 +41,11 @@ class Topic:
         return f"docs/results/{self.name}.md"
 
 
+def first_table(result: Result) -> Table:
+    """The first table of the data, as it is."""
+    return result.tables[0]
+
+
 def generated(topic: Topic, result: Result) -> str:
     """The part of a page that comes from its data: table, figure, and how they were made."""
     table = topic.table(result)

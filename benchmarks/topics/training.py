@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.result import Result
 from benchmarks.tables import Table
 from benchmarks.topics.figures import Bars
-from benchmarks.topics.topic import Topic
+from benchmarks.topics.topic import Topic, first_table
 
 WAYS = ("FP32", "static INT8", "wt FP32", "wt INT8", "wt+th INT8", "wt+th INT4")
 
@@ -57,7 +57,7 @@ DISTILLATION = Topic(
         *(row["as float, CIFAR-10"] for row in result.tables[0].where({"begins as": "plain"}).rows)
     ),
     "graffitist-int8, plain calibration as the start, enlarged CIFAR-10 images without labels",
-    lambda result: result.tables[0],
+    first_table,
     _distilled,
     Bars("agreement with float on 1,000 images", percent=True),
 )
@@ -78,7 +78,7 @@ TRAINING_STEP = Topic(
         f"norms move; TFMOT {_range(result, TFMOT)}"
     ),
     "batch norms frozen, two cores; the float step has moving batch norms",
-    lambda result: result.tables[0],
+    first_table,
     lambda result: result.tables[0].pivot("network", "step", "ms, of float"),
     Bars("time of a step, as a multiple of the float step", line=1.0),
 )

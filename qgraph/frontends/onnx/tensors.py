@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -173,6 +173,3 @@ def _number(entries: dict[str, str], key: str, default: int, node: str) -> int:
     if value < 0:
         raise LoadError(f"external data with {key} `{entries[key]}`", node=node, hint=HINT)
     return value
-
-
-Decoder = Callable[[Proto, str], Array]

@@ -10,8 +10,6 @@ import numpy as np
 from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.tf_ops.layout import in_nhwc
 
-Pairs = tuple[tuple[int, int], tuple[int, int]]
-
 
 def _resize_nearest(site: TfSite) -> Result:
     size = site.integers(1)

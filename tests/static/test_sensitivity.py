@@ -30,6 +30,12 @@ INF = float("inf")
 MAX = Plan(method="max")
 
 
+@pytest.fixture(autouse=True)
+def random_numbers_begin_again() -> None:
+    """A test draws the same numbers whichever tests ran before it."""
+    RNG.bit_generator.state = np.random.PCG64(0).state
+
+
 def mlp(widths: tuple[int, ...] = (6, 8, 5), weights=None) -> Graph:
     g = Graph("mlp")
     x = g.input("x", "float32", (None, widths[0]))

@@ -15,15 +15,27 @@ from qgraph.parallel import over_chunks
 from qgraph.quant.data import chunk_inputs
 from qgraph.static.sample_parts import samples_of
 
-Tally = tuple[float, float, float, int]  # signal, noise, samples of the same class, all samples
+
+@dataclass(frozen=True)
+class Tally:
+    """Squares of the float outputs and of their errors, by sample and output; equal answers.
+
+    `signal` and `noise` are float64 [samples, outputs].
+    """
+
+    signal: Array
+    noise: Array
+    same: int
+    answers: int
 
 
 @dataclass(frozen=True)
 class Agreement:
     """How near the quantized outputs are to the float network's, on `samples` samples.
 
-    `sqnr` in dB over all outputs (logits, where the output is their softmax), `top1` the share of
-    samples with the same largest output, None where outputs are not classes.
+    `sqnr` in dB (at the logits, where the output is their softmax); of several outputs, all weigh
+    the same. `top1` is the share of samples with the same largest output, None where outputs are
+    not classes.
     """
 
     sqnr: float
@@ -73,30 +85,71 @@ def agreement(wanted: Graph, found: Graph, data: Mapping[str, Array]) -> Agreeme
     """Compare two graphs of the same inputs and outputs over the samples of `data`."""
     chunks = chunk_inputs(wanted, data)
     count = len(next(iter(chunks.values())))
-    # Outputs may share a decision, such as logits and their softmax: it counts once.
-    ends = dict(zip(decisions(found), decisions(wanted), strict=True))
+    ends = paired_decisions(wanted, found)
 
     def compare(i: int) -> Tally:
         feeds = {name: arrays[i] for name, arrays in chunks.items()}
         a, b = evaluate(wanted, feeds, [*ends.values()]), evaluate(found, feeds, [*ends])
-        return tally([a[v] for v in ends.values()], [*b.values()])
+        return tally([a[v] for v in ends.values()], [*b.values()], rows_of(feeds))
 
     with over_chunks(count) as each:
         return judge(found, [*ends], [*each(compare, range(count))], samples_of(data))
 
 
-def tally(wanted: Sequence[Array], found: Sequence[Array]) -> Tally:
-    """Contribution of one chunk of samples to an agreement."""
+def paired_decisions(wanted: Graph, found: Graph) -> dict[str, str]:
+    """Each decision of `found` with its twin in `wanted`.
+
+    Outputs may share a decision, such as logits and their softmax: it counts once.
+    """
+    return dict(zip(decisions(found), decisions(wanted), strict=True))
+
+
+def rows_of(feeds: Mapping[str, Array]) -> int:
+    """How many samples one chunk holds."""
+    return len(next(iter(feeds.values())))
+
+
+def tally(wanted: Sequence[Array], found: Sequence[Array], rows: int) -> Tally:
+    """Contribution of one chunk of `rows` samples to an agreement.
+
+    A chunk counts as one sample if an output does not have them in its first dimension.
+    """
     exact = [a.astype(np.float64) for a in wanted]
-    signal = sum(float((a**2).sum()) for a in exact)
-    noise = sum(float(((a - b) ** 2).sum()) for a, b in zip(exact, found, strict=True))
+    errors = [a - b for a, b in zip(exact, found, strict=True)]
+    apart = all(a.ndim and a.shape[0] and a.shape[0] % rows == 0 for a in exact)
+
+    def squares(values: Array) -> Array:
+        by_sample = values.reshape(rows if apart else 1, -1)
+        summed: Array = np.einsum("ij,ij->i", by_sample, by_sample)
+        return summed
+
     a, b = exact[0], found[0]
-    return signal, noise, float((a.argmax(-1) == b.argmax(-1)).sum()), a[..., 0].size
+    return Tally(
+        np.stack([squares(values) for values in exact], axis=1),
+        np.stack([squares(values) for values in errors], axis=1),
+        int(np.count_nonzero(a.argmax(-1) == b.argmax(-1))),
+        a[..., 0].size,
+    )
+
+
+def weighed_sqnr(signal: Array, noise: Array) -> float:
+    """SQNR in dB of outputs with this signal and noise: the mean of noise over signal counts.
+
+    Outputs that are all zeros count only where all are.
+    """
+    some = signal > 0
+    if not some.any():
+        return decibel(0.0, float(noise.sum()))
+    return decibel(1.0, float((noise[some] / signal[some]).mean()))
 
 
 def judge(graph: Graph, ends: Sequence[str], tallies: Sequence[Tally], samples: int) -> Agreement:
     """The agreement that tallies of the values `ends` add up to."""
-    signal, noise, same, total = np.sum(tallies, axis=0)
+    signal, noise = (
+        np.concatenate(parts).sum(axis=0)
+        for parts in ([t.signal for t in tallies], [t.noise for t in tallies])
+    )
+    same, answers = sum(t.same for t in tallies), sum(t.answers for t in tallies)
     shape = graph.types[ends[0]].shape or ()
     classes = len(ends) == 1 and len(shape) >= 2 and shape[-1] not in (1, None)
-    return Agreement(decibel(signal, noise), float(same / total) if classes else None, samples)
+    return Agreement(weighed_sqnr(signal, noise), same / answers if classes else None, samples)

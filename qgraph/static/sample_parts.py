@@ -7,7 +7,9 @@ reported is measured on the third.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
@@ -32,6 +34,24 @@ class Split:
     report: Data
     learning: Data
     apart: bool
+
+    def exchanged(self, graph: Graph) -> Split | None:
+        """Samples that calibrated change places with those that plans were compared on.
+
+        What is compared then led no choice before, and up to half of `calibration` is compared.
+        None if the parts are the same samples, or `calibration` is too small to halve.
+        """
+        count, step = samples_of(self.calibration), batch_of(graph)
+        held = at_least(self.calibration, COMPARED, COMPARED_NUMBERS)
+        held = min(held, count // 2) // step * step
+        if not self.apart or not held:
+            return None
+        fresh = {name: array[:held] for name, array in self.calibration.items()}
+        rest = {
+            name: np.concatenate([array[held:], self.comparison[name]])
+            for name, array in self.calibration.items()
+        }
+        return replace(self, calibration=rest, comparison=fresh)
 
 
 def samples_of(data: Data) -> int:

@@ -1,7 +1,12 @@
-"""The search for the plan that serves a network best."""
+"""The search for the plan that serves a network best.
+
+Point estimates lead from step to step. The last plan is kept only if it is nearer to float than
+`fast`'s beyond chance, on the samples that led the steps and on others that did not.
+"""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -17,8 +22,9 @@ from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Profile
 from qgraph.recipes import CLEAN, FOLD
 from qgraph.rewrite.trace import Trace
-from qgraph.static.agreement import Agreement, agreement
+from qgraph.static.agreement import Agreement
 from qgraph.static.build import build
+from qgraph.static.comparison import Comparison, Reference
 from qgraph.static.sample_parts import Split
 from qgraph.transforms.scale_inputs import scalable_inputs
 
@@ -30,6 +36,7 @@ TRIED_METHODS = (
     CalibrationMethod.MAX,
 )
 TRIED = 2  # plans are tried on half as many samples as corrections learn from
+BUDGET, CTRL_C = "the budget of seconds", "Ctrl-C"  # what may end a search
 SAFE = Plan(
     constant_channels=0.03,
     equalize=Equalization.BIASES,
@@ -46,13 +53,20 @@ class Trial:
     """One plan that was tried: what it gave on the comparison part, and how long it took."""
 
     plan: Plan
-    agreement: Agreement
+    comparison: Comparison
     seconds: float
+
+    @property
+    def agreement(self) -> Agreement:
+        return self.comparison.agreement
 
 
 @dataclass(frozen=True)
 class Search:
-    """Plans that were tried, the best one first; `ended`: by what, if before its end."""
+    """Plans that were tried: the one to keep, then the others, the best first.
+
+    `ended`: by what, if before its end.
+    """
 
     trials: Sequence[Trial]
     ended: str = ""
@@ -73,10 +87,10 @@ def search(
 
     `effort`: `plain` takes `start` as it is, `fast` compares it with one plan that mostly helps,
     `default` goes on from the better of both and tries each step on top of what has helped so far,
-    `thorough` goes through the steps twice. More effort never keeps a plan that is worse on the
-    comparison part than what less effort finds. `budget` in seconds: no trial begins after it.
-    memory: see `calibrate`. Ctrl-C ends the search; the best so far is kept. Steps that add passes
-    which `pipeline` does not allow are not tried.
+    `thorough` goes through the steps twice. What these two find is kept only if it is certainly
+    better than what `fast` finds. `budget` in seconds: no trial begins after it. memory: see
+    `calibrate`. Ctrl-C ends the search; the best so far is kept. Steps that add passes which
+    `pipeline` does not allow are not tried.
     """
     chosen(Effort, effort, "effort")
     original = loaded.copy()
@@ -85,32 +99,87 @@ def search(
     PassManager(pipeline.kept(FOLD)).run(original)
     scalable = profile.scaled_inputs and bool(scalable_inputs(original))
     steps = _steps(effort, inputs=scalable, norms=norms)
-    few = thinned(loaded, parts.calibration, learnt_from(parts.calibration) // TRIED)
-    began = time.perf_counter()
+    bench = _Bench(loaded, original, profile, parts, memory, pipeline)
+    deadline = math.inf if budget is None else time.perf_counter() + budget
     trials: list[Trial] = []
+    safe: Trial | None = None  # once `fast` is done
 
     def attempt(plan: Plan) -> None:
-        started = time.perf_counter()
-        _, graph = build(loaded, profile, plan, few, Trace(), memory=memory, pipeline=pipeline)
-        found = agreement(original, graph, parts.comparison)
-        trial = Trial(plan, found, time.perf_counter() - started)
+        trial = bench.trial(plan)
         trials.append(trial)
         trials.sort(key=lambda trial: -trial.agreement.sqnr)
         on_trial(trial)
 
-    attempt(start)
-    try:
+    def explore() -> str:
+        nonlocal safe
         for alternatives in steps:
             for plan in map(pipeline.reduced, alternatives(trials[0].plan)):
                 if any(trial.plan == plan for trial in trials):
                     continue
-                if budget is not None and time.perf_counter() - began > budget:
-                    return Search(trials, "the budget of seconds")
+                if time.perf_counter() > deadline:
+                    return BUDGET
                 with suppress(ExactnessError):  # a plan that the target cannot carry
                     attempt(plan)
+            safe = safe or trials[0]
+        return ""
+
+    attempt(start)
+    try:
+        ended = explore()
     except KeyboardInterrupt:
-        return Search(trials, "Ctrl-C")
-    return Search(trials)
+        ended = CTRL_C
+    best = trials[0]
+    if safe is None or best is safe:
+        return Search(trials, ended)
+    certain = best.comparison.certainly_nearer(safe.comparison)
+    fresh = parts.exchanged(loaded) if certain and not ended else None
+    if fresh is not None and time.perf_counter() > deadline:
+        ended = BUDGET
+    elif fresh is not None:
+        try:
+            again = _Bench(loaded, original, profile, fresh, memory, pipeline)
+            certain = again.certainly_nearer(best.plan, safe.plan)
+        except KeyboardInterrupt:
+            ended = CTRL_C
+    return Search(trials if certain else [safe, *(t for t in trials if t is not safe)], ended)
+
+
+class _Bench:
+    """Builds plans from some samples and compares them with float on others."""
+
+    def __init__(
+        self,
+        loaded: Graph,
+        original: Graph,
+        profile: Profile,
+        parts: Split,
+        memory: int | None,
+        pipeline: Pipeline,
+    ) -> None:
+        self.loaded, self.profile, self.memory, self.pipeline = loaded, profile, memory, pipeline
+        self.few = thinned(loaded, parts.calibration, learnt_from(parts.calibration) // TRIED)
+        self.reference = Reference(original, parts.comparison)
+
+    def trial(self, plan: Plan) -> Trial:
+        """Raises ExactnessError for a plan that the target cannot carry."""
+        started = time.perf_counter()
+        _, graph = build(
+            self.loaded,
+            self.profile,
+            plan,
+            self.few,
+            Trace(),
+            memory=self.memory,
+            pipeline=self.pipeline,
+        )
+        return Trial(plan, self.reference.compare(graph), time.perf_counter() - started)
+
+    def certainly_nearer(self, plan: Plan, other: Plan) -> bool:
+        """False also for a plan that the target cannot carry, built from these samples."""
+        try:
+            return self.trial(plan).comparison.certainly_nearer(self.trial(other).comparison)
+        except ExactnessError:
+            return False
 
 
 def steps_of(effort: Effort) -> int:

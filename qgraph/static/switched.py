@@ -20,7 +20,7 @@ from qgraph.parallel import over_chunks
 from qgraph.progress import Steps, silent_steps
 from qgraph.quant.data import chunk_inputs
 from qgraph.quant.output_error import run_unquantized
-from qgraph.static.agreement import Agreement, Tally, decisions, judge, tally
+from qgraph.static.agreement import Agreement, Tally, decisions, judge, rows_of, tally
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ def agreements(
                 continue
             values = plan.base(feeds)
             wanted = wanted or [values[v] for v in switches.ends]
-            found.update({v: tally(wanted, ends) for v, ends in plan.run(values)})
+            rows = rows_of(feeds)
+            found.update({v: tally(wanted, ends, rows) for v, ends in plan.run(values)})
         return [found[v] for v in variants]
 
     with over_chunks(count) as each:

@@ -1,0 +1,97 @@
+"""Quantized networks compared on the same samples: is one nearer to float beyond chance?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from qgraph.interpret import evaluate
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array
+from qgraph.parallel import over_chunks
+from qgraph.quant.data import chunk_inputs
+from qgraph.static.agreement import (
+    Agreement,
+    Tally,
+    decisions,
+    judge,
+    paired_decisions,
+    rows_of,
+    tally,
+    weighed_sqnr,
+)
+from qgraph.static.sample_parts import samples_of
+
+DRAWS = 1000  # of the bootstrap
+DOUBT = 0.05  # share of draws in which the better network may be the worse one
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How near one network is to float: in all, and its signal and noise by sample and output."""
+
+    agreement: Agreement
+    signal: Array
+    noise: Array
+
+    def certainly_nearer(self, other: Comparison) -> bool:
+        """True if this network is nearer to float than `other`, compared on the same samples.
+
+        Samples are drawn again with replacement, the same for both networks (a paired bootstrap).
+        At least 95 % of the draws have to agree. A draw has one sample less than there are: its
+        spread is then that of the mean of all, however few, and one sample alone proves nothing.
+        """
+        count = len(self.noise)
+        if count < 2:
+            return False
+        rng = np.random.default_rng(0)
+        drawn = rng.multinomial(count - 1, np.full(count, 1 / count), DRAWS)
+        signals, here, there = (
+            # Not by the BLAS, whose sums may depend on the number of threads.
+            np.einsum("ds,so->do", drawn.astype(np.float64), values)
+            for values in (self.signal, self.noise, other.noise)
+        )
+        won = sum(
+            weighed_sqnr(signal, mine) > weighed_sqnr(signal, others)
+            for signal, mine, others in zip(signals, here, there, strict=True)
+        )
+        return won >= (1 - DOUBT) * DRAWS
+
+
+class Reference:
+    """The float network's outputs on some samples, computed once for all comparisons."""
+
+    def __init__(self, original: Graph, data: Mapping[str, Array]) -> None:
+        self.original = original
+        self.samples = samples_of(data)
+        self.chunks = chunk_inputs(original, data)
+        self.count = len(next(iter(self.chunks.values())))
+        ends = [*dict.fromkeys(decisions(original))]
+        with over_chunks(self.count) as each:
+            self.wanted = [*each(lambda i: evaluate(original, self._feeds(i), ends), self._all())]
+
+    def compare(self, graph: Graph) -> Comparison:
+        """Compare `graph`, which has the inputs and outputs of the float network, with it."""
+        ends = paired_decisions(self.original, graph)
+
+        def compared(i: int) -> Tally:
+            feeds = self._feeds(i)
+            found = evaluate(graph, feeds, [*ends])
+            wanted = [self.wanted[i][value] for value in ends.values()]
+            return tally(wanted, [*found.values()], rows_of(feeds))
+
+        with over_chunks(self.count) as each:
+            tallies = [*each(compared, self._all())]
+        return Comparison(
+            judge(graph, [*ends], tallies, self.samples),
+            np.concatenate([t.signal for t in tallies]),
+            np.concatenate([t.noise for t in tallies]),
+        )
+
+    def _all(self) -> range:
+        return range(self.count)
+
+    def _feeds(self, i: int) -> dict[str, Array]:
+        return {name: arrays[i] for name, arrays in self.chunks.items()}

@@ -23,6 +23,8 @@ from qgraph.rewrite.trace import Trace
 from qgraph.static.feature_exponents import feature_exponents
 from qgraph.transforms.scale_inputs import ScaleInputs
 
+Prepared = tuple[Graph, Graph]  # a float graph, and its twin with quantizers
+
 
 def build(
     loaded: Graph,
@@ -44,29 +46,16 @@ def build(
     batch norms on the way; biases are then corrected from these. `pipeline`: which passes run.
     `exponents`: these, instead of a calibration; scales then stay as they are given.
     """
-    graph = loaded.copy()
-    PassManager(pipeline.prepare(plan)).run(graph, trace, on_pass)
-    if plan.scale_inputs:
-        features = feature_exponents(graph, data) if exponents is None else exponents.features
-        PassManager((ScaleInputs(features),)).run(graph, trace, on_pass)
-    floating = graph.copy()
-    PassManager(pipeline.insert(profile)).run(graph, trace, on_pass)
-    corrected = plan.reconstruct or plan.correct_bias
-    options = Calibration(plan.method, profile.shift, plan.weights, of_float=corrected)
+    floating, graph = prepared(loaded, profile, plan, data, trace, on_pass, pipeline, exponents)
     few = thinned(graph, data)
     with matched(graph, floating, data) if invented else nullcontext():
         if exponents is None:
-            calibrate(graph, data, options, lambda i, n: progress("calibrating", i, n), memory)
+            calibrate_by(graph, profile, plan, data, progress, memory)
         else:
             assign_exponents(graph, exponents, profile.shift)
         if plan.reconstruct:
-            reconstruct_weights(
-                graph,
-                floating,
-                few,
-                finer=FINER if exponents is None else 0,
-                on_node=lambda i, n: progress("reconstructing", i, n),
-            )
+            finer = FINER if exponents is None else 0
+            reconstruct(graph, floating, few, finer, progress)
     if plan.reconstruct or invented:
         check_shifts(graph, profile.shift)  # it may have chosen finer scales
     if plan.correct_bias and invented:
@@ -74,3 +63,59 @@ def build(
     elif plan.correct_bias:
         correct_biases(graph, floating, few, lambda i, n: progress("correcting", i, n))
     return floating, graph
+
+
+def prepared(
+    loaded: Graph,
+    profile: Profile,
+    plan: Plan,
+    data: Mapping[str, Array],
+    trace: Trace,
+    on_pass: Callable[[PassResult], None] = lambda result: None,
+    pipeline: Pipeline = USUAL,
+    exponents: Exponents | None = None,
+) -> Prepared:
+    """The float graph that the passes of `plan` make of `loaded`, and its twin with quantizers."""
+    graph = loaded.copy()
+    PassManager(pipeline.prepare(plan)).run(graph, trace, on_pass)
+    if plan.scale_inputs:
+        features = feature_exponents(graph, data) if exponents is None else exponents.features
+        PassManager((ScaleInputs(features),)).run(graph, trace, on_pass)
+    floating = graph.copy()
+    PassManager(pipeline.insert(profile)).run(graph, trace, on_pass)
+    return floating, graph
+
+
+def calibrate_by(
+    graph: Graph,
+    profile: Profile,
+    plan: Plan,
+    data: Mapping[str, Array],
+    progress: Progress = silent,
+    memory: int | None = None,
+) -> None:
+    """Give the quantizers of `graph` the exponents that the methods of `plan` choose."""
+    options = Calibration(plan.method, profile.shift, plan.weights, of_float=corrects(plan))
+    calibrate(graph, data, options, lambda i, n: progress("calibrating", i, n), memory)
+
+
+def reconstruct(
+    graph: Graph,
+    floating: Graph,
+    data: Mapping[str, Array],
+    finer: int = FINER,
+    progress: Progress = silent,
+) -> None:
+    """Choose the weight codes of `graph`, whose scales may become `finer`: shifts are to check."""
+    reconstruct_weights(
+        graph,
+        floating,
+        data,
+        finer=finer,
+        on_node=lambda i, n: progress("reconstructing", i, n),
+    )
+
+
+def corrects(plan: Plan) -> bool:
+    """True if values are brought back to those of the float network after calibration."""
+    return plan.reconstruct or plan.correct_bias

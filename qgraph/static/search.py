@@ -21,11 +21,10 @@ from qgraph.quant.data import learnt_from, thinned
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Profile
 from qgraph.recipes import CLEAN, FOLD
-from qgraph.rewrite.trace import Trace
 from qgraph.static.agreement import Agreement
-from qgraph.static.build import build
 from qgraph.static.comparison import Comparison, Reference
 from qgraph.static.sample_parts import Split
+from qgraph.static.shared_build import SharedBuild
 from qgraph.transforms.scale_inputs import scalable_inputs
 
 USUAL_EFFORT = Effort.DEFAULT
@@ -121,6 +120,7 @@ def search(
                 with suppress(ExactnessError):  # a plan that the target cannot carry
                     attempt(plan)
             safe = safe or trials[0]
+            bench.shared.forget_all_but(trials[0].plan)
         return ""
 
     attempt(start)
@@ -156,23 +156,15 @@ class _Bench:
         memory: int | None,
         pipeline: Pipeline,
     ) -> None:
-        self.loaded, self.profile, self.memory, self.pipeline = loaded, profile, memory, pipeline
-        self.few = thinned(loaded, parts.calibration, learnt_from(parts.calibration) // TRIED)
+        few = thinned(loaded, parts.calibration, learnt_from(parts.calibration) // TRIED)
+        self.shared = SharedBuild(loaded, profile, few, memory, pipeline)
         self.reference = Reference(original, parts.comparison)
 
     def trial(self, plan: Plan) -> Trial:
         """Raises ExactnessError for a plan that the target cannot carry."""
         started = time.perf_counter()
-        _, graph = build(
-            self.loaded,
-            self.profile,
-            plan,
-            self.few,
-            Trace(),
-            memory=self.memory,
-            pipeline=self.pipeline,
-        )
-        return Trial(plan, self.reference.compare(graph), time.perf_counter() - started)
+        found = self.reference.compare(self.shared.build(plan))
+        return Trial(plan, found, time.perf_counter() - started)
 
     def certainly_nearer(self, plan: Plan, other: Plan) -> bool:
         """False also for a plan that the target cannot carry, built from these samples."""
@@ -204,25 +196,27 @@ def _steps(effort: Effort, inputs: bool, norms: bool) -> Iterator[Callable[[Plan
         ratios = (0.0, 0.03, 0.1, 0.3) if norms else ()
         return [replace(best, constant_channels=ratio) for ratio in ratios]
 
-    def corrections(best: Plan) -> Sequence[Plan]:
-        kinds = ((False, True), (True, False), (True, True), (False, False))
-        return [replace(best, reconstruct=r, correct_bias=c) for r, c in kinds]
-
     def methods(best: Plan) -> Sequence[Plan]:
         return [replace(best, method=method) for method in TRIED_METHODS]
 
+    def balanced(best: Plan) -> Plan:
+        # Rounding for the layer's output makes up for the weight noise that this leaves.
+        return replace(best, equalize=Equalization.NOISE, reconstruct=True, correct_bias=False)
+
+    def corrections(best: Plan) -> Sequence[Plan]:
+        kinds = ((True, False), (True, True), (False, True), (False, False))
+        found = [replace(best, reconstruct=r, correct_bias=c) for r, c in kinds]
+        return [*found, balanced(best)] if norms else found
+
     def rarely(best: Plan) -> Sequence[Plan]:
         output = replace(best, method=CalibrationMethod.OUTPUT)
-        if not norms:
-            return [output]
-        # Rounding for the layer's output makes up for the weight noise that this leaves.
-        balanced = replace(best, equalize=Equalization.NOISE, reconstruct=True, correct_bias=False)
-        return [output, balanced, replace(best, absorb=True)]
+        return [output, replace(best, absorb=True)] if norms else [output]
 
     if effort != Effort.PLAIN:
         yield lambda best: [replace(SAFE, scale_inputs=inputs)]
     if effort in (Effort.DEFAULT, Effort.THOROUGH):
-        yield from (scale, equalize, constants, corrections, methods)
+        # Reconstruction takes longest: plans are first compared without it.
+        yield from (scale, equalize, constants, methods, corrections)
     if effort == Effort.THOROUGH:
         # Once more: what did not help before weights were reconstructed may help now.
         yield from (rarely, equalize, constants, corrections)

@@ -180,7 +180,7 @@ def test_corrections_use_few_samples_and_thresholds_all(monkeypatch):
     g = random_graph(0, 4, "float32")
     data = random_feeds(g, batch=LEARNT_FROM + 200)
     split = sample_parts.split(g, data)
-    search.search(g, INT8, split, "plain")
+    search.search(g, INT8, split, "plain")  # through the stages of `build`
     assert len(seen["calibrated"]["x"]) == LEARNT_FROM / search.TRIED < len(split.calibration["x"])
     build.build(g, INT8, Plan(correct_bias=True), data, Trace())
     assert len(seen["calibrated"]["x"]) == LEARNT_FROM + 200

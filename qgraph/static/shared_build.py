@@ -1,0 +1,111 @@
+"""Networks built by many plans from the same samples; plans that begin alike share their work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array
+from qgraph.pipelines import USUAL, Pipeline
+from qgraph.quant.correct_bias import correct_biases
+from qgraph.quant.data import thinned
+from qgraph.quant.plan import PLAIN, Plan
+from qgraph.quant.profile import Profile
+from qgraph.quant.shifts import check_shifts
+from qgraph.rewrite.trace import Trace
+from qgraph.static.build import Prepared, calibrate_by, corrects, prepared, reconstruct
+
+
+class Stage(IntEnum):
+    """The parts of a build that plans share."""
+
+    PASSES = 1
+    CALIBRATION = 2
+    RECONSTRUCTION = 3
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """A build up to the end of a stage: steps of `plan` that come later are off.
+
+    `corrected`: whether any follows, which calibration depends on.
+    """
+
+    stage: Stage
+    plan: Plan
+    corrected: bool = False
+
+
+class SharedBuild:
+    """Builds the networks that `build` builds; each stage runs once for all plans that agree on
+    it and on what comes before.
+    """
+
+    def __init__(
+        self,
+        loaded: Graph,
+        profile: Profile,
+        data: Mapping[str, Array],
+        memory: int | None = None,
+        pipeline: Pipeline = USUAL,
+    ) -> None:
+        self.loaded, self.profile, self.data = loaded, profile, data
+        self.memory, self.pipeline = memory, pipeline
+        self.few = thinned(loaded, data)
+        self._done: dict[Prefix, Prepared] = {}
+
+    def build(self, plan: Plan) -> Graph:
+        """The quantized graph of `plan`. Raises ExactnessError if the target cannot carry it."""
+        floating, graph = self._reconstructed(plan) if plan.reconstruct else self._calibrated(plan)
+        graph = graph.copy()
+        if plan.correct_bias:
+            correct_biases(graph, floating, self.few)
+        return graph
+
+    def forget_all_but(self, plan: Plan) -> None:
+        """Free the graphs that no build of `plan` needs."""
+        needed = {_prefix(plan, stage) for stage in Stage}
+        self._done = {key: made for key, made in self._done.items() if key in needed}
+
+    def _prepared(self, plan: Plan) -> Prepared:
+        def make() -> Prepared:
+            return prepared(
+                self.loaded, self.profile, plan, self.data, Trace(), pipeline=self.pipeline
+            )
+
+        return self._once(_prefix(plan, Stage.PASSES), make)
+
+    def _calibrated(self, plan: Plan) -> Prepared:
+        def make() -> Prepared:
+            floating, graph = self._prepared(plan)
+            graph = graph.copy()
+            calibrate_by(graph, self.profile, plan, self.data, memory=self.memory)
+            return floating, graph
+
+        return self._once(_prefix(plan, Stage.CALIBRATION), make)
+
+    def _reconstructed(self, plan: Plan) -> Prepared:
+        def make() -> Prepared:
+            floating, graph = self._calibrated(plan)
+            graph = graph.copy()
+            reconstruct(graph, floating, self.few)
+            check_shifts(graph, self.profile.shift)
+            return floating, graph
+
+        return self._once(_prefix(plan, Stage.RECONSTRUCTION), make)
+
+    def _once(self, key: Prefix, make: Callable[[], Prepared]) -> Prepared:
+        if key not in self._done:
+            self._done[key] = make()
+        return self._done[key]
+
+
+def _prefix(plan: Plan, stage: Stage) -> Prefix:
+    early = replace(plan, correct_bias=False)
+    if stage < Stage.RECONSTRUCTION:
+        early = replace(early, reconstruct=False)
+    if stage < Stage.CALIBRATION:
+        return Prefix(stage, replace(early, method=PLAIN.method, weights=PLAIN.weights))
+    return Prefix(stage, early, corrects(plan))

@@ -243,13 +243,13 @@ def test_ctrl_c_keeps_the_best_so_far(monkeypatch) -> None:
 
 def test_effort_finds_a_plan_first(monkeypatch) -> None:
     profiles = []
-    kept = search.build
+    kept = search.SharedBuild
 
     def watched(g, p, *rest, **options):
         profiles.append(p)
         return kept(g, p, *rest, **options)
 
-    monkeypatch.setattr(search, "build", watched)
+    monkeypatch.setattr(search, "SharedBuild", watched)
     result = qgraph.quantize(mlp(8, 8, 4), samples(40), effort="fast", mean_bits=5)
     assert {p.bits.weight for p in profiles} == {4} and len(result.facts.choice.trials) == 2
     assert result.facts.choice.mixed.points

@@ -44,9 +44,9 @@ def fashion_mnist() -> Split:
     return _split(assets.fashion_mnist_train(), assets.fashion_mnist_test(), 255)
 
 
-def cifar10() -> Split:
-    """All of CIFAR-10, raw pixels."""
-    return _split(assets.cifar10_train(), assets.cifar10_test(), 1)
+def cifar10(divisor: int = 1) -> Split:
+    """All of CIFAR-10; pixels are 0 to 255, divided by `divisor`."""
+    return _split(assets.cifar10_train(), assets.cifar10_test(), divisor)
 
 
 def _split(known: Labelled, test: Labelled, divisor: int) -> Split:

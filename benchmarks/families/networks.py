@@ -21,80 +21,80 @@ def vgg() -> Network:
     """Plain 3x3 convolutions, max pools, a hidden dense layer."""
     x = image = _image()
     for channels, stride in ((16, 2), (24, 1)):
-        x = _conv(x, channels, 3, stride=stride)
+        x = conv(x, channels, 3, stride=stride)
     x = _max_pool(x)
     for channels in (32, 32):
-        x = _conv(x, channels, 3)
+        x = conv(x, channels, 3)
     x = _dense(_flat(_max_pool(x)), 64)
-    return _network("vgg", image, _logits(x))
+    return network("vgg", image, logits(x))
 
 
 def resnet() -> Network:
     """Basic blocks; ReLU behind each sum."""
     image = _image()
-    x = _conv(image, 12, 3, stride=2)
+    x = conv(image, 12, 3, stride=2)
     for channels, stride in ((12, 1), (24, 2), (48, 2)):
         x = _residual(x, channels, stride)
-    return _network("resnet", image, _logits(_mean(x)))
+    return network("resnet", image, logits(mean(x)))
 
 
 def mobilenet_v1() -> Network:
     """Depthwise and pointwise convolutions in turn, each with batch norm and ReLU6."""
     image = _image()
-    x = _conv(image, 16, 3, stride=2, activation="relu6")
+    x = conv(image, 16, 3, stride=2, activation="relu6")
     for channels, stride in ((32, 1), (48, 2), (48, 1), (96, 2), (96, 1)):
-        x = _depthwise(x, stride)
-        x = _conv(x, channels, 1, activation="relu6")
-    return _network("mobilenet_v1", image, _logits(_mean(x)))
+        x = depthwise(x, stride)
+        x = conv(x, channels, 1, activation="relu6")
+    return network("mobilenet_v1", image, logits(mean(x)))
 
 
 def mobilenet_v2() -> Network:
     """Inverted residuals with linear bottlenecks."""
     image = _image()
-    x = _conv(image, 12, 3, stride=2, activation="relu6")
-    x = _conv(_depthwise(x, 1), 12, 1, activation=None)
+    x = conv(image, 12, 3, stride=2, activation="relu6")
+    x = conv(depthwise(x, 1), 12, 1, activation=None)
     for channels, stride in ((20, 2), (20, 1), (36, 2), (36, 1)):
-        x = _inverted_residual(x, channels, stride, expansion=4)
-    x = _conv(x, 96, 1, activation="relu6")
-    return _network("mobilenet_v2", image, _logits(_mean(x)))
+        x = inverted_residual(x, channels, stride, expansion=4)
+    x = conv(x, 96, 1, activation="relu6")
+    return network("mobilenet_v2", image, logits(mean(x)))
 
 
 def inception() -> Network:
     """Branches side by side: 1x1, 3x3, two 3x3 or 1x3 and 3x1, and an average pool."""
     image = _image()
-    x = _conv(_conv(image, 12, 3, stride=2), 16, 3)
+    x = conv(conv(image, 12, 3, stride=2), 16, 3)
     x = _max_pool(x)
     x = _concat(
-        _conv(x, 16, 1),
-        _conv(_conv(x, 12, 1), 16, 3),
-        _conv(_conv(_conv(x, 12, 1), 16, 3), 16, 3),
-        _conv(_average_pool(x), 16, 1),
+        conv(x, 16, 1),
+        conv(conv(x, 12, 1), 16, 3),
+        conv(conv(conv(x, 12, 1), 16, 3), 16, 3),
+        conv(_average_pool(x), 16, 1),
     )
     x = _concat(
-        _conv(x, 24, 3, stride=2),
-        _conv(_conv(_conv(x, 12, 1), 16, 3), 24, 3, stride=2),
+        conv(x, 24, 3, stride=2),
+        conv(conv(conv(x, 12, 1), 16, 3), 24, 3, stride=2),
         _max_pool(x),
     )
     x = _concat(
-        _conv(x, 32, 1),
-        _conv(_conv(_conv(x, 24, 1), 28, (1, 3)), 32, (3, 1)),
-        _conv(_average_pool(x), 32, 1),
+        conv(x, 32, 1),
+        conv(conv(conv(x, 24, 1), 28, (1, 3)), 32, (3, 1)),
+        conv(_average_pool(x), 32, 1),
     )
-    return _network("inception", image, _logits(_mean(x)))
+    return network("inception", image, logits(mean(x)))
 
 
 def darknet() -> Network:
     """Leaky ReLU; 3x3 convolutions squeezed by 1x1 ones; classes by a convolution, then a mean."""
     image = _image()
-    x = _conv(image, 12, 3, stride=2, activation="leaky")
-    x = _max_pool(_conv(x, 20, 3, activation="leaky"))
+    x = conv(image, 12, 3, stride=2, activation="leaky")
+    x = _max_pool(conv(x, 20, 3, activation="leaky"))
     for channels, size in ((40, 3), (20, 1), (40, 3)):
-        x = _conv(x, channels, size, activation="leaky")
+        x = conv(x, channels, size, activation="leaky")
     x = _max_pool(x)
     for channels, size in ((64, 3), (32, 1), (64, 3)):
-        x = _conv(x, channels, size, activation="leaky")
+        x = conv(x, channels, size, activation="leaky")
     x = _layers().Conv2D(CLASSES, 1, name="logits")(x)
-    return _network("darknet", image, _mean(x))
+    return network("darknet", image, mean(x))
 
 
 FAMILIES: dict[str, Callable[[], Network]] = {
@@ -106,19 +106,19 @@ FAMILIES: dict[str, Callable[[], Network]] = {
 
 
 def _residual(x: Tensor, channels: int, stride: int) -> Tensor:
-    inner = _conv(_conv(x, channels, 3, stride=stride), channels, 3, activation=None)
+    inner = conv(conv(x, channels, 3, stride=stride), channels, 3, activation=None)
     if stride > 1 or x.shape[-1] != channels:
-        x = _conv(x, channels, 1, stride=stride, activation=None)
+        x = conv(x, channels, 1, stride=stride, activation=None)
     return _layers().ReLU()(_layers().Add()([x, inner]))
 
 
-def _inverted_residual(x: Tensor, channels: int, stride: int, expansion: int) -> Tensor:
-    inner = _conv(x, expansion * x.shape[-1], 1, activation="relu6")
-    inner = _conv(_depthwise(inner, stride), channels, 1, activation=None)
+def inverted_residual(x: Tensor, channels: int, stride: int, expansion: int) -> Tensor:
+    inner = conv(x, expansion * x.shape[-1], 1, activation="relu6")
+    inner = conv(depthwise(inner, stride), channels, 1, activation=None)
     return _layers().Add()([x, inner]) if stride == 1 and x.shape[-1] == channels else inner
 
 
-def _conv(
+def conv(
     x: Tensor,
     channels: int,
     size: int | tuple[int, int],
@@ -126,13 +126,13 @@ def _conv(
     stride: int = 1,
     activation: str | None = "relu",
 ) -> Tensor:
-    conv = _layers().Conv2D(channels, size, strides=stride, padding="same", use_bias=False)
-    return _activated(_norm(conv(x)), activation)
+    layer = _layers().Conv2D(channels, size, strides=stride, padding="same", use_bias=False)
+    return _activated(_norm(layer(x)), activation)
 
 
-def _depthwise(x: Tensor, stride: int) -> Tensor:
-    conv = _layers().DepthwiseConv2D(3, strides=stride, padding="same", use_bias=False)
-    return _activated(_norm(conv(x)), "relu6")
+def depthwise(x: Tensor, stride: int) -> Tensor:
+    layer = _layers().DepthwiseConv2D(3, strides=stride, padding="same", use_bias=False)
+    return _activated(_norm(layer(x)), "relu6")
 
 
 def _dense(x: Tensor, units: int) -> Tensor:
@@ -165,7 +165,7 @@ def _concat(*branches: Tensor) -> Tensor:
     return _layers().Concatenate()(list(branches))
 
 
-def _mean(x: Tensor) -> Tensor:
+def mean(x: Tensor) -> Tensor:
     return _layers().GlobalAveragePooling2D()(x)
 
 
@@ -173,7 +173,7 @@ def _flat(x: Tensor) -> Tensor:
     return _layers().Flatten()(x)
 
 
-def _logits(x: Tensor) -> Tensor:
+def logits(x: Tensor) -> Tensor:
     return _layers().Dense(CLASSES, name="logits")(x)
 
 
@@ -181,7 +181,7 @@ def _image() -> Tensor:
     return _layers().Input([SIDE, SIDE, 1], name="image")
 
 
-def _network(name: str, image: Tensor, logits: Tensor) -> Network:
+def network(name: str, image: Tensor, logits: Tensor) -> Network:
     import tf_keras
 
     return tf_keras.Model(image, logits, name=name)

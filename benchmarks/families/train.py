@@ -19,7 +19,7 @@ import numpy as np
 import typer
 
 from benchmarks.families.data import Part, Split, fashion_mnist
-from benchmarks.families.networks import FAMILIES, SIDE, Network
+from benchmarks.families.networks import FAMILIES, Network
 from benchmarks.registry import cache
 from qgraph.backends.tf.program import TFProgram
 from qgraph.ir.types import Array
@@ -87,7 +87,7 @@ def train(network: Network, data: Split) -> None:
     rng = np.random.default_rng(SEED)
     for _ in range(EPOCHS):
         order = rng.permutation(len(data.training.labels))
-        images = _mirrored(data.training.images[order], rng)
+        images = mirrored(data.training.images[order], rng)
         labels = data.training.labels[order]
         network.fit(images, labels, BATCH, epochs=1, shuffle=False, verbose=0)
 
@@ -106,7 +106,7 @@ def freeze(network: Network) -> Any:
     def infer(image: Any) -> Any:
         return tf.identity(network(image, training=False), name=OUTPUT)
 
-    shape = tf.TensorSpec([None, SIDE, SIDE, 1], tf.float32, INPUT)
+    shape = tf.TensorSpec([None, *network.input_shape[1:]], tf.float32, INPUT)
     frozen = convert_variables_to_constants_v2(infer.get_concrete_function(shape))
     # What tf.function adds after its result, a barrier on every variable's read, is left out.
     return tf.compat.v1.graph_util.extract_sub_graph(frozen.graph.as_graph_def(), [OUTPUT])
@@ -116,7 +116,7 @@ def _path(name: str) -> Path:
     return cache() / "families" / f"{name}.pb"
 
 
-def _mirrored(images: Array, rng: np.random.Generator) -> Array:
+def mirrored(images: Array, rng: np.random.Generator) -> Array:
     """Half of the images mirrored."""
     chosen = rng.random(len(images)) < 0.5
     return np.where(chosen[:, None, None, None], images[:, :, ::-1], images)

@@ -1,8 +1,8 @@
 """Work over chunks of a data set, one chunk a thread.
 
 Numpy's products run in BLAS, whose own threads wait for each other by spinning: on a machine with
-other work that costs ten times and more. Chunks are independent, so each gets a thread and BLAS
-only one; numpy and the native kernels release the interpreter's lock meanwhile.
+other work that costs ten times and more. Chunks are independent, so each gets a thread, BLAS only
+one, and native kernels none beside it; numpy and they release the interpreter's lock meanwhile.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 from threadpoolctl import threadpool_limits
+
+from qgraph import kernels
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -32,7 +34,8 @@ def over_chunks(count: int) -> Iterator[Each]:
     if threads < 2:
         yield map
         return
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
+    alone = kernels.stay_on_calling_thread
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(threads, "", alone) as pool:
 
         def each(function: Callable[[T], R], items: Iterable[T], /) -> Iterable[R]:
             return _claimed(pool, threads, function, list(items))

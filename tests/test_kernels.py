@@ -20,7 +20,8 @@ from qgraph.backends.engine import Engine
 from qgraph.errors import UnsupportedError
 from qgraph.kernels import plain
 from qgraph.kernels.extension import load
-from qgraph.kernels.plain import Float32
+from qgraph.kernels.plain import Float32, Stage
+from qgraph.parallel import over_chunks
 from qgraph.rl.broadcast.memory import Region
 from tests.helpers.fused_sums import convolved
 
@@ -230,6 +231,53 @@ def test_convolution_refuses(filter_shape, strides, pads) -> None:
         kernels.conv2d(x, np.zeros(filter_shape, np.float32), strides, (1, 1), pads)
 
 
+STEPS = st.builds(
+    Stage,
+    st.none() | st.tuples(st.integers(-3, 9), st.just(-128), st.just(127), st.just("half_even")),
+    st.none() | hnp.arrays(np.float32, 5, elements=st.floats(-9, 9, width=32)),
+    st.sampled_from([0.0, -np.inf]),
+    st.sampled_from([6.0, np.inf]),
+)
+
+
+@given(hnp.arrays(np.float32, (7, 5), elements=st.floats(width=32)), STEPS)
+def test_stage_is_numpys(x: Float32, steps: Stage) -> None:
+    wanted, ends = plain.stage(x, steps)
+    y, found = kernels.stage(x, steps)
+    assert same_bits(y, wanted)
+    np.testing.assert_array_equal(found, ends)
+    assert kernels.stage(x, steps, out=x)[0] is x
+    assert same_bits(x, wanted)
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4096, 5000])
+def test_stage_of_many_blocks(big: Float32, threads: int, channels: int) -> None:
+    x, bias = big[: 300 * 5000 // channels * channels].reshape(-1, channels), big[-channels:]
+    steps = Stage((5, -128, 127, "half_up"), bias, 0.0, 6.0)
+    wanted, ends = plain.stage(x, steps)
+    y, found = kernels.stage(x, steps)
+    assert same_bits(y, wanted)
+    assert found == ends
+
+
+def test_stage_sees_a_nan_in_any_block(big: Float32) -> None:
+    for where in (0, 9_000, 20_000 - 1):
+        x = big[:20_000].copy()
+        x[where] = np.nan
+        y, ends = kernels.stage(x, Stage(low=0.0))
+        assert np.isnan(ends).all()
+        assert [*np.flatnonzero(np.isnan(y))] == [where]
+
+
+def test_stage_refuses() -> None:
+    x = np.ones((2, 3), np.float32)
+    for steps in (Stage(bias=x[0, :2]), Stage(bias=x), Stage((200, -1, 1, "half_up"))):
+        with pytest.raises(ValueError):
+            kernels.stage(x, steps)
+    with pytest.raises(ValueError, match="empty"):
+        kernels.stage(x[:0], Stage())
+
+
 def test_depthwise_by_hand() -> None:
     x = np.arange(9, dtype=np.float32).reshape(1, 3, 3, 1)
     y = kernels.depthwise_conv2d(x, np.ones((3, 3, 1), np.float32), (2, 2), (1, 1), (1, 1, 1, 1))
@@ -272,6 +320,14 @@ def test_threads_change_no_convolution(big: Float32, threads: int) -> None:
     found = kernels.conv2d(x, w, *geometry)
     kernels.set_threads(1)
     assert same_bits(found, kernels.conv2d(x, w, *geometry))
+
+
+def test_threads_that_share_the_cpus_start_no_others() -> None:
+    native = pytest.importorskip("qgraph._native")
+    kernels.set_threads(2)
+    with over_chunks(2) as each:
+        assert each is map or [*each(lambda _: native.threads(), range(2))] == [1, 1]
+    assert native.threads() == 2
 
 
 def test_threads_refuses_none() -> None:

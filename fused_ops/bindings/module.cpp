@@ -4,9 +4,11 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "bindings/engine.h"
@@ -20,6 +22,7 @@
 #include "core/quantize.h"
 #include "core/rounding.h"
 #include "core/significand.h"
+#include "core/stage.h"
 
 namespace nb = nanobind;
 
@@ -54,6 +57,19 @@ void quantize(const Input& x, const Exponents& f, float low, float high, int rou
     nb::gil_scoped_release unlocked;
     qgraph::quantize(x.data(), y.data(), static_cast<int64_t>(x.size()),
                      quantizer(f, low, high, rounding));
+}
+
+std::pair<float, float> stage(const Input& x, const std::optional<Exponents>& f, float least,
+                              float most, int rounding, const std::optional<Input>& bias, float low,
+                              float high, const Output& y) {
+    nb::gil_scoped_release unlocked;
+    const int64_t channels = bias ? static_cast<int64_t>(bias->size()) : 1;
+    qgraph::Quantizer inner{};
+    if (f) inner = quantizer(*f, least, most, rounding);
+    const qgraph::Range range =
+        qgraph::stage(x.data(), y.data(), static_cast<int64_t>(x.size()),
+                      {f ? &inner : nullptr, bias ? bias->data() : nullptr, channels, low, high});
+    return {range.low, range.high};
 }
 
 void quantize_gradients(const Input& x, const Input& g, const Exponents& f, float low, float high,
@@ -120,6 +136,9 @@ NB_MODULE(_native, module) {
     module.def("histogram", &histogram);
     module.def("quantize", &quantize);
     module.def("quantize_gradients", &quantize_gradients);
+    module.def("stage", &stage, nb::arg("x"), nb::arg("f").none(), nb::arg("least"),
+               nb::arg("most"), nb::arg("rounding"), nb::arg("bias").none(), nb::arg("low"),
+               nb::arg("high"), nb::arg("y"));
     module.def("round_significand", &round_significand);
     module.def("conv2d", &conv2d);
     module.def("depthwise_conv2d", &depthwise_conv2d);
@@ -129,6 +148,7 @@ NB_MODULE(_native, module) {
     module.def("chosen", &chosen);
     module.def("set_threads", &qgraph::set_threads);
     module.def("threads", &qgraph::threads);
+    module.def("stay_on_calling_thread", &qgraph::stay_on_calling_thread);
     nb::module_ engine = module.def_submodule("engine");
     bind_engine(engine);
     nb::module_ kernels = engine.def_submodule("kernels");

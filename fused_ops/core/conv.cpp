@@ -14,13 +14,13 @@ namespace {
 static_assert(kConvDepth < kPatchStride);
 
 constexpr int64_t kGrainMultiplies = 1 << 22;
-constexpr int64_t kTilesOfTask = 8;
+constexpr int64_t kMostRows = 240;  // of a task: their patches fit the second cache
 constexpr int64_t kColumnsOfTask = 256;
 
 // Working memory of one task. It is on the stack, since memory that is new to the process costs
 // more than a small task.
 struct Scratch {
-    alignas(64) float patches[kTilesOfTask * kMostTileRows * kPatchStride];
+    alignas(64) float patches[kMostRows * kPatchStride];
     alignas(64) float panel[kConvDepth * kMostPanelColumns];
 };
 
@@ -45,7 +45,11 @@ class Task {
         first_ = group * channels_;
     }
 
-    int64_t rows_of_task() const { return kernels_.rows * kTilesOfTask; }
+    // Rows of each of so many tasks, or of more where that is too many rows for one: whole tiles.
+    int64_t rows_of_task(int64_t rows, int64_t tasks) const {
+        const int64_t even = ceil_div(rows, std::max(tasks, ceil_div(rows, kMostRows)));
+        return std::min(ceil_div(even, kernels_.rows), kMostRows / kernels_.rows) * kernels_.rows;
+    }
 
     void run(int64_t first_row, int64_t rows, int64_t first_column, int64_t columns,
              Scratch& scratch) const {
@@ -137,11 +141,9 @@ class Task {
               float* to) const {
         const int64_t width = half ? kernels_.columns / 2 : kernels_.columns;
         const float* from = w_ + k * s_.outputs + column;
-        for (int64_t i = 0; i < depth; ++i) {
-            std::copy_n(from, columns, to);
-            std::fill_n(to + columns, width - columns, 0.0f);
-            from += s_.outputs;
-            to += width;
+        for (int64_t i = 0; i < depth; ++i, from += s_.outputs, to += width) {
+            copy(from, to, columns);
+            for (int64_t j = columns; j < width; ++j) to[j] = 0.0f;
         }
     }
 
@@ -159,11 +161,13 @@ class Task {
 void conv2d(const float* x, const float* w, float* y, const ConvShape& s) {
     const int64_t rows = s.batch * s.out_h * s.out_w;
     const int64_t columns = s.outputs / s.groups;
-    const int64_t rows_of_task = Task(x, w, y, s, 0).rows_of_task();
-    const int64_t row_tasks = ceil_div(rows, rows_of_task);
     const int64_t column_tasks = ceil_div(columns, kColumnsOfTask);
     const int64_t work = rows * s.kernel_h * s.kernel_w * (s.channels / s.groups) * s.outputs;
-    parallel_tasks(s.groups * row_tasks * column_tasks, work / kGrainMultiplies, [&](int64_t i) {
+    const int64_t wanted = std::clamp<int64_t>(work / kGrainMultiplies, 1, threads());
+    const int64_t rows_of_task =
+        Task(x, w, y, s, 0).rows_of_task(rows, ceil_div(wanted, s.groups * column_tasks));
+    const int64_t row_tasks = ceil_div(rows, rows_of_task);
+    parallel_tasks(s.groups * row_tasks * column_tasks, wanted, [&](int64_t i) {
         const int64_t row = i % row_tasks * rows_of_task;
         const int64_t column = i / row_tasks % column_tasks * kColumnsOfTask;
         Scratch scratch;

@@ -26,6 +26,19 @@ constexpr int kPanelVectors = 2;
 
 static_assert(kTileRows <= kMostTileRows && kPanelVectors * kWidth <= kMostPanelColumns);
 
+// One number in all lanes.
+inline ConvValue spread(float number) {
+#if defined(__AVX512F__)
+    return _mm512_set1_ps(number);
+#elif defined(__AVX2__)
+    return _mm256_set1_ps(number);
+#else
+    ConvValue value;
+    for (int i = 0; i < kWidth; ++i) value[i] = number;
+    return value;
+#endif
+}
+
 // a * b + c, rounded once.
 inline ConvValue fused(ConvValue a, ConvValue b, ConvValue c) {
 #if defined(__AVX512F__)
@@ -55,7 +68,7 @@ inline void multiply(const ConvTile& tile) {
             filters[v] = load<Type::float32, kWidth>(panel, k * Count * kWidth + v * kWidth);
         });
         unrolled<Rows>([&](auto row) {
-            const ConvValue x = ConvValue{} + patches[row * kPatchStride + k];
+            const ConvValue x = spread(patches[row * kPatchStride + k]);
             unrolled<Count>([&](auto v) { sums[row][v] = fused(x, filters[v], sums[row][v]); });
         });
     }

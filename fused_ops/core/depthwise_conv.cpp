@@ -3,50 +3,94 @@
 #include <algorithm>
 
 #include "core/parallel.h"
+#include "core/unrolled.h"
 
 namespace qgraph {
 namespace {
 
 constexpr int64_t kGrainMultiplies = 1 << 22;
 
-// Output columns [first, last) whose tap at column offset `shift` is inside the image.
-struct Columns {
+// Taps [first, last) of one axis that fall inside the image, for an output whose first tap is at
+// `start`.
+struct Taps {
     int64_t first, last;
+
+    Taps(int64_t start, int64_t dilation, int64_t taps, int64_t size) {
+        const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+        first = start >= 0 ? 0 : std::min(ceil_div(-start, dilation), taps);
+        last = start < size ? std::clamp(ceil_div(size - start, dilation), first, taps) : first;
+    }
 };
 
-Columns inside(const DepthwiseShape& s, int64_t shift) {
-    const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-    const int64_t first = shift >= 0 ? 0 : ceil_div(-shift, s.stride_w);
-    const int64_t last = shift < s.width ? ceil_div(s.width - shift, s.stride_w) : 0;
-    return {first, std::min(last, s.out_w)};
+// What one output is made of: the taps inside the image.
+struct Patch {
+    const float* x;
+    const float* w;
+    int64_t rows, columns;
+    int64_t x_row, x_column;  // numbers from one tap to the next
+    int64_t w_row, w_column;
+};
+
+typedef float Sum __attribute__((vector_size(32)));
+typedef float Unaligned __attribute__((vector_size(32), aligned(4), may_alias));
+constexpr int64_t kSum = 8;
+
+// The sums of Count vectors of channels from `channel` on, which stay in registers.
+template <int Count>
+__attribute__((always_inline)) inline void add_up(const Patch& patch, int64_t channel, float* y) {
+    Sum sums[Count] = {};
+    for (int64_t row = 0; row < patch.rows; ++row) {
+        const float* x = patch.x + row * patch.x_row + channel;
+        const float* w = patch.w + row * patch.w_row + channel;
+        for (int64_t column = 0; column < patch.columns; ++column) {
+            unrolled<Count>([&](auto i) {
+                sums[i] += *reinterpret_cast<const Unaligned*>(x + i * kSum) *
+                           *reinterpret_cast<const Unaligned*>(w + i * kSum);
+            });
+            x += patch.x_column;
+            w += patch.w_column;
+        }
+    }
+    unrolled<Count>(
+        [&](auto i) { *reinterpret_cast<Unaligned*>(y + channel + i * kSum) = sums[i]; });
 }
 
-// Adds one tap to a row of outputs; consecutive outputs read x_step values apart.
-QGRAPH_DISPATCH void add_tap(const float* __restrict x, const float* __restrict w,
-                             float* __restrict y, int64_t columns, int64_t x_step,
-                             int64_t channels) {
-    for (int64_t column = 0; column < columns; ++column) {
-        const float* x_pixel = x + column * x_step;
-        float* y_pixel = y + column * channels;
-        for (int64_t c = 0; c < channels; ++c) y_pixel[c] += x_pixel[c] * w[c];
+QGRAPH_DISPATCH void convolve_pixel(const Patch& patch, int64_t channels, float* y) {
+    int64_t channel = 0;
+    for (; channel + 4 * kSum <= channels; channel += 4 * kSum) add_up<4>(patch, channel, y);
+    for (; channel + kSum <= channels; channel += kSum) add_up<1>(patch, channel, y);
+    for (; channel < channels; ++channel) {
+        float sum = 0.0f;
+        for (int64_t row = 0; row < patch.rows; ++row) {
+            const float* x = patch.x + row * patch.x_row + channel;
+            const float* w = patch.w + row * patch.w_row + channel;
+            for (int64_t column = 0; column < patch.columns; ++column) {
+                sum += x[column * patch.x_column] * w[column * patch.w_column];
+            }
+        }
+        y[channel] = sum;
     }
 }
 
 void convolve_row(const float* image, const float* w, float* y, int64_t out_row,
                   const DepthwiseShape& s) {
-    std::fill(y, y + s.out_w * s.channels, 0.0f);
-    for (int64_t kh = 0; kh < s.kernel_h; ++kh) {
-        const int64_t row = out_row * s.stride_h - s.pad_top + kh * s.dilation_h;
-        if (row < 0 || row >= s.height) continue;
-        for (int64_t kw = 0; kw < s.kernel_w; ++kw) {
-            const int64_t shift = kw * s.dilation_w - s.pad_left;
-            const Columns columns = inside(s, shift);
-            if (columns.first >= columns.last) continue;
-            const int64_t column = columns.first * s.stride_w + shift;
-            add_tap(image + (row * s.width + column) * s.channels,
-                    w + (kh * s.kernel_w + kw) * s.channels, y + columns.first * s.channels,
-                    columns.last - columns.first, s.stride_w * s.channels, s.channels);
-        }
+    const int64_t top = out_row * s.stride_h - s.pad_top;
+    const Taps rows(top, s.dilation_h, s.kernel_h, s.height);
+    Patch patch{};
+    patch.rows = rows.last - rows.first;
+    patch.x_row = s.dilation_h * s.width * s.channels;
+    patch.x_column = s.dilation_w * s.channels;
+    patch.w_row = s.kernel_w * s.channels;
+    patch.w_column = s.channels;
+    for (int64_t column = 0; column < s.out_w; ++column) {
+        const int64_t left = column * s.stride_w - s.pad_left;
+        const Taps columns(left, s.dilation_w, s.kernel_w, s.width);
+        patch.columns = columns.last - columns.first;
+        const int64_t x_row = top + rows.first * s.dilation_h;
+        const int64_t x_column = left + columns.first * s.dilation_w;
+        patch.x = image + (x_row * s.width + x_column) * s.channels;
+        patch.w = w + (rows.first * s.kernel_w + columns.first) * s.channels;
+        convolve_pixel(patch, s.channels, y + column * s.channels);
     }
 }
 

@@ -1,6 +1,7 @@
 #include "core/histogram.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -51,20 +52,33 @@ QGRAPH_DISPATCH Range minmax_range(const float* x, int64_t count) {
     return range;
 }
 
-// Bin of each value; returns whether any is NaN. In double the product is exact even where
-// float32 would underflow to zero, which is the wrong bin for a negative value. Zeros go to spare
-// bins behind the others, in turn: counts in one bin would have to wait for each other.
-QGRAPH_DISPATCH bool bin_indices(const float* x, int count, double scale, int half, int* index) {
-    const double lowest = -half;
-    const double highest = half - 1;
+// Powers of two whose product is the scale, which a float may not hold.
+struct Scale {
+    float first, second;
+
+    explicit Scale(double scale) {
+        // With 2^252 already any number but 0 is beyond the last bin.
+        const int power = std::min(std::ilogb(scale), 252);
+        first = std::ldexp(1.0f, power / 2);
+        second = std::ldexp(1.0f, power - power / 2);
+    }
+};
+
+// Bin of each value; returns whether any is NaN. A product is exact, or so small that its sign
+// alone counts, which the value still has where the product is zero. Zeros go to spare bins behind
+// the others, in turn: counts in one bin would have to wait for each other.
+QGRAPH_DISPATCH bool bin_indices(const float* x, int count, Scale scale, int half, int* index) {
+    const float lowest = static_cast<float>(-half);
+    const float highest = static_cast<float>(half - 1);
     int nan = 0;
     for (int i = 0; i < count; ++i) {
-        double value = x[i] * scale;
+        float value = x[i] * scale.first * scale.second;
         nan |= value != value;
         value = value > lowest ? value : lowest;  // NaN becomes a number here
         value = value < highest ? value : highest;
         const int truncated = static_cast<int>(value);
-        index[i] = truncated - (truncated > value) + half;
+        const int vanished = (value == 0.0F) & (x[i] < 0.0F);
+        index[i] = truncated - ((static_cast<float>(truncated) > value) | vanished) + half;
     }
     // This is a separate loop with masks, because the compiler does not vectorise it inside the
     // first.
@@ -75,7 +89,7 @@ QGRAPH_DISPATCH bool bin_indices(const float* x, int count, double scale, int ha
     return nan != 0;
 }
 
-bool histogram_range(const float* x, int64_t count, double scale, int half, int64_t* bins) {
+bool histogram_range(const float* x, int64_t count, Scale scale, int half, int64_t* bins) {
     int index[kBlock];
     for (int64_t begin = 0; begin < count; begin += kBlock) {
         const int size = static_cast<int>(std::min<int64_t>(kBlock, count - begin));
@@ -106,7 +120,7 @@ bool histogram(const float* x, int64_t count, double scale, int log2_bins, int64
     std::vector<char> ok(parts.size(), 1);
     parallel_ranges(count, kHistogramGrain, [&](int64_t begin, int64_t end, int part) {
         parts[part].resize(2 * half + kSpareBins);
-        ok[part] = histogram_range(x + begin, end - begin, scale, half, parts[part].data());
+        ok[part] = histogram_range(x + begin, end - begin, Scale(scale), half, parts[part].data());
     });
     for (const std::vector<int64_t>& part : parts) {
         if (part.empty()) continue;

@@ -18,6 +18,8 @@ namespace {
 // Every kernel here is bound by memory traffic, which a few cores saturate.
 constexpr unsigned kDefaultThreads = 4;
 
+thread_local bool alone = false;
+
 std::atomic<int> thread_limit{
     static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kDefaultThreads))};
 
@@ -155,7 +157,9 @@ Pool& pool() {
 
 void set_threads(int count) { thread_limit = std::max(count, 1); }
 
-int threads() { return thread_limit; }
+void stay_on_calling_thread() { alone = true; }
+
+int threads() { return alone ? 1 : thread_limit.load(); }
 
 void parallel_tasks(int64_t tasks, int64_t wanted, const std::function<void(int64_t)>& body) {
     run_tasks(tasks, std::min<int64_t>(wanted, threads()), body);

@@ -18,6 +18,10 @@ namespace qgraph {
 void set_threads(int count);
 int threads();
 
+// From now on kernels that the calling thread starts use no other thread. For threads that share
+// the CPUs already.
+void stay_on_calling_thread();
+
 // Calls body(task) once for each task in [0, tasks), on at most `wanted` threads (never more than
 // threads()), and returns when all are done. Threads claim tasks one by one. The caller is one of
 // them and never waits for a thread that has not begun, so a busy machine does not delay it.

@@ -21,7 +21,7 @@ from qgraph.errors import UnsupportedError
 from qgraph.ir.types import ROUNDINGS, Array, rounding_of_numbers
 from qgraph.kernels import plain, plain_rounding
 from qgraph.kernels.extension import load
-from qgraph.kernels.plain import Exponents, Float32, Float64, Int64, Pair
+from qgraph.kernels.plain import Exponents, Float32, Float64, Int64, Pair, Stage
 
 Int32 = npt.NDArray[np.int32]
 
@@ -78,6 +78,15 @@ def set_threads(count: int) -> None:
         raise ValueError(f"count must be at least 1, not {count}")
     if _native is not None:
         _native.set_threads(count)
+
+
+def stay_on_calling_thread() -> None:
+    """Let native kernels that this thread calls from now on use no other thread.
+
+    For threads that share the CPUs already.
+    """
+    if _native is not None:
+        _native.stay_on_calling_thread()
 
 
 def instruction_set() -> str:
@@ -157,6 +166,37 @@ def quantize(
             x, exponents, float(lo), float(hi), ROUNDINGS.index(rounding_of_numbers(rounding)), out
         )
     return out
+
+
+def stage(
+    x: Float32, stage: Stage, out: Float32 | None = None
+) -> tuple[Float32, tuple[float, float]]:
+    """Return ``clip(quantize(x) + bias, low, high)``, and its least and greatest value.
+
+    Each step is what `quantize` and numpy compute; NaN stays NaN, and the range is as `minmax` has
+    it. The result is written to ``out``, which may be ``x`` itself, where one is given.
+
+    Raises ``ValueError`` as `quantize` and `minmax` do, and if the bias isn't as long as the last
+    axis of ``x``.
+    """
+    x = _contiguous(x)
+    if x.size == 0:
+        raise ValueError("stage of an empty array")
+    exponent, lo, hi, rounding = stage.quantizer or (0, 0, 0, "half_even")
+    exponents = _checked_quantizer(x, exponent, lo, hi, rounding)
+    bias = None if stage.bias is None else _contiguous(stage.bias)
+    if bias is not None and bias.shape != x.shape[-1:]:
+        raise ValueError(f"bias must have shape {x.shape[-1:]}, not {bias.shape}")
+    out = _output(out, x)
+    if out is not x and np.may_share_memory(x, out):
+        x = x.copy()
+    if _native is None:
+        out[...], ends = plain.stage(x, stage)
+        return out, ends
+    mode = ROUNDINGS.index(rounding_of_numbers(rounding))
+    f = None if stage.quantizer is None else exponents
+    low, high = _native.stage(x, f, lo, hi, mode, bias, stage.low, stage.high, out)
+    return out, (low + 0.0, high + 0.0)
 
 
 def quantize_gradients(

@@ -3,4 +3,4 @@
 Made from qgraph/_native.pyi by `make golden`. Do not edit: a test compares them.
 """
 
-INTERFACE = "aaed463af53cb165"
+INTERFACE = "e7f0fb754658f54a"

@@ -5,6 +5,8 @@ To the bit, that is. They take C-contiguous float32 arrays and check nothing but
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,21 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Exponents = int | npt.NDArray[np.integer[Any]]
 Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Steps behind a layer: ``clip(quantize(x) + bias, low, high)``.
+
+    `quantizer`: exponent, lo, hi and rounding of `quantize`; `bias`: float32, a number for each
+    channel, which is the last axis. Either may be left out.
+    """
+
+    quantizer: tuple[int, int, int, str] | None = None
+    bias: Float32 | None = None
+    low: float = -math.inf
+    high: float = math.inf
+
 
 # The order of sums, as in fused_ops/core/quantize.h.
 LANES, LEAF_ROWS, LEAVES, BLOCKS = 32, 32, 32, 32
@@ -45,6 +62,16 @@ def quantize(x: Float32, f: Exponents, lo: int, hi: int, rounding: str = "half_e
     value = np.ldexp(np.clip(whole, np.float32(lo), np.float32(hi)), -f) + 0.0
     with np.errstate(over="ignore"):
         return np.asarray(value).astype(np.float32)
+
+
+def stage(x: Float32, stage: Stage) -> tuple[Float32, tuple[float, float]]:
+    """Do what `kernels.stage` does."""
+    with np.errstate(all="ignore"):
+        y = x if stage.quantizer is None else quantize(x, *stage.quantizer)
+        y = y if stage.bias is None else y + stage.bias
+        y = np.where(y < stage.low, np.float32(stage.low), y)
+        y = np.where(y > stage.high, np.float32(stage.high), y)
+    return y, minmax(y)
 
 
 def quantize_gradients(

@@ -32,7 +32,7 @@ from qgraph.quant.graph_values import GraphValues
 from qgraph.quant.joint import FINER, joint_exponents
 from qgraph.quant.output_error import consumers_of, exponent_by_output
 from qgraph.quant.shifts import check_shifts, fit_zeros, nearest_legal
-from qgraph.quant.thresholds import choose_exponent, range_of
+from qgraph.quant.thresholds import choose_exponent, range_of, range_over
 from qgraph.quant.topology import (
     QUANTIZERS,
     SIGNED_ACTIVATIONS,
@@ -231,9 +231,10 @@ class _Sweep:
             return self._of_constant(node), self._is_zero_constant(node)
         if node.op == "lookup":  # what a table stands for, before it is quantized
             chunks = self.values.mapped(source, node.typed(TableAttrs).exact)
+            extremes = range_of(chunks, node.name, self.each)
         else:
+            extremes = range_over(self.values.ends(source), node.name)
             chunks = self.values.chunks(source)
-        extremes = range_of(chunks, node.name, self.each)
         spec = self._settle_sign(node, extremes)
         if extremes == (0, 0):
             self.zeros.add(node.name)

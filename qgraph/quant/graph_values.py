@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
+import numpy as np
+
+from qgraph import kernels
 from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
@@ -13,6 +16,8 @@ from qgraph.ir.types import Array
 from qgraph.parallel import Each
 from qgraph.quant.data import chunk_count
 from qgraph.quant.spill import Shelf
+from qgraph.quant.stages import Link, linked
+from qgraph.quant.thresholds import Ends, ends_of
 
 
 class GraphValues:
@@ -58,6 +63,17 @@ class GraphValues:
         self._catch_up()
         return self._chunks[value]
 
+    def ends(self, value: str) -> Sequence[Ends | None]:
+        """Least and greatest value of each chunk of such a value, None where a chunk is empty.
+
+        They are found while the chunk is in cache, where the value is yet to be computed.
+        """
+        ends = self._catch_up(value)
+        if ends is None:
+            chunks = self._chunks[value]
+            ends = [*self._each(lambda i: ends_of(chunks[i]), range(len(chunks)))]
+        return ends
+
     def mapped(self, value: str, function: Callable[[Array], Array]) -> Sequence[Array]:
         """`function` of each chunk of `value`."""
         chunks, name = self.chunks(value), f"{value} mapped"
@@ -70,37 +86,34 @@ class GraphValues:
         del self._chunks[name]
         return found
 
-    def _catch_up(self) -> None:
+    def _catch_up(self, asked: str = "") -> Sequence[Ends | None] | None:
         """Run the nodes that wait, one chunk through all of them before the next.
 
-        So a chunk stays in cache on its way from one quantizer to the next.
+        So a chunk stays in cache on its way from one quantizer to the next. Returns the ends of
+        each chunk of the value `asked`, if that is among what was run.
         """
         nodes, self._waiting = self._waiting, []
         if not nodes:
-            return
+            return None
         made = {v for node in nodes for v in node.values}
         in_place = {node.name for node in nodes if self._may_overwrite(node)}
         kept = [v for v in made if self._left[v]]
+        links = linked(nodes, self._graph, self.constants)
 
-        def at(i: int) -> None:
-            values: dict[str, Array] = {}
-            for node in nodes:
-                inputs = [
-                    self.constants[v]
-                    if v in self.constants
-                    else values[v]
-                    if v in made
-                    else self._chunks[v][i]
-                    for v in node.inputs
-                ]
-                results = run_node(node, inputs, in_place=node.name in in_place)
-                values.update(zip(node.values, results, strict=True))
+        def at(i: int) -> Ends | None:
+            values = _Values(self.constants, made, self._chunks, i)
+            ends = [values.run(link, in_place) for link in links]
             for v in kept:
-                self._chunks.put(v, i, values[v])
+                self._chunks.put(v, i, values.made[v])
+            if asked not in made:
+                return None
+            known = ends[-1] if asked in links[-1].values else None
+            return known or ends_of(values.made[asked])
 
-        self._at_each_chunk(at)
+        found = [*self._each(at, range(self._chunks.count))]
         for value in [v for v in self._chunks if not self._left[v]]:
             del self._chunks[value]
+        return found if asked in made else None
 
     def _may_overwrite(self, node: Node) -> bool:
         """Whether nothing else takes the first input of `node`, nor shares its memory."""
@@ -110,3 +123,32 @@ class GraphValues:
     def _at_each_chunk(self, function: Callable[[int], None]) -> None:
         for _ in self._each(function, range(self._chunks.count)):
             pass
+
+
+class _Values:
+    """Values at one chunk, `index`; `made` holds those that are computed here."""
+
+    def __init__(
+        self, constants: Mapping[str, Array], own: Collection[str], chunks: Shelf, index: int
+    ) -> None:
+        self.made: dict[str, Array] = {}
+        self._constants, self._own, self._chunks, self._index = constants, own, chunks, index
+
+    def run(self, link: Link, in_place: Collection[str]) -> Ends | None:
+        """Compute the results of a link, and their range where that costs nothing."""
+        if link.stage is not None:
+            x, name = self._value(link.first.inputs[0]), link.nodes[-1].name
+            if x.dtype == np.float32 and x.size:
+                own = link.first.name in in_place and x.flags.writeable and x.flags.c_contiguous
+                self.made[name], ends = kernels.stage(x, link.stage, x if own else None)
+                return ends
+        for node in link.nodes:
+            inputs = [self._value(v) for v in node.inputs]
+            results = run_node(node, inputs, in_place=node.name in in_place)
+            self.made.update(zip(node.values, results, strict=True))
+        return None
+
+    def _value(self, name: str) -> Array:
+        if name in self._constants:
+            return self._constants[name]
+        return self.made[name] if name in self._own else self._chunks[name][self._index]

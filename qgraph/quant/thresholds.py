@@ -30,6 +30,7 @@ SAMPLES_PER_BIN = 32
 # where it clips at most one value in 5,000.
 COSTLY, COSTLY_RARE, RARE = 4.0, 16.0, 2e-4
 Counts = npt.NDArray[np.int64]
+Ends = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -71,22 +72,26 @@ class Histogram:
 
 def range_of(chunks: Sequence[Array], name: str, each: Each = map) -> tuple[float, float]:
     """Least and greatest value over all chunks. Raises CalibrationError on NaN or infinity."""
+    return range_over([*each(lambda i: ends_of(chunks[i]), range(len(chunks)))], name)
 
-    def extremes(i: int) -> tuple[float, float] | None:
-        chunk = np.asarray(chunks[i], np.float32)
-        return kernels.minmax(chunk) if chunk.size else None
 
-    ends = [e for e in each(extremes, range(len(chunks))) if e is not None]
-    if not ends:
+def ends_of(chunk: Array) -> Ends | None:
+    """Least and greatest value of one chunk, if it has any."""
+    return kernels.minmax(np.asarray(chunk, np.float32)) if chunk.size else None
+
+
+def range_over(ends: Sequence[Ends | None], name: str) -> Ends:
+    """The range over chunks from the ends of each. Raises CalibrationError on NaN or infinity."""
+    known = [e for e in ends if e is not None]
+    if not known:
         raise CalibrationError("has no elements to calibrate on", node=name)
-    low, high = min(e[0] for e in ends), max(e[1] for e in ends)
-    if not np.isfinite([*ends]).all():
+    if not np.isfinite(known).all():
         raise CalibrationError(
             "is NaN or infinite on the calibration data",
             node=name,
             hint="look at the data, then at the float network",
         )
-    return low, high
+    return min(e[0] for e in known), max(e[1] for e in known)
 
 
 def histogram_of(chunks: Sequence[Array], low: float, high: float, each: Each = map) -> Histogram:

@@ -1,0 +1,77 @@
+"""Consecutive nodes that one kernel runs in one pass over memory: a quantizer, a bias, a ReLU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.reading import spec_of
+from qgraph.ir.types import Array, Overflow
+from qgraph.kernels.plain import Stage
+
+# The order in which `kernels.stage` computes.
+ORDER = {"quantize": 0, "bias_add": 1, "relu": 2, "relu6": 2}
+
+
+@dataclass(frozen=True)
+class Link:
+    """Nodes, each taking what the one before gives, and the stage that computes all of them.
+
+    Without a stage it is one node.
+    """
+
+    nodes: tuple[Node, ...]
+    stage: Stage | None = None
+
+    @property
+    def first(self) -> Node:
+        return self.nodes[0]
+
+    @property
+    def values(self) -> Sequence[str]:
+        return self.nodes[-1].values
+
+
+def linked(nodes: Sequence[Node], graph: Graph, constants: Mapping[str, Array]) -> list[Link]:
+    """`nodes`, in order, those that one stage computes together. `constants` by name."""
+    links: list[Link] = []
+    for node in nodes:
+        stage = _extended(Stage(), node, constants)
+        last = links[-1] if links else None
+        if (
+            last is not None
+            and last.stage is not None
+            and stage is not None
+            and ORDER[last.nodes[-1].op] < ORDER[node.op]
+            and node.inputs[0] == last.nodes[-1].name
+            and graph.use_count(node.inputs[0]) == 1
+        ):
+            both = _extended(last.stage, node, constants)
+            links[-1] = Link((*last.nodes, node), both)
+        else:
+            links.append(Link((node,), stage))
+    return links
+
+
+def _extended(stage: Stage, node: Node, constants: Mapping[str, Array]) -> Stage | None:
+    """`stage` with `node` behind it; None where no stage computes the node."""
+    match node.op:
+        case "quantize":
+            spec = spec_of(node)
+            if not isinstance(spec.exponent, int) or spec.overflow != Overflow.SATURATE:
+                return None
+            return replace(stage, quantizer=(spec.exponent, spec.lo, spec.hi, spec.rounding))
+        case "bias_add":
+            bias = constants.get(node.inputs[1])
+            if bias is None or bias.dtype != np.float32 or not bias.size:
+                return None
+            return replace(stage, bias=bias)
+        case "relu":
+            return replace(stage, low=0.0)
+        case "relu6":
+            return replace(stage, low=0.0, high=6.0)
+        case _:
+            return None

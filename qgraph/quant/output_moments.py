@@ -19,6 +19,7 @@ from qgraph.quant.rounding import Reals
 ROWS = 256
 # Columns of a product, and groups of products, that are one piece of work.
 COLUMNS, GROUPS = 512, 64
+FLOAT32_MOST = float(np.finfo(np.float32).max)
 
 
 class OutputErrors(Protocol):
@@ -41,8 +42,8 @@ class RowErrors:
 
         def piece(at: tuple[slice, slice]) -> None:
             groups, columns = at
-            error = self.x[groups] @ off[groups, :, columns].astype(self.x.dtype)
-            error -= self.rest[groups, :, columns]
+            error = _narrow_product(self.x[groups], off[groups, :, columns])
+            error = error - self.rest[groups, :, columns]
             result[groups, columns] = np.einsum("grn,grn->gn", error, error, dtype=np.float64)
 
         for _ in each(piece, [*_pieces(off.shape[0], off.shape[2])]):
@@ -69,14 +70,12 @@ class OutputMoments:
 
     def errors(self, off: Reals, each: Each) -> Reals:
         """Do what `OutputErrors.errors` does, in k * k products a column instead of rows * k."""
-        inputs, narrow = self.inputs.astype(np.float32), off.astype(np.float32)
         result = np.empty(self.power.shape)
 
         def piece(at: tuple[slice, slice]) -> None:
             groups, columns = at
             some = off[groups, :, columns]
-            change = inputs[groups] @ narrow[groups, :, columns]
-            change = change - 2 * self.cross[groups, :, columns]
+            change = _narrow_product(self.inputs[groups], some) - 2 * self.cross[groups, :, columns]
             error = np.einsum("gkn,gkn->gn", some, change) + self.power[groups, columns]
             result[groups, columns] = np.maximum(error, 0)
 
@@ -123,8 +122,20 @@ def _product(left: Array, right: Array) -> Reals:
     """`left^T right`; both [groups, rows, ...]."""
     total = np.zeros((left.shape[0], left.shape[2], right.shape[2]))
     for rows in _ranges(left.shape[1], ROWS):
-        total += np.swapaxes(left[:, rows], 1, 2) @ right[:, rows]
+        total += _narrow_product(np.swapaxes(left[:, rows], 1, 2), right[:, rows])
     return total
+
+
+def _narrow_product(left: Array, right: Array) -> Array:
+    """`left @ right` in float32, or in float64 where a sum could pass what float32 holds."""
+    bound = _reach(left) * _reach(right) * left.shape[-1]
+    dtype = np.float32 if bound < FLOAT32_MOST else np.float64
+    return left.astype(dtype, copy=False) @ right.astype(dtype, copy=False)
+
+
+def _reach(array: Array) -> float:
+    """The largest magnitude."""
+    return max(float(np.max(array, initial=0)), -float(np.min(array, initial=0)))
 
 
 def _pieces(groups: int, columns: int) -> Iterator[tuple[slice, slice]]:

@@ -16,7 +16,7 @@ from qgraph.ir.types import Array
 from qgraph.parallel import Each
 from qgraph.quant.data import chunk_count
 from qgraph.quant.spill import Shelf
-from qgraph.quant.stages import Link, linked
+from qgraph.quant.stages import JoinedNodes, linked
 from qgraph.quant.thresholds import Ends, ends_of
 
 
@@ -134,7 +134,7 @@ class _Values:
         self.made: dict[str, Array] = {}
         self._constants, self._own, self._chunks, self._index = constants, own, chunks, index
 
-    def run(self, link: Link, in_place: Collection[str]) -> Ends | None:
+    def run(self, link: JoinedNodes, in_place: Collection[str]) -> Ends | None:
         """Compute the results of a link, and their range where that costs nothing."""
         if link.stage is not None:
             x, name = self._value(link.first.inputs[0]), link.nodes[-1].name

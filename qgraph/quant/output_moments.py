@@ -130,7 +130,8 @@ def _narrow_product(left: Array, right: Array) -> Array:
     """`left @ right` in float32, or in float64 where a sum could pass what float32 holds."""
     bound = _reach(left) * _reach(right) * left.shape[-1]
     dtype = np.float32 if bound < FLOAT32_MOST else np.float64
-    return left.astype(dtype, copy=False) @ right.astype(dtype, copy=False)
+    found: Array = left.astype(dtype, copy=False) @ right.astype(dtype, copy=False)
+    return found
 
 
 def _reach(array: Array) -> float:

@@ -17,7 +17,7 @@ ORDER = {"quantize": 0, "bias_add": 1, "relu": 2, "relu6": 2}
 
 
 @dataclass(frozen=True)
-class Link:
+class JoinedNodes:
     """Nodes, each taking what the one before gives, and the stage that computes all of them.
 
     Without a stage it is one node.
@@ -35,9 +35,11 @@ class Link:
         return self.nodes[-1].values
 
 
-def linked(nodes: Sequence[Node], graph: Graph, constants: Mapping[str, Array]) -> list[Link]:
+def linked(
+    nodes: Sequence[Node], graph: Graph, constants: Mapping[str, Array]
+) -> list[JoinedNodes]:
     """`nodes`, in order, those that one stage computes together. `constants` by name."""
-    links: list[Link] = []
+    links: list[JoinedNodes] = []
     for node in nodes:
         stage = _extended(Stage(), node, constants)
         last = links[-1] if links else None
@@ -50,9 +52,9 @@ def linked(nodes: Sequence[Node], graph: Graph, constants: Mapping[str, Array]) 
             and graph.use_count(node.inputs[0]) == 1
         ):
             both = _extended(last.stage, node, constants)
-            links[-1] = Link((*last.nodes, node), both)
+            links[-1] = JoinedNodes((*last.nodes, node), both)
         else:
-            links.append(Link((node,), stage))
+            links.append(JoinedNodes((node,), stage))
     return links
 
 

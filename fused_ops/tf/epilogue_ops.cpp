@@ -65,7 +65,7 @@ void compute_gradients(void* kernel, TF_OpKernelContext* context) {
     Run run(context);
     const Tensor g = run.input(0);
     const Inputs in(run, attributes, 1);
-    if (run.fine() && shape(g) != in.dims) run.fail("the gradient must have the shape of x");
+    run.check_gradient(g, in.dims);
     if (!run.fine()) return;
     const Tensor gx = run.output_in_place(in.dims);
     if (!run.fine()) return;

@@ -55,7 +55,7 @@ void quantize(void* kernel, TF_OpKernelContext* context) {
     const Tensor log2_t = run.input(1);
     if (!run.fine()) return;
     const Shape dims = shape(x);
-    if (!is_tail(shape(log2_t), dims)) run.fail(kTailMessage);
+    run.check_thresholds(log2_t, dims);
     if (!run.fine()) return;
     const Tensor y = run.output_in_place(dims);
     if (!run.fine() || size(dims) == 0) return;
@@ -65,22 +65,18 @@ void quantize(void* kernel, TF_OpKernelContext* context) {
 
 void quantize_gradients(void* kernel, TF_OpKernelContext* context) {
     GpuRun run(context);
-    const Tensor g = run.input(0);
-    const Tensor x = run.input(1);
-    const Tensor log2_t = run.input(2);
+    const quantize_op::GradientInputs in(run);
+    run.check_thresholds(in.log2_t, in.dims);
     if (!run.fine()) return;
-    const Shape dims = shape(x);
-    if (shape(g) != dims) run.fail("the gradient must have the shape of x");
-    if (!is_tail(shape(log2_t), dims)) run.fail(kTailMessage);
-    if (!run.fine()) return;
-    const Tensor gx = run.output_in_place(dims);
-    const Tensor sums = run.float_output(1, shape(log2_t));
-    const auto q = quantizer(*static_cast<quantize_op::Attributes*>(kernel), log2_t);
+    const Tensor gx = run.output_in_place(in.dims);
+    const Tensor sums = run.float_output(1, shape(in.log2_t));
+    const auto q = quantizer(*static_cast<quantize_op::Attributes*>(kernel), in.log2_t);
     if (!run.fine() || q.channels == 0) return;
-    const Tensor work = run.workspace(functions.workspace(size(dims), q.channels));
+    const int64_t count = size(in.dims);
+    const Tensor work = run.workspace(functions.workspace(count, q.channels));
     if (!run.fine()) return;
-    run.check(functions.quantize_gradients(&q, data(x), data(g), data(gx), data(sums), 1,
-                                           size(dims), data(work), run.stream));
+    run.check(functions.quantize_gradients(&q, data(in.x), data(in.g), data(gx), data(sums), 1,
+                                           count, data(work), run.stream));
 }
 
 // Inputs of both epilogue ops, from `first` on.
@@ -129,7 +125,7 @@ void epilogue_gradients(void* kernel, TF_OpKernelContext* context) {
     GpuRun run(context);
     const Tensor g = run.input(0);
     const Inputs in(run, *static_cast<epilogue_op::Attributes*>(kernel), 1);
-    if (run.fine() && shape(g) != in.dims) run.fail("the gradient must have the shape of x");
+    run.check_gradient(g, in.dims);
     if (!run.fine()) return;
     const Tensor gx = run.output_in_place(in.dims);
     const Tensor bias = run.float_output(1, shape(in.bias));

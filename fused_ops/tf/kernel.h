@@ -103,12 +103,6 @@ inline int64_t size(const Shape& dims) {
     return product;
 }
 
-constexpr const char* kTailMessage = "log2_t must have the shape of the last axes of x, or none";
-
-inline bool is_tail(const Shape& tail, const Shape& dims) {
-    return tail.size() <= dims.size() && std::equal(tail.rbegin(), tail.rend(), dims.rbegin());
-}
-
 // One run of a kernel: inputs, outputs, and the first error.
 class Run {
   public:
@@ -161,17 +155,27 @@ class Run {
         TF_SetStatus(status_.get(), TF_INVALID_ARGUMENT, message.c_str());
     }
 
+    // An error unless each element of log2_t has its channel of x.
+    void check_thresholds(const Tensor& log2_t, const Shape& x) {
+        if (!fine()) return;
+        const Shape dims = shape(log2_t);
+        if (dims.size() > x.size() || !std::equal(dims.rbegin(), dims.rend(), x.rbegin())) {
+            fail("log2_t must have the shape of the last axes of x, or none");
+        }
+    }
+
+    void check_gradient(const Tensor& g, const Shape& x) {
+        if (fine() && shape(g) != x) fail("the gradient must have the shape of x");
+    }
+
     // The exponents of thresholds. An error if their shape does not fit x or float32 does not hold
     // a scale.
     std::vector<int32_t> exponents(const Tensor& log2_t, const Shape& x_shape,
                                    const Levels& levels) {
-        const Shape dims = shape(log2_t);
         std::vector<int32_t> f;
-        if (!is_tail(dims, x_shape)) {
-            fail(kTailMessage);
-            return f;
-        }
-        f.resize(static_cast<size_t>(size(dims)));
+        check_thresholds(log2_t, x_shape);
+        if (!fine()) return f;
+        f.resize(static_cast<size_t>(size(shape(log2_t))));
         for (size_t i = 0; i < f.size(); ++i) {
             const float threshold = floats(log2_t)[i];
             const float exponent =

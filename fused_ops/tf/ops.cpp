@@ -33,21 +33,16 @@ void compute(void* kernel, TF_OpKernelContext* context) {
 void compute_gradients(void* kernel, TF_OpKernelContext* context) {
     const Attributes& attributes = *static_cast<const Attributes*>(kernel);
     Run run(context);
-    const Tensor g = run.input(0);
-    const Tensor x = run.input(1);
-    const Tensor log2_t = run.input(2);
+    const quantize_op::GradientInputs in(run);
     if (!run.fine()) return;
-    const Shape dims = shape(x);
-    if (shape(g) != dims) run.fail("the gradient must have the shape of x");
+    const std::vector<int32_t> f = run.exponents(in.log2_t, in.dims, attributes.levels);
     if (!run.fine()) return;
-    const std::vector<int32_t> f = run.exponents(log2_t, dims, attributes.levels);
-    if (!run.fine()) return;
-    const Tensor gx = run.output_in_place(dims);
+    const Tensor gx = run.output_in_place(in.dims);
     if (!run.fine()) return;
     std::vector<double> sums(f.size());
-    quantize_gradients(data(x), data(g), data(gx), sums.data(), size(dims),
+    quantize_gradients(data(in.x), data(in.g), data(gx), sums.data(), size(in.dims),
                        quantizer(f, attributes), attributes.type);
-    run.output_sums(1, shape(log2_t), sums.data());
+    run.output_sums(1, shape(in.log2_t), sums.data());
 }
 
 void infer(TF_ShapeInferenceContext* context, TF_Status* status) {

@@ -1,4 +1,4 @@
-// The attributes of QgraphQuantize and QgraphQuantizeGrad, on any device.
+// The attributes and inputs of QgraphQuantize and QgraphQuantizeGrad, on any device.
 #pragma once
 
 #include "tf/kernel.h"
@@ -35,5 +35,16 @@ inline void destroy(void* attributes) { delete static_cast<Attributes*>(attribut
 inline Kernel kernel(Compute compute) {
     return {{kTypeNames, kTypeNames + kTypes}, create, compute, destroy};
 }
+
+// The inputs of QgraphQuantizeGrad. An error if g has another shape than x.
+struct GradientInputs {
+    explicit GradientInputs(Run& run) : g(run.input(0)), x(run.input(1)), log2_t(run.input(2)) {
+        if (run.fine()) dims = shape(x);
+        run.check_gradient(g, dims);
+    }
+
+    const Tensor g, x, log2_t;
+    Shape dims;
+};
 
 }  // namespace qgraph::tf::quantize_op

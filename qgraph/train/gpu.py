@@ -16,7 +16,7 @@ from pathlib import Path
 
 from qgraph import __version__
 from qgraph.errors import UsageError
-from qgraph.train.cuda import cuda_kernels
+from qgraph.train.cuda import CudaKernels, cuda_kernels
 from qgraph.train.fused import FusedOps, fused_ops, library_path
 
 SOURCE = Path(__file__).with_name("gpu_stream.cpp")
@@ -75,12 +75,12 @@ def gpu_ops() -> FusedOps:
     path = stream_library()
     if not path.exists():
         return FusedOps(None, f"the fused ops are not built for GPUs; {BUILD}")
-    return register(path, "GPU", 0)
+    return register(path, cuda_kernels(), "GPU", 0)
 
 
-def register(path: Path, device: str, priority: int) -> FusedOps:
-    """Give the fused ops kernels for a device, with streams by the library at `path`."""
-    fused, kernels = fused_ops(), cuda_kernels()
+def register(path: Path, kernels: CudaKernels, device: str, priority: int) -> FusedOps:
+    """Give the fused ops these kernels for a device, with streams by the library at `path`."""
+    fused = fused_ops()
     library = library_path()
     if fused.ops is None or kernels.library is None or library is None:
         return FusedOps(None, fused.why if fused.ops is None else kernels.why)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.gpu import Gpu, gpu
+from benchmarks.gpu import Gpu
 from qgraph.ir.types import ROUNDINGS
 from qgraph.train import cuda
 from tests.helpers.bits import same_bits
@@ -21,14 +21,6 @@ SHAPES = [
     (70, 1100),
     (99_999, 11),
 ]
-
-
-@pytest.fixture
-def device() -> Gpu:
-    use, why = cuda.cuda_kernels().status()
-    if use != "ready":
-        pytest.skip(f"{use}: {why}")
-    return gpu()
 
 
 def run(device: Gpu, c: Case, lead: int = 0):

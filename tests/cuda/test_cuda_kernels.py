@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.gpu import Gpu, gpu
 from qgraph import kernels
 from qgraph.errors import UsageError
 from qgraph.ir.types import ROUNDINGS
@@ -22,14 +21,6 @@ BIG = 1_100_003  # more than a span of the sum, and no multiple of anything
 built = pytest.mark.skipif(
     cuda.cuda_kernels().library is None, reason=f"no CUDA kernels: {cuda.cuda_kernels().why}"
 )
-
-
-@pytest.fixture
-def device() -> Gpu:
-    use, why = cuda.cuda_kernels().status()
-    if use != "ready":
-        pytest.skip(f"{use}: {why}")
-    return gpu()
 
 
 def samples(*shape):

@@ -104,7 +104,7 @@ def test_not_built(tmp_path, monkeypatch) -> None:
 def test_a_library_that_does_not_load(tmp_path) -> None:
     broken = tmp_path / "stream.so"
     broken.write_bytes(b"not a library")
-    found = gpu.register(broken, "GPU", 0)
+    found = gpu.register(broken, cuda.cuda_kernels(), "GPU", 0)
     assert found.ops is None
     assert "cannot load" in found.why
 

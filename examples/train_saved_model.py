@@ -2,7 +2,9 @@
 
 python train_saved_model.py OUT/training_graph TRAIN.npz CHECKPOINT [EPOCHS]
 
-Needs TensorFlow and numpy only; then: qgraph finalize OUT --checkpoint CHECKPOINT
+Then: qgraph finalize OUT --checkpoint CHECKPOINT
+
+Needs: TensorFlow and numpy only.
 """
 
 import sys

@@ -103,7 +103,7 @@ class PassError(QGraphError):
 
 
 class TrainingError(QGraphError):
-    """Training cannot begin or go on: nothing to train, or numbers that are not finite."""
+    """Training cannot begin or continue: nothing to train, or numbers that are not finite."""
 
     exit_code = 11
 

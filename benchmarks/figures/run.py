@@ -78,7 +78,11 @@ class Run:
             yield scale, np.ravel(before[value]), np.ravel(after[value])
 
     def first_steps(self, data: Source, steps: int) -> Floats:
-        """`log2_t[steps + 1, scales]` of the first steps of the run, which are made again."""
+        """`log2_t[steps + 1, scales]` of the first steps of the run, which are made again.
+
+        data: all that the run learned from. A run without validation data holds some of its data
+        apart, and does not learn from that.
+        """
         options = Options(**self.last.facts["options"])
         batches = training_data(data, self.found.graph, options.batch_size, options.seed)
         history: list[Floats] = []

@@ -17,7 +17,7 @@ from qgraph.static.sample_parts import samples_of
 
 
 @dataclass(frozen=True)
-class Tally:
+class SampleTally:
     """Squares of the float outputs and of their errors, by sample and output; equal answers.
 
     `signal` and `noise` are float64 [samples, outputs].
@@ -87,7 +87,7 @@ def agreement(wanted: Graph, found: Graph, data: Mapping[str, Array]) -> Agreeme
     count = len(next(iter(chunks.values())))
     ends = paired_decisions(wanted, found)
 
-    def compare(i: int) -> Tally:
+    def compare(i: int) -> SampleTally:
         feeds = {name: arrays[i] for name, arrays in chunks.items()}
         a, b = evaluate(wanted, feeds, [*ends.values()]), evaluate(found, feeds, [*ends])
         return tally([a[v] for v in ends.values()], [*b.values()], rows_of(feeds))
@@ -109,7 +109,7 @@ def rows_of(feeds: Mapping[str, Array]) -> int:
     return len(next(iter(feeds.values())))
 
 
-def tally(wanted: Sequence[Array], found: Sequence[Array], rows: int) -> Tally:
+def tally(wanted: Sequence[Array], found: Sequence[Array], rows: int) -> SampleTally:
     """Contribution of one chunk of `rows` samples to an agreement.
 
     A chunk counts as one sample if an output does not have them in its first dimension.
@@ -124,7 +124,7 @@ def tally(wanted: Sequence[Array], found: Sequence[Array], rows: int) -> Tally:
         return summed
 
     a, b = exact[0], found[0]
-    return Tally(
+    return SampleTally(
         np.stack([squares(values) for values in exact], axis=1),
         np.stack([squares(values) for values in errors], axis=1),
         int(np.count_nonzero(a.argmax(-1) == b.argmax(-1))),
@@ -143,7 +143,9 @@ def weighed_sqnr(signal: Array, noise: Array) -> float:
     return decibel(1.0, float((noise[some] / signal[some]).mean()))
 
 
-def judge(graph: Graph, ends: Sequence[str], tallies: Sequence[Tally], samples: int) -> Agreement:
+def judge(
+    graph: Graph, ends: Sequence[str], tallies: Sequence[SampleTally], samples: int
+) -> Agreement:
     """The agreement that tallies of the values `ends` add up to."""
     signal, noise = (
         np.concatenate(parts).sum(axis=0)

@@ -14,7 +14,7 @@ from qgraph.parallel import over_chunks
 from qgraph.quant.data import chunk_inputs
 from qgraph.static.agreement import (
     Agreement,
-    Tally,
+    SampleTally,
     decisions,
     judge,
     paired_decisions,
@@ -60,7 +60,7 @@ class Comparison:
         return won >= (1 - DOUBT) * DRAWS
 
 
-class Reference:
+class FloatOutputs:
     """The float network's outputs on some samples, computed once for all comparisons."""
 
     def __init__(self, original: Graph, data: Mapping[str, Array]) -> None:
@@ -76,7 +76,7 @@ class Reference:
         """Compare `graph`, which has the inputs and outputs of the float network, with it."""
         ends = paired_decisions(self.original, graph)
 
-        def compared(i: int) -> Tally:
+        def compared(i: int) -> SampleTally:
             feeds = self._feeds(i)
             found = evaluate(graph, feeds, [*ends])
             wanted = [self.wanted[i][value] for value in ends.values()]

@@ -22,7 +22,7 @@ from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Profile
 from qgraph.recipes import CLEAN, FOLD
 from qgraph.static.agreement import Agreement
-from qgraph.static.comparison import Comparison, Reference
+from qgraph.static.comparison import Comparison, FloatOutputs
 from qgraph.static.sample_parts import Split
 from qgraph.static.shared_build import SharedBuild
 from qgraph.transforms.scale_inputs import scalable_inputs
@@ -158,7 +158,7 @@ class _Bench:
     ) -> None:
         few = thinned(loaded, parts.calibration, learnt_from(parts.calibration) // TRIED)
         self.shared = SharedBuild(loaded, profile, few, memory, pipeline)
-        self.reference = Reference(original, parts.comparison)
+        self.reference = FloatOutputs(original, parts.comparison)
 
     def trial(self, plan: Plan) -> Trial:
         """Raises ExactnessError for a plan that the target cannot carry."""

@@ -18,7 +18,7 @@ from qgraph.rewrite.trace import Trace
 from qgraph.static.build import Prepared, calibrate_by, corrects, prepared, reconstruct
 
 
-class Stage(IntEnum):
+class SharedStage(IntEnum):
     """The parts of a build that plans share."""
 
     PASSES = 1
@@ -27,13 +27,13 @@ class Stage(IntEnum):
 
 
 @dataclass(frozen=True)
-class Prefix:
+class SharedPrefix:
     """A build up to the end of a stage: steps of `plan` that come later are off.
 
     `corrected`: whether any follows, which calibration depends on.
     """
 
-    stage: Stage
+    stage: SharedStage
     plan: Plan
     corrected: bool = False
 
@@ -54,7 +54,7 @@ class SharedBuild:
         self.loaded, self.profile, self.data = loaded, profile, data
         self.memory, self.pipeline = memory, pipeline
         self.few = thinned(loaded, data)
-        self._done: dict[Prefix, Prepared] = {}
+        self._done: dict[SharedPrefix, Prepared] = {}
 
     def build(self, plan: Plan) -> Graph:
         """The quantized graph of `plan`. Raises ExactnessError if the target cannot carry it."""
@@ -66,7 +66,7 @@ class SharedBuild:
 
     def forget_all_but(self, plan: Plan) -> None:
         """Free the graphs that no build of `plan` needs."""
-        needed = {_prefix(plan, stage) for stage in Stage}
+        needed = {_prefix(plan, stage) for stage in SharedStage}
         self._done = {key: made for key, made in self._done.items() if key in needed}
 
     def _prepared(self, plan: Plan) -> Prepared:
@@ -75,7 +75,7 @@ class SharedBuild:
                 self.loaded, self.profile, plan, self.data, Trace(), pipeline=self.pipeline
             )
 
-        return self._once(_prefix(plan, Stage.PASSES), make)
+        return self._once(_prefix(plan, SharedStage.PASSES), make)
 
     def _calibrated(self, plan: Plan) -> Prepared:
         def make() -> Prepared:
@@ -84,7 +84,7 @@ class SharedBuild:
             calibrate_by(graph, self.profile, plan, self.data, memory=self.memory)
             return floating, graph
 
-        return self._once(_prefix(plan, Stage.CALIBRATION), make)
+        return self._once(_prefix(plan, SharedStage.CALIBRATION), make)
 
     def _reconstructed(self, plan: Plan) -> Prepared:
         def make() -> Prepared:
@@ -94,18 +94,18 @@ class SharedBuild:
             check_shifts(graph, self.profile.shift)
             return floating, graph
 
-        return self._once(_prefix(plan, Stage.RECONSTRUCTION), make)
+        return self._once(_prefix(plan, SharedStage.RECONSTRUCTION), make)
 
-    def _once(self, key: Prefix, make: Callable[[], Prepared]) -> Prepared:
+    def _once(self, key: SharedPrefix, make: Callable[[], Prepared]) -> Prepared:
         if key not in self._done:
             self._done[key] = make()
         return self._done[key]
 
 
-def _prefix(plan: Plan, stage: Stage) -> Prefix:
+def _prefix(plan: Plan, stage: SharedStage) -> SharedPrefix:
     early = replace(plan, correct_bias=False)
-    if stage < Stage.RECONSTRUCTION:
+    if stage < SharedStage.RECONSTRUCTION:
         early = replace(early, reconstruct=False)
-    if stage < Stage.CALIBRATION:
-        return Prefix(stage, replace(early, method=PLAIN.method, weights=PLAIN.weights))
-    return Prefix(stage, early, corrects(plan))
+    if stage < SharedStage.CALIBRATION:
+        return SharedPrefix(stage, replace(early, method=PLAIN.method, weights=PLAIN.weights))
+    return SharedPrefix(stage, early, corrects(plan))

@@ -20,7 +20,7 @@ from qgraph.parallel import over_chunks
 from qgraph.progress import Steps, silent_steps
 from qgraph.quant.data import chunk_inputs
 from qgraph.quant.output_error import run_unquantized
-from qgraph.static.agreement import Agreement, Tally, decisions, judge, rows_of, tally
+from qgraph.static.agreement import Agreement, SampleTally, decisions, judge, rows_of, tally
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ def agreements(
     switches, chunks = _Switches(graph, floating), chunk_inputs(graph, data)
     count = len(next(iter(chunks.values())))
     plans = {on: _BasePlan(switches, on, variants) for on in (False, True)}
-    parts: list[list[Tally]] = []
+    parts: list[list[SampleTally]] = []
 
-    def at(i: int) -> list[Tally]:
+    def at(i: int) -> list[SampleTally]:
         feeds = {name: arrays[i] for name, arrays in chunks.items()}
         wanted: list[Array] = []
-        found: dict[Variant, Tally] = {}
+        found: dict[Variant, SampleTally] = {}
         for on, plan in plans.items():  # float first: it is what all are compared with
             if not plan.variants and on:
                 continue

@@ -25,7 +25,7 @@ def trained(tmp_path_factory):
     retrain.save(made, folder / "run")
     data = task(made.graph, 32 * STEPS)
     options = Options(epochs=1, threshold_rate=0.3, freeze_start=10)
-    retrain.train(folder / "run", data, options=options)
+    retrain.train(folder / "run", data, validation=data, options=options)
     return folder / "run", data
 
 

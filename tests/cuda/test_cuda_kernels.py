@@ -160,8 +160,8 @@ def test_without_a_gpu() -> None:
 @pytest.mark.parametrize(
     ("count", "quantizer", "message"),
     [
-        (7, cuda.CudaQuantizer(CODES, 2), "multiple of the channels"),
-        (7, cuda.CudaQuantizer(CODES, 0), "at least one"),
+        (7, cuda.CudaQuantizer(CODES, 2), "multiple of channels"),
+        (7, cuda.CudaQuantizer(CODES, 0), "channels at least 1"),
         (7, cuda.CudaQuantizer(CODES, rounding="up"), "rounding must be"),
         (7, cuda.CudaQuantizer(CODES, dtype="float64"), "dtype must be"),
     ],
@@ -177,7 +177,7 @@ def test_refusals(count, quantizer, message) -> None:
 @pytest.mark.parametrize(
     ("epilogue", "message"),
     [
-        (cuda.CudaEpilogue(CODES, CODES, 0, 0, 2), "multiple of the channels"),
+        (cuda.CudaEpilogue(CODES, CODES, 0, 0, 2), "multiple of channels"),
         (cuda.CudaEpilogue(CODES, CODES, 0, 0, 7, activation="tanh"), "activation must be"),
         (cuda.CudaEpilogue(CODES, CODES, 0, 0, 7, rounding="up"), "rounding must be"),
     ],

@@ -44,6 +44,7 @@ def test_a_function_called_with_different_variables(tmp_path):
 def trained():
     """A TF1 session whose variables are stored in parts, its input and its output."""
     with tf.Graph().as_default(), v1.Session() as session:
+        v1.set_random_seed(0)
         x = v1.placeholder("float32", (None, 8), "x")
         rows = v1.get_variable(
             "rows", (8, 6), partitioner=v1.fixed_size_partitioner(3), use_resource=False

@@ -7,7 +7,7 @@ import pytest
 
 from qgraph.ir.graph import Graph
 from qgraph.static.agreement import Agreement, agreement, tally, weighed_sqnr
-from qgraph.static.comparison import Comparison, Reference
+from qgraph.static.comparison import Comparison, FloatOutputs
 from qgraph.static.sample_parts import split
 
 RNG = np.random.default_rng(0)
@@ -80,7 +80,7 @@ def two_outputs(weights: float) -> Graph:
 def test_a_reference_finds_what_a_comparison_of_two_graphs_finds() -> None:
     data = {"x": RNG.normal(size=(21, 3)).astype(np.float32)}
     wanted, found = two_outputs(1.0), two_outputs(1.01)
-    result = Reference(wanted, data).compare(found)
+    result = FloatOutputs(wanted, data).compare(found)
     assert result.agreement == agreement(wanted, found, data)
     assert result.noise.shape == result.signal.shape == (21, 2)
 

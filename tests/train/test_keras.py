@@ -158,7 +158,7 @@ def test_a_network_for_one_sample_takes_one_at_a_time(tmp_path):
     with pytest.raises(UsageError, match=r"`x` takes the shape 1,6, not 64,6; .* x=[?],6"):
         model(x)
     out = retrain.save(source, tmp_path / "out")
-    with pytest.raises(UsageError, match="takes the shape 1,6, not 32,6"):
+    with pytest.raises(UsageError, match="takes the shape 1,6, not 16,6"):
         retrain.train(out, x)
 
 

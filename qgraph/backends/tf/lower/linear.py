@@ -9,6 +9,7 @@ import numpy as np
 from qgraph.backends.tf.builder import DType
 from qgraph.backends.tf.emission import Emission
 from qgraph.backends.tf.lower.base import Lower, simple, strided_slice
+from qgraph.backends.tf.lower.dilated import space_to_batch, spread_filter
 from qgraph.errors import UnsupportedError
 from qgraph.ir.graph import Attrs, Node
 from qgraph.ir.ops.attributes import SlidingAttrs
@@ -71,33 +72,44 @@ def _conv2d(e: Emission, node: Node) -> str:
         "padding": mode,
         **FIXED,
     }
+    if window.dilations != (1, 1) and node.inputs[1] not in e.constants:
+        attrs["dilations"] = (1, 1, 1, 1)
+        _, high, wide, _ = e.graph.types[node.inputs[0]].shape or (None,) * 4
+        if high is not None and wide is not None:
+            attrs |= {"strides": (1, 1, 1, 1), "padding": "VALID"}
+
+            def convolve(phases: str) -> str:
+                return _convolve(e, node, f"{node.name}/phases", phases, w, attrs)
+
+            return space_to_batch(e, node, x, (high, wide), dtype, convolve)
+        w = spread_filter(e, node, w, _sizes(e, node.inputs[1]), dtype)
     if pads is not None:
         x = _pad_spatial(e, node, x, pads, dtype)
+    return _convolve(e, node, node.name, x, w, attrs)
+
+
+def _convolve(e: Emission, node: Node, name: str, x: str, w: str, attrs: Attrs) -> str:
+    """TensorFlow's CPU kernels have no groups: split, convolve, join."""
     channels = (e.graph.types[node.inputs[0]].shape or (None,))[-1]
     taken = (e.graph.types[node.inputs[1]].shape or (None,) * 4)[2]
     groups = 1 if channels is None or taken is None else channels // taken
     if groups == 1:
-        return e.builder.add("Conv2D", node.name, [x, w], **attrs)
-    return _grouped(e, node, x, w, groups, attrs)
-
-
-def _grouped(e: Emission, node: Node, x: str, w: str, groups: int, attrs: Attrs) -> str:
-    """TensorFlow's CPU kernels have no groups: split, convolve, join."""
+        return e.builder.add("Conv2D", name, [x, w], **attrs)
     axis = e.builder.scalar(3, "int32")
     split = {"T": attrs["T"], "num_split": groups}
-    xs = e.builder.add("Split", f"{node.name}/split", [axis, x], **split)
-    ws = e.builder.add("Split", f"{node.name}/filters", [axis, w], **split)
+    xs = e.builder.add("Split", f"{name}/split", [axis, x], **split)
+    ws = e.builder.add("Split", f"{name}/filters", [axis, w], **split)
     parts = [
         e.builder.add(
             "Conv2D",
-            f"{node.name}/group",
+            f"{name}/group",
             [f"{xs}:{i}" if i else xs, f"{ws}:{i}" if i else ws],
             **attrs,
         )
         for i in range(groups)
     ]
     return e.builder.add(
-        "ConcatV2", node.name, [*parts, axis], T=attrs["T"], Tidx=DType("int32"), N=groups
+        "ConcatV2", name, [*parts, axis], T=attrs["T"], Tidx=DType("int32"), N=groups
     )
 
 
@@ -121,7 +133,7 @@ def _depthwise(e: Emission, node: Node) -> str:
     filters = _sizes(e, node.inputs[1])
     even = strides[0] == strides[1]
     if dilations != (1, 1):
-        w = _dilated(e, node, w, filters, dtype)
+        w = spread_filter(e, node, w, filters, dtype)
     if not even and mode == "SAME":
         _, high, wide, _ = e.graph.types[node.inputs[0]].shape or (None,) * 4
         if high is None or wide is None:
@@ -154,28 +166,6 @@ def _sizes(e: Emission, value: str) -> tuple[int, ...]:
     sizes = tuple(size for size in e.graph.types[value].shape or () if size is not None)
     assert len(sizes) == e.graph.types[value].rank, value
     return sizes
-
-
-def _dilated(e: Emission, node: Node, w: str, shape: Sequence[int], dtype: str) -> str:
-    """The filter with zeros between its taps; by ops where training changes it."""
-    (high, wide, *channels), (down, across) = shape, node.typed(ConvAttrs).dilations
-    spread = ((high - 1) * down + 1, (wide - 1) * across + 1, *channels)
-    filters = e.constants.get(node.inputs[1])
-    if filters is not None:
-        zeros = np.zeros(spread, dtype)
-        zeros[::down, ::across] = filters
-        return e.builder.shared(zeros, f"{node.name}/dilated")
-
-    def step(op: str, what: str, x: str, *numbers: object, **types: DType) -> str:
-        held = [e.builder.const(np.array(n, np.int32), f"{node.name}/{what}/n") for n in numbers]
-        return e.builder.add(op, f"{node.name}/{what}", [x, *held], T=DType(dtype), **types)
-
-    reshape, index = {"Tshape": DType("int32")}, DType("int32")
-    gaps = [(0, 0), (0, down - 1), (0, 0), (0, across - 1), (0, 0), (0, 0)]
-    apart = step("Reshape", "taps", w, (high, 1, wide, 1, *channels), **reshape)
-    padded = step("Pad", "gaps", apart, gaps, Tpaddings=index)
-    whole = step("Reshape", "spread", padded, (high * down, wide * across, *channels), **reshape)
-    return step("Slice", "dilated", whole, (0, 0, 0, 0), spread, Index=index)
 
 
 def _pool(op: str) -> Lower:

@@ -156,7 +156,11 @@ def test_options_are_checked_in_python_too():
 
 UNFIT = {
     "equalize-channels": "pass `equalize-channels`, number 1 of the list, requires "
-    "`batch-norm-folded`, which no pass before it ensures\n  add `lower-batch-norm` in front",
+    "`batch-norm-folded`, which no pass before it ensures\n  add `fold-batch-norm` or "
+    "`lower-batch-norm` in front",
+    "fold-batch-norm,equalize-channels{biases=true}": "pass `insert-quantizers`, number 3 of the "
+    "list, requires `batch-norm-lowered`, which no pass before it ensures\n  add "
+    "`lower-batch-norm` in front",
     "strip-unused,equalize-channels,lower-batch-norm": "number 2 of the list, requires "
     "`batch-norm-folded`, which no pass before it ensures\n  `lower-batch-norm` ensures it, but "
     "comes later: put it in front",

@@ -25,6 +25,7 @@ from qgraph.rewrite.constants import (
     channels_of,
     is_layer,
     is_unpadded,
+    not_constant,
     only_user,
     other_users,
     times,
@@ -48,6 +49,7 @@ class FoldBatchNorm(RewritePass):
     """
 
     name: ClassVar[str] = "fold-batch-norm"
+    ensures: ClassVar[frozenset[str]] = frozenset({"batch-norm-folded"})
 
     def rules(self) -> tuple[Rule, ...]:
         return (
@@ -61,7 +63,9 @@ class FoldBatchNorm(RewritePass):
 def _fold_batch_norm(rewriter: Rewriter, node: Node) -> bool:
     affine = batch_norm_affine(rewriter.graph, node)
     if affine is None:
-        return rewriter.refuse(node, "its statistics are not constant")
+        return rewriter.refuse(
+            node, not_constant(rewriter.graph, "its statistics", *node.inputs[1:])
+        )
     if not affine.is_finite:
         return rewriter.refuse(node, "gamma / sqrt(variance + epsilon) is not finite")
     moments = batch_norm_moments(rewriter.graph, node)
@@ -123,7 +127,7 @@ def _into_layer_before(rewriter: Rewriter, node: Node, value: str, affine: Affin
         graph.constant(bias.inputs[1]) if bias else None,
     )
     if weights is None or (bias and offset is None):
-        return f"the weights of `{layer.name}` are not constant"
+        return not_constant(graph, f"the weights of `{layer.name}`", layer.inputs[1])
     scaled = times(weights, _as_output_scale(layer.op, weights, affine.scale))
     shift = affine.shift + (0 if offset is None else offset * affine.scale)
     shifted = shift.astype(weights.dtype)
@@ -162,7 +166,7 @@ def _into_layer_after(rewriter: Rewriter, node: Node, affine: Affine) -> str | N
         return f"it is followed by `{layer.name}` ({layer.op}), not by a layer"
     weights = graph.constant(layer.inputs[1])
     if weights is None:
-        return f"the weights of `{layer.name}` are not constant"
+        return not_constant(graph, f"the weights of `{layer.name}`", layer.inputs[1])
     if affine.shift.any() and not is_unpadded(graph, layer):
         return f"`{layer.name}` pads with zeros, which cannot take the shift"
     scaled, offset = scaled_inputs(layer.op, weights, affine)

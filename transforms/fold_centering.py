@@ -11,7 +11,7 @@ import numpy as np
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array
 from qgraph.passes import RewritePass
-from qgraph.rewrite.constants import is_channel_mean, is_layer, other_users
+from qgraph.rewrite.constants import is_channel_mean, is_layer, not_constant, other_users
 from qgraph.rewrite.removable import groups
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
@@ -86,7 +86,9 @@ def _center(rewriter: Rewriter, node: Node) -> bool:
     weights = graph.constant(layer.inputs[1])
     offset = graph.constant(bias.inputs[1]) if bias else None
     if weights is None or (bias is not None and offset is None):
-        return rewriter.refuse(node, f"the weights of `{layer.name}` are not constant")
+        return rewriter.refuse(
+            node, not_constant(graph, f"the weights of `{layer.name}`", layer.inputs[1])
+        )
     users = other_users(graph, x, node.name, mean.name) or (
         other_users(graph, layer.name, bias.name) if bias else ""
     )

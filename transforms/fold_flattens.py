@@ -15,6 +15,7 @@ from qgraph.ir.ops.attributes import AxisAttrs
 from qgraph.ir.types import Array
 from qgraph.ops.movement import TransposeAttrs
 from qgraph.passes import RewritePass
+from qgraph.rewrite.constants import not_constant
 from qgraph.rewrite.elementwise import UNARY
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
@@ -43,7 +44,7 @@ def _reorder(rewriter: Rewriter, node: Node) -> bool:
         return False
     weights = rewriter.graph.constant(w)
     if weights is None:
-        return rewriter.refuse(node, f"its weights `{w}` are not constant")
+        return rewriter.refuse(node, not_constant(rewriter.graph, f"its weights `{w}`", w))
     moved = np.empty_like(weights)
     moved[orders[x]] = weights
     plain = _without(rewriter, x, orders)

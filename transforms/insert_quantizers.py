@@ -40,7 +40,7 @@ from qgraph.quant.value_forms import (
     ValueForms,
     acts_on_codes,
 )
-from qgraph.rewrite.constants import channels_of
+from qgraph.rewrite.constants import channels_of, not_constant
 from qgraph.rewrite.rewriter import Rewriter
 
 
@@ -54,7 +54,7 @@ class InsertQuantizers(Pass):
 
     profile: Profile = option("The target: a profile by name or file.")
     name: ClassVar[str] = "insert-quantizers"
-    requires: ClassVar[frozenset[str]] = frozenset({"batch-norm-folded"})
+    requires: ClassVar[frozenset[str]] = frozenset({"batch-norm-lowered"})
     ensures: ClassVar[frozenset[str]] = frozenset({"quantized"})
 
     def apply(self, rewriter: Rewriter) -> None:
@@ -109,7 +109,7 @@ class _Inserter(ValueForms):
     def _compute(self, node: Node) -> tuple[str, str]:
         x, w = node.inputs
         if self.forms[w].kind != "const":
-            return self._float(node, "its weights are not constant")
+            return self._float(node, not_constant(self.graph, "its weights", w))
         if marks_of(node).pool:
             ones = bool(np.all(self.graph.constant(w) == 1))
             weight = self.constant(
@@ -132,7 +132,7 @@ class _Inserter(ValueForms):
     def _bias(self, node: Node) -> tuple[str, str]:
         x, b = node.inputs
         if self.forms[b].kind != "const":
-            return self._float(node, "its bias is not constant")
+            return self._float(node, not_constant(self.graph, "its bias", b))
         if self._is_float_arithmetic(node):
             return self._float(node, "its inputs are float")
         wide = self.forms[x].value if self.forms[x].kind == "wide" else self.codes(x)
@@ -260,7 +260,7 @@ class _Inserter(ValueForms):
         if self.forms[x].kind in ("float", "const"):
             return self._float(node, "its input is float")
         if {self.forms[v].kind for v in (gamma, beta)} != {"const"}:
-            return self._float(node, "its scale and offset are not constant")
+            return self._float(node, not_constant(self.graph, "its scale and offset", gamma, beta))
         channels = channels_of(self.graph, gamma) or 0
         most = min(widest_input(channels), WIDEST_NORM_STAGE)
         if most < LEAST_NORM_BITS:

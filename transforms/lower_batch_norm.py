@@ -9,7 +9,7 @@ import numpy as np
 
 from qgraph.ir.graph import Node
 from qgraph.passes import RewritePass
-from qgraph.rewrite.constants import batch_norm_affine, batch_norm_moments
+from qgraph.rewrite.constants import batch_norm_affine, batch_norm_moments, not_constant
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
 
@@ -23,7 +23,7 @@ class LowerBatchNorm(RewritePass):
     """
 
     name: ClassVar[str] = "lower-batch-norm"
-    ensures: ClassVar[frozenset[str]] = frozenset({"batch-norm-folded"})
+    ensures: ClassVar[frozenset[str]] = frozenset({"batch-norm-folded", "batch-norm-lowered"})
 
     def rules(self) -> tuple[Rule, ...]:
         return (Rule("lower", ("batch_norm",), _lower),)
@@ -33,7 +33,7 @@ def _lower(rewriter: Rewriter, node: Node) -> bool:
     graph = rewriter.graph
     affine = batch_norm_affine(graph, node)
     if affine is None:
-        return rewriter.refuse(node, "its statistics are not constant")
+        return rewriter.refuse(node, not_constant(graph, "its statistics", *node.inputs[1:]))
     x, dtype = node.inputs[0], np.dtype(graph.types[node.inputs[1]].dtype)
     with np.errstate(over="ignore", invalid="ignore"):
         scale, shift = affine.scale.astype(dtype), affine.shift.astype(dtype)

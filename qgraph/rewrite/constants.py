@@ -67,6 +67,20 @@ def is_channel_mean(graph: Graph, node: Node) -> bool:
     return attrs.keepdims and attrs.axes in ((last,), (-1,))
 
 
+def not_constant(graph: Graph, what: str, *values: str) -> str:
+    """Why a pass cannot use `what`, in words: one of the values is not a constant."""
+    verb = "is" if what.endswith("bias") else "are"
+    hidden = all(graph.constant(_behind_identities(graph, value)) is not None for value in values)
+    cure = ": `splice-identities` has to run before" if hidden else ""
+    return f"{what} {verb} not constant{cure}"
+
+
+def _behind_identities(graph: Graph, value: str) -> str:
+    while (node := graph.producer(value)).op == "identity":
+        value = node.inputs[0]
+    return value
+
+
 def weights_of(graph: Graph, layer: Node) -> Array:
     """The weights of a layer whose weights are known to be constant."""
     weights = graph.constant(layer.inputs[1])

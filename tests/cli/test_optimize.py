@@ -65,6 +65,22 @@ def normed() -> tf.compat.v1.GraphDef:
     return made
 
 
+def two_layers() -> tf.compat.v1.GraphDef:
+    """Two convolutions, the first with a batch norm and a ReLU: `image` to `y`."""
+    rng = np.random.default_rng(4)
+    first, second = (rng.normal(0, 0.5, (3, 3, 3, c)).astype("float32") for c in (3, 5))
+    moments = rng.uniform(0.2, 2, (4, 3)).astype("float32")
+
+    def build():
+        image = v1.placeholder("float32", (None, 9, 8, 3), "image")
+        x = tf.nn.conv2d(image, tf.constant(first), 1, "SAME")
+        args = map(tf.constant, moments)
+        x = tf.nn.relu(v1.nn.fused_batch_norm(x, *args, is_training=False, epsilon=0.01)[0])
+        return tf.nn.conv2d(x, tf.constant(second), 1, "SAME")
+
+    return graph_def_of(build)
+
+
 @pytest.fixture(scope="module")
 def networks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("float")
@@ -200,6 +216,38 @@ def test_equalized_channels_compute_the_same(networks, tmp_path):
     np.testing.assert_allclose(also, wanted, rtol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["f.pb", "f.onnx"])
+def test_two_passes_are_a_whole_list(tmp_path, name):
+    (tmp_path / "net.pb").write_bytes(two_layers().SerializeToString())
+    passes = "fold-batch-norm,equalize-channels{biases=true}"
+    done = run("optimize", tmp_path / "net.pb", "-o", tmp_path / name, "--passes", passes, "--json")
+    ran = {p["name"]: p["changes"] for p in json.loads(done.out)["passes"]}
+    assert list(ran) == ["fold-batch-norm", "equalize-channels"] and all(ran.values())
+    wanted = run_pb(tmp_path / "net.pb", {"image": IMAGES}, ["y"])[0]
+    ours = (
+        run_pb(tmp_path / name, {"image": IMAGES}, ["y"])[0]
+        if name == "f.pb"
+        else run_onnx(tmp_path / name, {"image": IMAGES})["y"]
+    )
+    np.testing.assert_allclose(ours, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_constants_behind_identities_are_refused_with_the_pass_that_helps(networks, tmp_path):
+    net = tf.compat.v1.GraphDef.FromString((networks / "net.pb").read_bytes())
+    norm = next(node for node in net.node if node.op == "FusedBatchNormV3")
+    net.node.add(name="read", op="Identity", input=[norm.input[1]])
+    net.node[-1].attr["T"].type = tf.float32.as_datatype_enum
+    norm.input[1] = "read"
+    (tmp_path / "net.pb").write_bytes(net.SerializeToString())
+    told = run("optimize", tmp_path / "net.pb", "-o", tmp_path / "f.pb", "--passes",
+               "fold-batch-norm", "--json")  # fmt: skip
+    reasons = {r["reason"] for r in json.loads(told.out)["refusals"]}
+    assert "its statistics are not constant: `splice-identities` has to run before" in reasons
+    passes = "splice-identities,fold-batch-norm"
+    told = run("optimize", tmp_path / "net.pb", "-o", tmp_path / "f.onnx", "--passes", passes)
+    assert "not constant" not in told.out
+
+
 def test_a_pass_that_is_left_out_does_not_run(networks, tmp_path):
     out = tmp_path / "f.pb"
     done = run("optimize", networks / "net.pb", "-o", out, "--without", "fold-batch-norm", "--json")
@@ -286,7 +334,7 @@ def test_files_that_exist_are_not_replaced(model, tmp_path):
     [
         (["--passes", "fold-batchnorm"], 2, "did you mean `fold-batch-norm`"),
         (["--passes", "float,absorb-biases{deviation=2}"], 2, "did you mean `deviations`?"),
-        (["--passes", "equalize-channels"], 10, "add `lower-batch-norm` in front"),
+        (["--passes", "equalize-channels"], 10, "or `lower-batch-norm` in front"),
         (["--passes", "static"], 2, "quantizes, and what is optimized stays float"),
         (["--without", "fold"], 2, "unknown pass `fold`"),
         (["--without", "xyz"], 2, "unknown pass `xyz`"),
@@ -306,7 +354,7 @@ def test_a_plan_and_a_list_that_do_not_fit_are_refused(model, samples, tmp_path)
     assert done.code == 2 and "`equalize` adds passes that are not in the pass list" in done.err
     done = run("quantize", model, "-c", samples, "-o", tmp_path / "out", "--without",
                "lower-batch-norm")  # fmt: skip
-    assert done.code == 10 and "requires `batch-norm-folded`" in done.err
+    assert done.code == 10 and "requires `batch-norm-lowered`" in done.err
     assert not (tmp_path / "out").exists()
 
 

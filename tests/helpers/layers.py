@@ -9,6 +9,7 @@ from qgraph.ir.printing import print_graph
 from qgraph.passes import PassManager
 from qgraph.rewrite.trace import Trace
 from qgraph.transforms.insert_quantizers import InsertQuantizers
+from qgraph.transforms.lower_batch_norm import LowerBatchNorm
 from tests.helpers.quantized import INT8
 
 WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
@@ -44,7 +45,7 @@ def inserted(net: Net, y: str, profile=INT8) -> tuple[str, Trace]:
     """The graph as text, without inputs, constants, types and windows; and what was logged."""
     graph, trace = net.graph, Trace()
     graph.outputs["y"] = y
-    graph.facts.add("batch-norm-folded")
+    graph.facts |= LowerBatchNorm.ensures
     PassManager([InsertQuantizers(profile)]).run(graph, trace)
     lines = [
         line.strip()

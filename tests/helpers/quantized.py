@@ -24,6 +24,7 @@ from qgraph.quant.profile import Profile, load_profile
 from qgraph.quant.topology import keeps_scale
 from qgraph.recipes import FLOAT, static
 from qgraph.rewrite.trace import Trace
+from qgraph.transforms.lower_batch_norm import LowerBatchNorm
 from qgraph.transforms.wrap_accumulators import WrapAccumulators
 from tests.helpers.evaluate import random_feeds
 from tests.helpers.generators.graphs import random_graph
@@ -47,7 +48,7 @@ PROFILES = {
 def insert(graph: Graph, profile: Profile = INT8) -> Trace:
     """Run the passes behind the float recipe: quantizers and scale groups, without exponents."""
     trace = Trace()
-    graph.facts.add("batch-norm-folded")
+    graph.facts |= LowerBatchNorm.ensures
     PassManager(static(profile)[len(FLOAT) :]).run(graph, trace)
     return trace
 

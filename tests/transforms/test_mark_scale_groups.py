@@ -6,6 +6,7 @@ from qgraph.errors import PassError
 from qgraph.passes import PassManager
 from qgraph.rewrite.trace import Trace
 from qgraph.transforms.insert_quantizers import InsertQuantizers
+from qgraph.transforms.lower_batch_norm import LowerBatchNorm
 from qgraph.transforms.mark_scale_groups import MarkScaleGroups
 from tests.helpers.layers import Net
 from tests.helpers.quantized import INT8, INT32_BIAS
@@ -15,7 +16,7 @@ def groups(net: Net, *outputs: str, profile=INT8) -> tuple[list[set[str]], Trace
     """Members of each scale group, those of bias and internal stage left out; and the log."""
     graph, trace = net.graph, Trace()
     graph.outputs.update((f"y{i}", y) for i, y in enumerate(outputs))
-    graph.facts.add("batch-norm-folded")
+    graph.facts |= LowerBatchNorm.ensures
     PassManager([InsertQuantizers(profile), MarkScaleGroups()]).run(graph, trace)
     found: dict[str, set[str]] = {}
     for node in graph.topological():

@@ -97,9 +97,10 @@ def ranges_held(graph: Graph) -> dict[str, Range]:
 def without_data(plan: Plan) -> Sequence[str]:
     """Warnings for a run with exponents and without samples."""
     found = ["no data: exponents as given; nearness to the float network was not measured"]
-    if plan.reconstruct or plan.correct_bias:
+    learnt = {"reconstruct": plan.reconstruct, "correct-bias": plan.correct_bias}
+    if steps := [name for name, on in learnt.items() if on]:
         found.append(
-            "weights are rounded, or biases corrected, by invented samples: with those that the "
-            "exponents were found on, the result is another"
+            f"{' and '.join(steps)} used invented samples: for the network that "
+            "the exponents are from, give the same calibration data"
         )
     return found

@@ -7,16 +7,20 @@ evaluators here carry such tensors through the ops that graphs use for shape ari
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from qgraph.frontends.inexpressible import Inexpressible
+from qgraph.ir.ops import OPS
+from qgraph.ir.ops.base import AnyOp
 from qgraph.ir.types import Array
 
 LARGEST = 1024
+Evaluate = Callable[[object, "Sequence[Partial]"], "Partial"]
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,23 @@ def elementwise(
         missing = missing | other.missing
     anonymous = _anonymous(np.broadcast_to(missing, values.shape))
     return Partial(values.astype(dtype or args[0].values.dtype), anonymous)
+
+
+def plain_arithmetic(file_format: str) -> Iterator[tuple[str, Evaluate]]:
+    """Functions of one tensor of integers, by the name that a format has for them.
+
+    file_format: a field of `FormatNames`.
+    """
+    for op in OPS.values():
+        name = str(getattr(op.formats, file_format))
+        if name and op.formats.of_integers and op.elementwise and op.arity == (1, 1):
+            yield name, partial(_evaluated, op)
+
+
+def _evaluated(op: AnyOp, site: object, args: Sequence[Partial]) -> Partial:
+    evaluate = op.evaluate
+    assert evaluate is not None
+    return elementwise(lambda x: evaluate(op.attributes(), [x]), args)
 
 
 def reduced(

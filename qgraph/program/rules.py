@@ -19,7 +19,6 @@ from qgraph.ir.ops.windows import explicit_pads
 from qgraph.ir.reading import spec_of
 from qgraph.ir.types import AnyExponent, Exponent
 from qgraph.ops.attribute_types import Pads, Pair
-from qgraph.ops.attributes import declarations
 from qgraph.program.ops import OPS as PROGRAM_OPS
 from qgraph.program.ops.base import Sizes
 from qgraph.program.writer import ProgramWriter, Rule
@@ -119,10 +118,8 @@ def plain(number: AnyExponent) -> Exponent:
     return int(flat[0]) if same else tuple(int(n) for n in flat)
 
 
-# Ops of the program without attributes are the graph's ops of the same name.
-SAME = [op.name for op in PROGRAM_OPS.values() if not declarations(op.attributes)]
 RULES: Mapping[str, Rule] = {
-    **{op: _as(op) for op in SAME},
+    **{op.name: _as(op.name) for op in PROGRAM_OPS.values() if op.plain},
     "conv2d": _conv2d,
     "depthwise_conv2d": _depthwise,
     "bias_add": _as("add"),

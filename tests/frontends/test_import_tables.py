@@ -9,6 +9,10 @@ from qgraph.frontends.tf_ops import EVALUATORS as TF_EVALUATORS
 from qgraph.frontends.tf_ops import IMPORTERS as TF_IMPORTERS
 from qgraph.ir.ops import OPS
 
+NAMES = {
+    "ONNX": {s.name for s in onnx.defs.get_all_schemas() if not s.domain},
+    "TensorFlow": set(dir(tf.raw_ops)),
+}
 PLAIN = {op.replace("_", ""): op for op in OPS}
 FOLDERS = {"ONNX": "qgraph/frontends/onnx/ops", "TensorFlow": "qgraph/frontends/tf_ops"}
 IMPORTERS = {"ONNX": onnx_ops.IMPORTERS, "TensorFlow": TF_IMPORTERS}
@@ -20,10 +24,7 @@ def same_names(names):
     return {PLAIN[name.lower()]: name for name in names if name.lower() in PLAIN}
 
 
-FORMATS = {
-    "ONNX": same_names(s.name for s in onnx.defs.get_all_schemas() if not s.domain),
-    "TensorFlow": same_names(dir(tf.raw_ops)),
-}
+FORMATS = {kind: same_names(names) for kind, names in NAMES.items()}
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -45,6 +46,13 @@ def test_arithmetic_on_shapes_is_the_same_for_both_formats():
         if FORMATS[kind][op] not in EVALUATORS[kind] and FORMATS[other][op] in EVALUATORS[other]
     ]
     assert not missing, missing
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_definitions_name_ops_that_the_format_has(kind):
+    said = [getattr(op.formats, kind.lower()) for op in OPS.values()]
+    said = [name for name in said if name]
+    assert set(said) <= NAMES[kind] and len(set(said)) == len(said) > 10
 
 
 def test_names_are_compared_without_case_and_underscores():

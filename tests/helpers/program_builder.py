@@ -9,7 +9,7 @@ import numpy as np
 from qgraph.ir.types import QuantSpec, Rounding
 from qgraph.ops.reach import Reach
 from qgraph.program import Entry, Program, Step, Tensor
-from qgraph.program.ops import OpClass, Operand
+from qgraph.program.ops import OPS, OpClass, Operand
 
 Exponent = int | tuple[int, ...]
 INT8 = (-128, 127)
@@ -103,6 +103,12 @@ def requantized(shift: Exponent = 9, span: tuple[int, int] = INT8, rounding: str
     """Attributes of a requantization."""
     return {"shift": shift, "rounding": rounding, "overflow": overflow,
             "low": span[0], "high": span[1]}  # fmt: skip
+
+
+def without_a_step() -> list[str]:
+    """The ops that `every_op` lacks, in words."""
+    used = {step.op for step in every_op().steps}
+    return [f"{op}: no step in tests/helpers/program_builder.py" for op in OPS if op not in used]
 
 
 def every_op() -> Program:

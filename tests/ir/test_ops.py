@@ -84,8 +84,10 @@ def codes(seed: int, shape: tuple) -> np.ndarray:
 
 def test_every_op_with_an_integer_form_is_here():
     missing = [f"{name}: no definition in qgraph/ir/ops" for name in INTEGER if name not in OPS]
+    on_codes = {name for name, op in OPS.items() if op.integer is not None}
+    missing += [f"{name}: no example in {__file__}" for name in on_codes if name not in INTEGER]
     assert not missing
-    assert set(INTEGER) == {name for name, op in OPS.items() if op.integer is not None}
+    assert set(INTEGER) == on_codes
 
 
 @pytest.mark.parametrize("name", INTEGER)

@@ -218,10 +218,10 @@ class ProgramEmission(ABC):
         """A node of two inputs of one type."""
         return self.model.add(op, [a, b], stem)
 
-    def _abs(self, step: Step) -> None:
+    def _unary(self, step: Step, op: str) -> None:
         (name,), (_, nchw) = step.inputs, self.made_as(step.inputs[0])
         dtype = self.working(name, step.output)
-        value = self.model.add("Abs", [self.get(name, dtype, nchw)], step.output)
+        value = self.model.add(op, [self.get(name, dtype, nchw)], step.output)
         self.put(step.output, value, dtype, nchw)
 
     def _clip(self, step: Step) -> None:
@@ -372,27 +372,3 @@ class ProgramEmission(ABC):
 def _window(attrs: WindowAttrs | MaxPoolAttrs) -> dict[str, AttrValue]:
     (top, bottom), (left, right) = attrs.pads
     return {"strides": attrs.strides, "pads": (top, left, bottom, right)}
-
-
-def _pair(op: str) -> Lower:
-    """An ONNX op of two operands, element by element."""
-    return lambda emission, step: emission._binary(step, op)
-
-
-# What all forms write alike.
-SHARED: Mapping[str, Lower] = {
-    "add": _pair("Add"),
-    "sub": _pair("Sub"),
-    "mul": _pair("Mul"),
-    "maximum": _pair("Max"),
-    "minimum": _pair("Min"),
-    "abs": ProgramEmission._abs,
-    "clip": ProgramEmission._clip,
-    "reduce_max": ProgramEmission._reduce_max,
-    "reshape": ProgramEmission._reshape,
-    "transpose": ProgramEmission._transpose,
-    "slice": ProgramEmission._slice,
-    "concat": ProgramEmission._concat,
-    "pad": ProgramEmission._pad,
-    "take": ProgramEmission._take,
-}

@@ -13,7 +13,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from qgraph.backends.onnx.emission import NO_NAMES, SHARED, Lower, ProgramEmission
+from qgraph.backends.onnx.emission import NO_NAMES, Lower, ProgramEmission
+from qgraph.backends.onnx.shared_lowerings import SHARED
 from qgraph.errors import UnsupportedError
 from qgraph.exact.sums import FLOAT32_EXACT
 from qgraph.foreign import AttrValue

@@ -16,8 +16,9 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from qgraph.backends.onnx.emission import SHARED, Lower, ProgramEmission
+from qgraph.backends.onnx.emission import Lower, ProgramEmission
 from qgraph.backends.onnx.requantize import INT32, Operate, Requantize
+from qgraph.backends.onnx.shared_lowerings import SHARED
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import AttrValue
 from qgraph.ir.types import Array

@@ -19,21 +19,22 @@ from qgraph.frontends.tf_ops import (
     transposed,
 )
 
+_THEMES = (
+    control,
+    elementwise,
+    fused,
+    linear,
+    movement,
+    pooling,
+    resampling,
+    slicing,
+    transposed,
+)
+# An importer of a theme takes precedence over the names in definitions.
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(
     {
-        op: importer
-        for module in (
-            control,
-            elementwise,
-            fused,
-            linear,
-            movement,
-            pooling,
-            resampling,
-            slicing,
-            transposed,
-        )
-        for op, importer in module.IMPORTERS.items()
+        **elementwise.NAMED,
+        **{op: importer for theme in _THEMES for op, importer in theme.IMPORTERS.items()},
     }
 )
 EVALUATORS: Mapping[str, Evaluator] = shapes.EVALUATORS

@@ -9,6 +9,7 @@ import numpy as np
 
 from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.tf_node import NOT_NUMPY
+from qgraph.ir.ops import OPS
 
 
 def _numeric(site: TfSite) -> bool:
@@ -93,26 +94,24 @@ def _cast(site: TfSite) -> Result:
     return site.emit("cast", site.inputs[0], dtype=target)
 
 
-PLAIN = {
-    "Add": "add", "AddV2": "add", "Sub": "sub", "Mul": "mul",
-    "Maximum": "maximum", "Minimum": "minimum",
-    "Greater": "greater", "GreaterEqual": "greater_equal",
-    "LogicalAnd": "logical_and", "LogicalOr": "logical_or", "LogicalNot": "logical_not",
-    "SquaredDifference": "squared_difference", "Neg": "neg", "Abs": "abs", "Square": "square",
-    "Relu": "relu", "Relu6": "relu6",
-}  # fmt: skip
-FLOAT_ONLY = {
-    "RealDiv": "div", "Div": "div", "Pow": "pow", "Exp": "exp", "Log": "log",
-    "Sqrt": "sqrt", "Rsqrt": "rsqrt", "Reciprocal": "reciprocal", "Inv": "reciprocal",
-    "Floor": "floor", "Elu": "elu", "Selu": "selu", "Sigmoid": "sigmoid", "Tanh": "tanh",
-    "Softplus": "softplus", "Softsign": "softsign", "LogSoftmax": "log_softmax",
-    "Expm1": "expm1", "Log1p": "log1p", "Erf": "erf",
-}  # fmt: skip
-
+# By the names in the definitions of ops.
+NAMED: Mapping[str, Importer] = MappingProxyType(
+    {
+        op.formats.tensorflow: (_plain if op.formats.of_integers else _float_only)(op.name)
+        for op in OPS.values()
+        if op.formats.tensorflow
+    }
+)
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(
     {
-        **{name: _plain(op) for name, op in PLAIN.items()},
-        **{name: _float_only(op) for name, op in FLOAT_ONLY.items()},
+        "Add": _plain("add"),
+        "Div": _float_only("div"),
+        "Inv": _float_only("reciprocal"),
+        "Greater": _plain("greater"),
+        "GreaterEqual": _plain("greater_equal"),
+        "LogicalAnd": _plain("logical_and"),
+        "LogicalOr": _plain("logical_or"),
+        "LogicalNot": _plain("logical_not"),
         "Less": _less("greater"),
         "LessEqual": _less("greater_equal"),
         "Equal": _equality("equal"),

@@ -10,7 +10,14 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.frontends.builder import Evaluator, TfSite
-from qgraph.frontends.partial import LARGEST, Partial, elementwise, joined, reduced
+from qgraph.frontends.partial import (
+    LARGEST,
+    Partial,
+    elementwise,
+    joined,
+    plain_arithmetic,
+    reduced,
+)
 from qgraph.frontends.site import Partials, of_all
 from qgraph.frontends.tf_node import NOT_NUMPY
 from qgraph.frontends.tf_ops.slicing import strided_spec
@@ -199,8 +206,7 @@ EVALUATORS: Mapping[str, Evaluator] = MappingProxyType(
         "LogicalAnd": _comparison(np.logical_and),
         "LogicalOr": _comparison(np.logical_or),
         "LogicalNot": _comparison(np.logical_not),
-        "Neg": of_all(lambda site, args: elementwise(np.negative, args)),
-        "Abs": of_all(lambda site, args: elementwise(np.abs, args)),
+        **{name: of_all(evaluate) for name, evaluate in plain_arithmetic("tensorflow")},
         "Floor": of_all(lambda site, args: elementwise(np.floor, args)),
         "Ceil": of_all(lambda site, args: elementwise(np.ceil, args)),
         "Prod": _reduction(np.prod),

@@ -15,7 +15,9 @@ import numpy as np
 
 from qgraph.ir.ops.attributes import AxisAttrs, MarkedAttrs
 from qgraph.ir.ops.base import (
+    NO_FORMAT,
     AnyOp,
+    FormatNames,
     OpDef,
     Scale,
     Shapes,
@@ -131,6 +133,16 @@ _ATTRIBUTES: Mapping[str, type[Attributes]] = {
     "hard_sigmoid": HardSigmoidAttrs,
     "hard_swish": HardSigmoidAttrs,
 }
+_FORMATS: Mapping[str, FormatNames] = {
+    "sigmoid": FormatNames("Sigmoid", "Sigmoid"),
+    "tanh": FormatNames("Tanh", "Tanh"),
+    "hard_swish": FormatNames(onnx="HardSwish"),
+    "elu": FormatNames("Elu", "Elu"),
+    "selu": FormatNames("Selu", "Selu"),
+    "softplus": FormatNames("Softplus", "Softplus"),
+    "softsign": FormatNames("Softsign", "Softsign"),
+    "erf": FormatNames("Erf", "Erf"),
+}
 _NEVER_NEGATIVE = frozenset({"sigmoid", "hard_sigmoid", "softplus"})
 
 
@@ -144,6 +156,7 @@ def _pointwise(name: str, function: PointwiseFunction) -> AnyOp:
         nonnegative=never_negative if name in _NEVER_NEGATIVE else can_be_negative,
         elementwise=True,
         pointwise=True,
+        formats=_FORMATS.get(name, NO_FORMAT),
     )
 
 
@@ -208,22 +221,31 @@ def _rectifier(
     evaluate: Callable[[Attributes, Sequence[Array]], Array],
     integer: Callable[[Attributes, Sequence[Fixed]], Fixed],
     in_place: Callable[[Attributes, Sequence[Array]], Array],
+    formats: FormatNames,
 ) -> AnyOp:
     return OpDef(
         name, (1, 1), MarkedAttrs, same_as_first, evaluate, integer,
         scale=Scale.KEPT, reach=_rectified, nonnegative=never_negative, elementwise=True,
-        in_place=in_place, owns=True,
+        in_place=in_place, owns=True, formats=formats,
     )  # fmt: skip
 
 
 OPS: tuple[AnyOp, ...] = (
-    _rectifier("relu", _relu, _integer_relu, _relu_in_place),
-    _rectifier("relu6", _relu6, _integer_relu6, _relu6_in_place),
+    _rectifier(
+        "relu", _relu, _integer_relu, _relu_in_place,
+        FormatNames("Relu", "Relu", of_integers=True),
+    ),
+    _rectifier(
+        "relu6", _relu6, _integer_relu6, _relu6_in_place, FormatNames("Relu6", of_integers=True)
+    ),
     OpDef("leaky_relu", (1, 1), LeakyReluAttrs, same_as_first, _leaky_relu, elementwise=True),
     *(_pointwise(name, function) for name, function in POINTWISE.items()),
     OpDef(
         "softmax", (1, 1), SoftmaxAttrs, same_as_first, _softmax,
         nonnegative=never_negative, apart=always,
     ),
-    OpDef("log_softmax", (1, 1), LogSoftmaxAttrs, same_as_first, _log_softmax, apart=always),
+    OpDef(
+        "log_softmax", (1, 1), LogSoftmaxAttrs, same_as_first, _log_softmax, apart=always,
+        formats=FormatNames("LogSoftmax"),
+    ),
 )  # fmt: skip

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.ir.ops.attributes import MarkedAttrs
 from qgraph.ir.ops.base import (
+    NO_FORMAT,
     AnyOp,
+    FormatNames,
     OpDef,
     Scale,
     Shapes,
@@ -91,6 +94,7 @@ def _of_codes(
     function: BinaryFunction,
     reach: Callable[[MarkedAttrs, Sequence[Ranged], Shapes], Reach],
     nonnegative: Nonnegative,
+    formats: FormatNames,
 ) -> AnyOp:
     """Arithmetic of codes on one scale."""
     return OpDef(
@@ -104,25 +108,35 @@ def _of_codes(
         reach=reach,
         nonnegative=nonnegative,
         elementwise=True,
+        formats=formats,
     )
 
 
 def _binary(
     name: str,
     function: BinaryFunction,
+    formats: FormatNames = NO_FORMAT,
     infer: Callable[[A, Sequence[TensorType]], TensorType] = broadcast,
 ) -> AnyOp:
     return OpDef(
         name, (2, 2), MarkedAttrs, infer, lambda attrs, inputs: function(inputs[0], inputs[1]),
-        elementwise=True,
+        elementwise=True, formats=formats,
     )  # fmt: skip
 
 
-def _unary(name: str, function: UnaryFunction, nonnegative: Nonnegative = can_be_negative) -> AnyOp:
+def _unary(
+    name: str,
+    function: UnaryFunction,
+    formats: FormatNames = NO_FORMAT,
+    nonnegative: Nonnegative = can_be_negative,
+) -> AnyOp:
     return OpDef(
         name, (1, 1), Attributes, same_as_first, lambda attrs, inputs: function(inputs[0]),
-        nonnegative=nonnegative, elementwise=True,
+        nonnegative=nonnegative, elementwise=True, formats=formats,
     )  # fmt: skip
+
+
+_of_all = partial(FormatNames, of_integers=True)
 
 
 COMPARISONS: dict[str, BinaryFunction] = {
@@ -133,35 +147,35 @@ COMPARISONS: dict[str, BinaryFunction] = {
 }
 
 OPS: tuple[AnyOp, ...] = (
-    _of_codes("add", np.add, _sum_reach, as_its_inputs),
-    _of_codes("sub", np.subtract, _difference_reach, can_be_negative),
-    _of_codes("maximum", np.maximum, reach_of_inputs, as_one_input),
-    _of_codes("minimum", np.minimum, reach_of_inputs, as_its_inputs),
+    _of_codes("add", np.add, _sum_reach, as_its_inputs, _of_all("AddV2", "Add")),
+    _of_codes("sub", np.subtract, _difference_reach, can_be_negative, _of_all("Sub", "Sub")),
+    _of_codes("maximum", np.maximum, reach_of_inputs, as_one_input, _of_all("Maximum", "Max")),
+    _of_codes("minimum", np.minimum, reach_of_inputs, as_its_inputs, _of_all("Minimum", "Min")),
     OpDef(
         "mul", (2, 2), MarkedAttrs, broadcast, lambda attrs, inputs: inputs[0] * inputs[1],
         _product, scale=Scale.PRODUCT, reach=_product_reach, nonnegative=as_its_inputs,
-        elementwise=True,
+        elementwise=True, formats=_of_all("Mul", "Mul"),
     ),
-    _binary("div", np.divide),
-    _binary("squared_difference", lambda a, b: (a - b) * (a - b)),
-    _binary("pow", np.power),
-    _unary("neg", np.negative),
+    _binary("div", np.divide, FormatNames("RealDiv", "Div")),
+    _binary("squared_difference", lambda a, b: (a - b) * (a - b), _of_all("SquaredDifference")),
+    _binary("pow", np.power, FormatNames("Pow", "Pow")),
+    _unary("neg", np.negative, _of_all("Neg", "Neg")),
     OpDef(
         "abs", (1, 1), Attributes, same_as_first, lambda attrs, inputs: np.abs(inputs[0]),
         lambda attrs, inputs: Fixed(np.abs(inputs[0].codes), inputs[0].exponent),
         scale=Scale.KEPT, reach=lambda attrs, inputs, shapes: reach_of_abs(inputs[0]),
-        nonnegative=never_negative, elementwise=True,
+        nonnegative=never_negative, elementwise=True, formats=_of_all("Abs", "Abs"),
     ),
-    _unary("exp", np.exp, never_negative),
-    _unary("expm1", np.expm1),
-    _unary("log", np.log),
-    _unary("log1p", np.log1p),
-    _unary("sqrt", np.sqrt, never_negative),
-    _unary("rsqrt", lambda x: 1 / np.sqrt(x), never_negative),
-    _unary("square", np.square, never_negative),
-    _unary("reciprocal", np.reciprocal),
-    _unary("floor", np.floor),
-    *(_binary(name, function, _comparison) for name, function in COMPARISONS.items()),
+    _unary("exp", np.exp, FormatNames("Exp", "Exp"), never_negative),
+    _unary("expm1", np.expm1, FormatNames("Expm1")),
+    _unary("log", np.log, FormatNames("Log", "Log")),
+    _unary("log1p", np.log1p, FormatNames("Log1p")),
+    _unary("sqrt", np.sqrt, FormatNames("Sqrt", "Sqrt"), never_negative),
+    _unary("rsqrt", lambda x: 1 / np.sqrt(x), FormatNames("Rsqrt"), never_negative),
+    _unary("square", np.square, _of_all("Square"), never_negative),
+    _unary("reciprocal", np.reciprocal, FormatNames("Reciprocal", "Reciprocal")),
+    _unary("floor", np.floor, FormatNames("Floor", "Floor")),
+    *(_binary(name, function, infer=_comparison) for name, function in COMPARISONS.items()),
     _binary("logical_and", np.logical_and),
     _binary("logical_or", np.logical_or),
     _unary("logical_not", np.logical_not),

@@ -29,6 +29,23 @@ class Scale(Enum):
     OWN = "the result is on the scale of `spec`"
 
 
+@dataclass(frozen=True)
+class FormatNames:
+    """Ops of file formats that compute what an op of the graph computes, on the same inputs.
+
+    Importers, exporters of float networks and arithmetic on shapes are derived from them; tables of
+    a format hold what differs. of_integers: whether integers, too, are computed as numpy does; else
+    only floats are imported.
+    """
+
+    tensorflow: str = ""
+    onnx: str = ""
+    of_integers: bool = False
+
+
+NO_FORMAT = FormatNames()
+
+
 def can_be_negative(attrs: Attributes, inputs: Sequence[bool]) -> bool:
     return False
 
@@ -79,6 +96,8 @@ class OpDef(Generic[A]):
     apart: whether the samples of a batch, along the first axis of the first input, stay separate
     and in order, from the shape of that input. Elementwise ops need no rule.
 
+    formats: the names of the op in file formats that have it.
+
     in_place: `evaluate` with the result in the memory of the first input. owns: the result of
     `evaluate` is in memory of its own, never a view of an input.
     """
@@ -97,6 +116,7 @@ class OpDef(Generic[A]):
     pointwise: bool = False
     layer: bool = False
     apart: Callable[[A, Shape], bool] | None = None
+    formats: FormatNames = NO_FORMAT
     in_place: Callable[[A, Sequence[Array]], Array] | None = None
     owns: bool = False
 

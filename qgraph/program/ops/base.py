@@ -121,6 +121,11 @@ class ProgramOp(Generic[A]):
     def variadic(self) -> bool:
         return self.operands[-1].endswith("...")
 
+    @property
+    def plain(self) -> bool:
+        """Whether it is the graph's op of the same name, which all ops without attributes are."""
+        return not declarations(self.attributes)
+
     def takes(self, inputs: int) -> bool:
         """Whether a step of this op may have this number of inputs."""
         return inputs >= len(self.operands) if self.variadic else inputs == len(self.operands)

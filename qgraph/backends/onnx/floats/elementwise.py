@@ -10,8 +10,10 @@ from qgraph.backends.onnx.floats.emission import FloatEmission
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import AttrValue
 from qgraph.ir.graph import Node
+from qgraph.ir.ops import OPS
 from qgraph.ir.ops.activation import EluAttrs, HardSigmoidAttrs, LeakyReluAttrs
 from qgraph.ir.ops.arithmetic import CastAttrs
+from qgraph.ir.ops.base import AnyOp
 from qgraph.ir.ops.composed import steps_of
 from qgraph.ir.types import TensorType
 
@@ -149,41 +151,25 @@ def _constant(e: FloatEmission, node: Node, number: float) -> str:
     return value
 
 
+def _named(op: AnyOp) -> Lower:
+    lower = simple(op.formats.onnx)
+    return lower if op.formats.of_integers else of_floats(lower)
+
+
 ELEMENTWISE: Mapping[str, Lower] = {
-    "relu": simple("Relu"),
+    **{name: _named(op) for name, op in OPS.items() if op.formats.onnx},
     "relu6": chain(("Clip", (0.0, 6.0))),
     "leaky_relu": elementwise(_leaky_relu),
-    "sigmoid": simple("Sigmoid"),
-    "tanh": simple("Tanh"),
     "swish": elementwise(_swish),
     "hard_sigmoid": _hard_sigmoid,
-    "hard_swish": simple("HardSwish"),
     "elu": elementwise(_elu),
-    "selu": simple("Selu"),
     "gelu": _steps,
-    "softplus": simple("Softplus"),
-    "softsign": simple("Softsign"),
-    "erf": simple("Erf"),
     "composed": _steps,
-    "add": simple("Add"),
-    "sub": simple("Sub"),
-    "mul": simple("Mul"),
-    "maximum": simple("Max"),
-    "minimum": simple("Min"),
-    "div": of_floats(simple("Div")),
-    "pow": of_floats(simple("Pow")),
     "squared_difference": elementwise(_squared_difference),
-    "neg": simple("Neg"),
-    "abs": simple("Abs"),
-    "exp": simple("Exp"),
     "expm1": elementwise(_expm1),
-    "log": simple("Log"),
     "log1p": elementwise(_log1p),
-    "sqrt": simple("Sqrt"),
     "rsqrt": chain(("Sqrt", ()), ("Reciprocal", ())),
     "square": elementwise(_square),
-    "reciprocal": of_floats(simple("Reciprocal")),
-    "floor": of_floats(simple("Floor")),
     "greater": simple("Greater"),
     "greater_equal": simple("GreaterOrEqual"),
     "equal": simple("Equal"),

@@ -10,6 +10,7 @@ from qgraph.backends.tf.builder import DType
 from qgraph.backends.tf.emission import Emission
 from qgraph.backends.tf.lower.base import Lower, factor, simple
 from qgraph.ir.graph import Node
+from qgraph.ir.ops import OPS
 from qgraph.ir.ops.activation import EluAttrs, HardSigmoidAttrs, LeakyReluAttrs, six_code
 from qgraph.ir.ops.arithmetic import CastAttrs
 from qgraph.quant.topology import known_exponent
@@ -117,25 +118,7 @@ def _cast(e: Emission, node: Node) -> str:
 
 
 POINTWISE: Mapping[str, Lower] = {
-    "add": simple("AddV2"),
-    "sub": simple("Sub"),
-    "mul": simple("Mul"),
-    "div": simple("RealDiv"),
-    "maximum": simple("Maximum"),
-    "minimum": simple("Minimum"),
-    "squared_difference": simple("SquaredDifference"),
-    "pow": simple("Pow"),
-    "neg": simple("Neg"),
-    "abs": simple("Abs"),
-    "exp": simple("Exp"),
-    "expm1": simple("Expm1"),
-    "log": simple("Log"),
-    "log1p": simple("Log1p"),
-    "sqrt": simple("Sqrt"),
-    "rsqrt": simple("Rsqrt"),
-    "square": simple("Square"),
-    "reciprocal": simple("Reciprocal"),
-    "floor": simple("Floor"),
+    **{name: simple(op.formats.tensorflow) for name, op in OPS.items() if op.formats.tensorflow},
     "greater": _comparison("Greater"),
     "greater_equal": _comparison("GreaterEqual"),
     "equal": _comparison("Equal"),
@@ -145,19 +128,11 @@ POINTWISE: Mapping[str, Lower] = {
     "logical_not": _logical("LogicalNot"),
     "select": _select,
     "cast": _cast,
-    "relu": simple("Relu"),
     "relu6": _relu6,
     "leaky_relu": _leaky_relu,
-    "sigmoid": simple("Sigmoid"),
-    "tanh": simple("Tanh"),
     "elu": _elu,
-    "selu": simple("Selu"),
-    "softplus": simple("Softplus"),
-    "softsign": simple("Softsign"),
-    "erf": simple("Erf"),
     "swish": _via(("Sigmoid", None), ("Mul", ITSELF)),
     "hard_sigmoid": _hard_sigmoid,
     "hard_swish": _via(("AddV2", 3.0), ("Relu6", None), ("Mul", ITSELF), ("RealDiv", 6.0)),
     "softmax": simple("Softmax"),
-    "log_softmax": simple("LogSoftmax"),
 }

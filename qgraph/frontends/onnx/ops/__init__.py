@@ -22,24 +22,25 @@ from qgraph.frontends.onnx.ops import (
     transposed,
 )
 
+_THEMES = (
+    activations,
+    elementwise,
+    linear,
+    movement,
+    normalization,
+    pooling,
+    reductions,
+    repetition,
+    resampling,
+    slicing,
+    structure,
+    transposed,
+)
+# An importer of a theme takes precedence over the names in definitions.
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(
     {
-        op: importer
-        for module in (
-            activations,
-            elementwise,
-            linear,
-            movement,
-            normalization,
-            pooling,
-            reductions,
-            repetition,
-            resampling,
-            slicing,
-            structure,
-            transposed,
-        )
-        for op, importer in module.IMPORTERS.items()
+        **elementwise.NAMED,
+        **{op: importer for theme in _THEMES for op, importer in theme.IMPORTERS.items()},
     }
 )
 EVALUATORS: Mapping[str, Evaluator] = shapes.EVALUATORS

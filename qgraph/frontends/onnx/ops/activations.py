@@ -17,18 +17,10 @@ SELU = (1.6732632423543772, 1.0507009873554805)  # alpha, gamma
 CLOSE = 1e-6  # attributes are float32
 
 
-def _plain(op: str) -> Importer:
-    return lambda site: site.emit(op, site.inputs[0]) if site.type().is_float else None
-
-
 def _float(site: OnnxSite) -> str:
     if not site.type().is_float:
         raise Inexpressible
     return site.inputs[0]
-
-
-def _relu(site: OnnxSite) -> Result:
-    return None if site.type().dtype == "bool" else site.emit("relu", site.inputs[0])
 
 
 def _leaky_relu(site: OnnxSite) -> Result:
@@ -179,15 +171,8 @@ def _of_rows(site: OnnxSite, op: str, x: str, axis: int) -> Result:
     return site.emit("reshape", made, shape=tuple(-1 if d is None else d for d in shape))
 
 
-PLAIN = {
-    "Sigmoid": "sigmoid", "Tanh": "tanh", "HardSwish": "hard_swish", "Softplus": "softplus",
-    "Softsign": "softsign", "Erf": "erf",
-}  # fmt: skip
-
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(
     {
-        **{name: _plain(op) for name, op in PLAIN.items()},
-        "Relu": _relu,
         "LeakyRelu": _leaky_relu,
         "PRelu": _prelu,
         "Clip": _clip,

@@ -8,6 +8,7 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
+from qgraph.ir.ops import OPS
 
 
 def _plain(op: str, *, float_only: bool = False) -> Importer:
@@ -101,21 +102,16 @@ def _where(site: OnnxSite) -> Result:
     return site.emit("select", *site.inputs)
 
 
+# By the names in the definitions of ops.
+NAMED: Mapping[str, Importer] = MappingProxyType(
+    {
+        op.formats.onnx: _plain(op.name, float_only=not op.formats.of_integers)
+        for op in OPS.values()
+        if op.formats.onnx
+    }
+)
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(
     {
-        **{
-            op: _plain(name)
-            for op, name in {
-                "Add": "add", "Sub": "sub", "Mul": "mul", "Neg": "neg", "Abs": "abs",
-            }.items()
-        },
-        **{
-            op: _plain(name, float_only=True)
-            for op, name in {
-                "Div": "div", "Exp": "exp", "Log": "log", "Sqrt": "sqrt", "Floor": "floor",
-                "Reciprocal": "reciprocal",
-            }.items()
-        },
         "Pow": _pow,
         "Max": _fold("maximum"),
         "Min": _fold("minimum"),
@@ -134,4 +130,4 @@ IMPORTERS: Mapping[str, Importer] = MappingProxyType(
         "IsInf": _is_inf,
         "Where": _where,
     }
-)  # fmt: skip
+)

@@ -16,6 +16,7 @@ from qgraph.frontends.partial import (
     elementwise,
     joined,
     joint_shape,
+    plain_arithmetic,
     reduced,
 )
 from qgraph.frontends.site import Partials, of_all
@@ -207,8 +208,7 @@ EVALUATORS: Mapping[str, Evaluator] = MappingProxyType(
         "Min": _folded(np.minimum),
         "Max": _folded(np.maximum),
         "Sum": _folded(np.add),
-        "Neg": _unary(np.negative),
-        "Abs": _unary(np.abs),
+        **{name: of_all(evaluate) for name, evaluate in plain_arithmetic("onnx")},
         "Floor": _unary(np.floor),
         "Ceil": _unary(np.ceil),
         "Not": _unary(np.logical_not),

@@ -1,0 +1,35 @@
+"""Steps that all ONNX forms write alike: moves, and ops that ONNX has under a name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from qgraph.backends.onnx.emission import Lower, ProgramEmission
+from qgraph.ir.ops import OPS as GRAPH_OPS
+from qgraph.program.ops import OPS, OpClass
+from qgraph.program.ops.base import AnyProgramOp
+
+
+def _named(op: AnyProgramOp, name: str) -> Lower:
+    if op.family is OpClass.UNARY:
+        return lambda emission, step: emission._unary(step, name)
+    return lambda emission, step: emission._binary(step, name)
+
+
+# Plain ops of the program are the graph's: ONNX has them under the name in its definition.
+NAMED = {name: op.formats.onnx for name, op in GRAPH_OPS.items() if op.formats.onnx}
+SHARED: Mapping[str, Lower] = {
+    **{
+        op.name: _named(op, NAMED[op.name])
+        for op in OPS.values()
+        if op.plain and op.family.pointwise and op.name in NAMED
+    },
+    "clip": ProgramEmission._clip,
+    "reduce_max": ProgramEmission._reduce_max,
+    "reshape": ProgramEmission._reshape,
+    "transpose": ProgramEmission._transpose,
+    "slice": ProgramEmission._slice,
+    "concat": ProgramEmission._concat,
+    "pad": ProgramEmission._pad,
+    "take": ProgramEmission._take,
+}

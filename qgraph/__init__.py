@@ -1,8 +1,14 @@
-"""qgraph: a compiler from trained TensorFlow networks to exact fixed-point ones.
+"""qgraph: a compiler from trained TensorFlow and ONNX networks to exact fixed-point ones.
 
-import qgraph
-result = qgraph.quantize("model.pb", "calib.npz")
-result.save("out")
+`help(qgraph.quantize)` describes a function; `dir(qgraph)` lists all of them.
+
+Example:
+    >>> import qgraph
+    >>> result = qgraph.quantize("model.pb", "calib.npz")
+    >>> path = result.save("out")
+    >>> found = qgraph.evaluate("out", "test.npz")
+    >>> qgraph.verify("out", forms=["engine"]).equal
+    True
 """
 
 from __future__ import annotations

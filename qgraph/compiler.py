@@ -76,12 +76,23 @@ TO_TRAIN = Plan(equalize=Equalization.BIASES, weights=WeightMethod.DEVIATIONS)
 class Quantized(FixedPointNetwork):
     """A network in fixed point, with all that is known of it.
 
-    Example:
-        >>> result = qgraph.quantize("model.pb", "calib.npz")
-        >>> print(result.graph)
-        >>> result.save("out")
+    Attributes:
+        graph: The quantized, calibrated graph; `print` shows its text.
+        floating: The float graph that it stands for, with passes applied.
+        profile: The target.
+        calibration: What calibration saw of each tensor.
+        trace: What each pass rewrote or refused, and why.
+        bounds: The range of the codes of each value, and of the sums of each layer.
+        measured: The difference of both graphs on the samples `few`.
+        sample: Calibration inputs, one batch, whose codes are saved.
+        few: Samples that `measured` is from; none without calibration data.
+        facts: What was chosen, tried and warned of, for the manifest.
+        cautions: Those of `facts.warnings` that come from what was measured.
+        original: The float network before any step of the plan; `floating` where it is None.
 
-    The fields are those of `FixedPointNetwork`.
+    Example:
+        >>> qgraph.quantize("model.pb", "calib.npz", effort="plain")
+        Quantized(model, graffitist-int8, 12 layers, ... dB at the outputs)
     """
 
     def __repr__(self) -> str:
@@ -122,6 +133,11 @@ class Quantized(FixedPointNetwork):
 
         Raises:
             OutputError: Something else is there, or it cannot be written.
+
+        Example:
+            >>> result = qgraph.quantize("model.pb", "calib.npz", effort="plain")
+            >>> print(result.save("plain", force=True))
+            plain
         """
         from qgraph.artifacts import save
 
@@ -205,7 +221,10 @@ def quantize(
 
     Example:
         >>> result = qgraph.quantize("model.pb", "calib.npz", profile="graffitist-int8")
-        >>> result.save("out")
+        >>> result
+        Quantized(model, graffitist-int8, 12 layers, ... dB at the outputs)
+        >>> print(result.save("out"))
+        out
     """
     training = chosen(Mode, mode, "mode") is Mode.RETRAIN
     looks = optional(Effort, effort, "effort")

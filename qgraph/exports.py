@@ -94,7 +94,9 @@ def export(
         OutputError: Something else is there, or it cannot be written.
 
     Example:
-        >>> qgraph.export("out", "c", "firmware")
+        >>> sizes = qgraph.export("out", "c", "firmware")
+        >>> sorted(sizes)
+        ['model.c', 'model.h', 'model_answers.bin', 'model_inputs.bin', 'model_test.c']
     """
     chosen, path = form(name, options), Path(path)
     if isinstance(network, str | Path):

@@ -22,11 +22,20 @@ from qgraph.transforms.scale_inputs import scaled_features
 class FixedPointNetwork:
     """A network in fixed point, with all that is known of it.
 
-    `graph` is quantized and calibrated, `floating` the float graph it stands for (passes applied),
-    `measured` how far one is from the other, on the samples `few` (none where they were invented);
-    `sample` the calibration inputs (one batch) whose codes are saved. `cautions` are those of
-    `facts.warnings` that come from what was measured of this result. `original` is the float
-    network before any step of the plan and before training; `floating` where it is None.
+    Attributes:
+        graph: The quantized, calibrated graph.
+        floating: The float graph that it stands for, with passes applied.
+        profile: The target.
+        calibration: What calibration saw of each tensor.
+        trace: What each pass rewrote or refused, and why.
+        bounds: The range of the codes of each value, and of the sums of each layer.
+        measured: The difference of both graphs on the samples `few`.
+        sample: Calibration inputs, one batch, whose codes are saved.
+        few: Samples that `measured` is from; none where samples were invented.
+        facts: What was chosen, tried and warned of, for the manifest.
+        cautions: Those of `facts.warnings` that come from what was measured of this result.
+        original: The float network before any step of the plan and before training; `floating`
+            where it is None.
     """
 
     graph: Graph
@@ -44,7 +53,7 @@ class FixedPointNetwork:
 
     @property
     def exponents(self) -> Exponents:
-        """The exponents that calibration chose; `quantize` takes them, edited or not."""
+        """The exponent of each tensor; `quantize(exponents=...)` takes them, edited or not."""
         near = self.facts.agreement
         apart = near is not None and near.held_out
         plan = self.facts.choice.plan_spec
@@ -52,9 +61,20 @@ class FixedPointNetwork:
 
     @property
     def sqnr(self) -> Mapping[str, float]:
-        """In dB, by quantizer."""
+        """The signal to quantization noise ratio behind each quantizer, in dB, by its name."""
         return self.measured.sqnr
 
     def reference(self) -> Reference:
-        """The integer reference of this network."""
+        """The integer reference of this network: it computes every tensor with integers in numpy.
+
+        Returns:
+            The reference; its `outputs(feeds)` gives the outputs by name.
+
+        Example:
+            >>> import numpy as np
+            >>> result = qgraph.quantize("model.pb", "calib.npz", effort="plain")
+            >>> images = np.load("test.npz")["image"][:2]
+            >>> result.reference().outputs({"image": images})["probabilities"].shape
+            (2, 10)
+        """
         return Reference(self.graph)

@@ -76,8 +76,14 @@ def float_format(path: str | Path) -> FloatFormat:
 class Optimized:
     """A float graph that passes have rewritten, with the log of what they did.
 
+    Attributes:
+        graph: The graph; `print` shows its text.
+        trace: What each pass rewrote or refused, and why.
+        results: For each pass, in order, its name and the number of changes and refusals.
+
     Example:
-        >>> qgraph.optimize("model.pb").graph.outputs
+        >>> qgraph.optimize("model.pb")
+        Optimized(Graph(model: 59 nodes, image float32[?,8,8,1] -> ...), 70 changes)
     """
 
     graph: Graph
@@ -105,6 +111,10 @@ class Optimized:
             UsageError: The suffix is another one.
             UnsupportedError: The format cannot hold a part of the network.
             OutputError: The file cannot be written.
+
+        Example:
+            >>> print(qgraph.optimize("model.pb").save("float.onnx"))
+            float.onnx
         """
         path = Path(path)
         write_whole(path, float_format(path).content(self.graph))
@@ -115,6 +125,16 @@ class Optimized:
 
         Args:
             path: A file that `save` would write; its suffix is the format.
+
+        Returns:
+            `inputs` and `outputs`: names in the file by names in the graph.
+
+        Raises:
+            UsageError: The suffix is no format.
+
+        Example:
+            >>> qgraph.optimize("model.pb").ends("float.onnx").outputs
+            {'probabilities': 'probabilities'}
         """
         return ends_of(self.graph, float_format(path).spelling)
 
@@ -152,7 +172,11 @@ def optimize(
         PassError: A pass needs what another one establishes.
 
     Example:
-        >>> qgraph.optimize("model.pb").save("float.onnx")
+        >>> optimized = qgraph.optimize("model.pb")
+        >>> len(optimized.graph.nodes)
+        59
+        >>> print(optimized.save("float.onnx"))
+        float.onnx
     """
     names = without if isinstance(without, str) else tuple(without)
     pipeline = pipeline_of(passes, names)

@@ -1,10 +1,12 @@
 """The public names: listed, documented, and short where they are printed."""
 
 import ast
+import dataclasses
 import doctest
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +23,10 @@ METHODS = [
     for attribute, value in vars(getattr(qgraph, name)).items()
     if not attribute.startswith("_") and callable(getattr(value, "__func__", value))
 ]
+
+
+DOCUMENTED = [*FUNCTIONS, *CLASSES, *(".".join(pair) for pair in METHODS)]
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -56,18 +62,23 @@ def sections(text: str) -> set[str]:
     return {line.strip()[:-1] for line in text.splitlines() if line.strip().endswith(":")}
 
 
+def described(text: str, section: str) -> list[str]:
+    """The names that a section of a docstring describes."""
+    names = []
+    _, _, rest = text.partition(f"{section}:\n")
+    for line in rest.partition("\n\n")[0].splitlines():
+        if line.startswith("    ") and line[4] != " ":
+            names += line.partition(":")[0].strip().split(", ")
+    return sorted(names)
+
+
 def check_arguments(function) -> None:
-    """Every parameter is described, and no other."""
+    """Every parameter is described, and no other; so is what is returned."""
     text = inspect.getdoc(function)
     assert text and text[0].isupper(), function
-    names = [n for n in inspect.signature(function).parameters if n != "self"]
-    described = []
-    if names:
-        _, _, rest = text.partition("Args:\n")
-        for line in rest.partition("\n\n")[0].splitlines():
-            if line.startswith("    ") and line[4] != " ":
-                described += line.partition(":")[0].strip().split(", ")
-    assert sorted(described) == sorted(names)
+    signature = inspect.signature(function)
+    assert described(text, "Args") == sorted(n for n in signature.parameters if n != "self")
+    assert ("Returns" in sections(text)) == (signature.return_annotation not in (None, "None"))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -79,18 +90,24 @@ def test_functions_are_documented(name) -> None:
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_classes_are_documented(name) -> None:
-    text = inspect.getdoc(getattr(qgraph, name))
+    kind = getattr(qgraph, name)
+    text = inspect.getdoc(kind)
     assert text[0].isupper() and "Example" in sections(text)
+    if dataclasses.is_dataclass(kind):
+        fields = [field.name for field in dataclasses.fields(kind)]
+        assert described(text, "Attributes") == sorted(fields)
+    for member, value in inspect.getmembers(kind, lambda value: isinstance(value, property)):
+        assert inspect.getdoc(value), member
 
 
 @pytest.mark.parametrize(("name", "method"), METHODS)
 def test_methods_are_documented(name, method) -> None:
-    check_arguments(getattr(getattr(qgraph, name), method))
+    function = getattr(getattr(qgraph, name), method)
+    check_arguments(function)
+    assert "Example" in sections(inspect.getdoc(function))
 
 
-@pytest.mark.parametrize(
-    "name", [*FUNCTIONS, *CLASSES, *(".".join(pair) for pair in METHODS)], ids=str
-)
+@pytest.mark.parametrize("name", DOCUMENTED)
 def test_examples_parse_and_use_names_that_exist(name) -> None:
     thing = qgraph
     for part in name.split("."):
@@ -106,6 +123,39 @@ def test_examples_parse_and_use_names_that_exist(name) -> None:
                 if called is not None:
                     given = {k.arg: None for k in node.keywords}
                     inspect.signature(called).bind(*node.args, **given)
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    """A directory with the files of the digits network, in which examples run, and `out`."""
+    pytest.importorskip("sklearn")
+    folder = tmp_path_factory.mktemp("digits")
+    subprocess.run([sys.executable, ROOT / "examples/digits/files.py", folder], check=True)
+    result = qgraph.quantize(folder / "model.pb", folder / "calib.npz", effort="plain")
+    result.save(folder / "out")
+    return folder
+
+
+SEARCHES = [
+    pytest.param(name, marks=pytest.mark.slow, id=name or "module") for name in ("", "quantize")
+]
+
+
+@pytest.mark.parametrize("name", [*(n for n in DOCUMENTED if n != "quantize"), *SEARCHES])
+def test_examples_print_what_they_show(name, digits, tmp_path, monkeypatch) -> None:
+    for path in digits.iterdir():
+        if name not in ("", "quantize") or path.name != "out":
+            (tmp_path / path.name).symlink_to(path)
+    monkeypatch.chdir(tmp_path)
+    thing = qgraph
+    for part in name.split(".") if name else ():
+        thing = getattr(thing, part)
+    parser, runner = doctest.DocTestParser(), doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    found = parser.get_doctest(inspect.getdoc(thing), {"qgraph": qgraph}, name, None, None)
+    assert found.examples
+    said: list[str] = []
+    runner.run(found, out=said.append)
+    assert runner.failures == 0, "".join(said)
 
 
 def test_the_verbs_do_what_the_command_line_does(folder, tmp_path) -> None:
@@ -142,8 +192,9 @@ def test_values_print_on_one_line_and_as_tables_in_notebooks(folder) -> None:
         qgraph.optimize(folder / "net.pb"),
         qgraph.Session.open(out),
         qgraph.evaluate(out, folder / "samples.npz"),
+        qgraph.verify(out, forms=["engine"]),
     ]
-    for value in values[:-1]:
+    for value in values:
         assert len(repr(value)) < 150 and "\n" not in repr(value)
     assert "graffitist-int8, 3 layers, " in repr(values[1]) and "dB at the" in repr(values[1])
     assert repr(values[2]) == "Quantized(net, graffitist-int8, 3 layers)"

@@ -68,7 +68,8 @@ def evaluate(
 
     Example:
         >>> found = qgraph.evaluate("out", "test.npz")
-        >>> print(found.outputs[0].quantized.top1)
+        >>> print(f"{found.outputs[0].quantized.top1:.2%}")
+        99.11%
     """
     folder = inference_folder(folder)
     graph = load_graph(folder)

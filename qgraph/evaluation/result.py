@@ -36,6 +36,11 @@ class OutputScore:
     quantized: Score
     same: float | None
 
+    def __str__(self) -> str:
+        field, floating = next(iter(asdict(self.floating).items()))
+        quantized = getattr(self.quantized, field)
+        return f"{self.output}: {field} {floating:.4g} float, {quantized:.4g} quantized"
+
 
 @dataclass(frozen=True)
 class Sizes:
@@ -59,15 +64,25 @@ class Speed:
     threads: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
-    """Both networks on `samples` labelled samples.
+    """Scores of the float network and of the quantized one on labelled samples.
 
-    `speed` is None where the engine cannot run the network; the integer reference then did.
-    `warnings` name inputs that were prepared differently from the calibration samples.
+    Attributes:
+        samples: The number of samples.
+        outputs: For each output, the scores `floating` and `quantized` (`top1` and `top5`, or
+            `root_mean_square` and `mean_absolute`), and the share `same` of equal classes.
+        sizes: Bytes of the constants, `floating` and `quantized`, and their `compression`.
+        speed: Time of the engine for one sample; None where the engine cannot run the network, and
+            the integer reference did.
+        warnings: Inputs that were prepared differently from the calibration samples.
 
     Example:
-        >>> qgraph.evaluate("out", "test.npz").facts()
+        >>> found = qgraph.evaluate("out", "test.npz")
+        >>> found
+        Evaluation(450 samples, probabilities: top1 0.9911 float, 0.9911 quantized)
+        >>> found.sizes.floating
+        26440
     """
 
     samples: int
@@ -75,6 +90,10 @@ class Evaluation:
     sizes: Sizes
     speed: Speed | None
     warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        scores = ", ".join(map(str, self.outputs))
+        return f"Evaluation({counted(self.samples, 'sample')}, {scores})"
 
     def _repr_html_(self) -> str:
         rows = [
@@ -88,6 +107,14 @@ class Evaluation:
         return table_html(title, ("output", "network", "", ""), rows)
 
     def facts(self) -> dict[str, object]:
-        """All of it, for JSON."""
+        """All attributes as plain values, for JSON.
+
+        Returns:
+            Values by the names of the attributes.
+
+        Example:
+            >>> qgraph.evaluate("out", "test.npz").facts()["outputs"][0]["same"]
+            1.0
+        """
         sizes = {**asdict(self.sizes), "compression": round(self.sizes.compression, 3)}
         return {**asdict(self), "sizes": sizes}

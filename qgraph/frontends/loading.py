@@ -57,8 +57,13 @@ def load(
         UsageError: A name does not exist.
 
     Example:
-        >>> graph = qgraph.load("model.onnx")
+        >>> graph = qgraph.load("model.pb")
+        >>> graph
+        Graph(model: 130 nodes, image float32[?,8,8,1] -> probabilities float32[?,10])
         >>> print(graph)
+        graph "model" {
+          %image = input {type=float32[?,8,8,1]}
+        ...
     """
     if isinstance(model, Graph):
         return model.copy()

@@ -27,7 +27,8 @@ def report(folder: str | Path) -> Path:
         OutputError: The page cannot be written.
 
     Example:
-        >>> page = qgraph.report("out")
+        >>> print(qgraph.report("out"))
+        out/report.html
     """
     folder = inference_folder(folder)
     page = folder / REPORT

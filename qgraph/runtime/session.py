@@ -21,14 +21,23 @@ from qgraph.program import Program
 
 
 class Session:
-    """Runs a calibrated graph: what `qgraph.exact.reference.Reference.outputs` gives, to the bit.
+    """Runs a quantized network, with the bits of its integer reference.
 
-    Layers of integers are run by `engine`, all at once; what is float in front of them or behind
-    is run by the definitions of its ops, in numpy.
+    The integer engine runs all integer layers. Float ops before and after them are run in numpy.
+
+    Args:
+        graph: A quantized, calibrated graph.
+        program: Its integer program.
+        engine: The engine that runs the program; `Session.open` makes all three.
+
+    Attributes:
+        graph: The graph, with the names and types of inputs and outputs.
+        program: The integer program.
+        engine: The engine.
 
     Example:
-        >>> session = qgraph.Session.open("out")
-        >>> outputs = session.run({"image": images})
+        >>> qgraph.Session.open("out", level="plain")
+        Session(Graph(model: ... nodes, image float32[?,8,8,1] -> ...), plain)
     """
 
     def __init__(self, graph: Graph, program: Program, engine: Engine) -> None:
@@ -74,18 +83,22 @@ class Session:
         Args:
             feeds: One array for each input, by name, of any number of samples where the batch is
                 free. Other float types are cast to float32.
-            batch: Samples that the engine runs at once, where the batch is free; all of them
-                without.
+            batch: Samples that the engine runs at once, where the batch is free; None runs all of
+                them at once.
 
         Returns:
-            The graph's outputs by public name, as float32.
+            The outputs by name, as float32.
 
         Raises:
             UsageError: The feeds do not fit.
             ExactnessError: A feed holds NaN.
 
         Example:
-            >>> outputs = session.run({"image": images}, batch=32)
+            >>> import numpy as np
+            >>> images = np.load("test.npz")["image"]
+            >>> outputs = qgraph.Session.open("out").run({"image": images}, batch=32)
+            >>> outputs["probabilities"].shape
+            (450, 10)
         """
         feeds = {name: in_float32(np.asarray(array)) for name, array in feeds.items()}
         _check_feeds(self.graph, feeds)

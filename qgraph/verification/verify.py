@@ -15,6 +15,7 @@ from qgraph.errors import LoadError, QGraphError, UnsupportedError, UsageError, 
 from qgraph.exports import FORMS, exported_form, form
 from qgraph.files import write_whole
 from qgraph.ir.types import Array
+from qgraph.notebook import table_html
 from qgraph.progress import Progress, silent
 from qgraph.quant.data import Data, load_data
 from qgraph.quiet import quiet_tensorflow
@@ -33,8 +34,15 @@ DELIVERED = ("tensorflow",)
 class Verified:
     """Forms compared, forms left out and why, and the certificate as written.
 
+    Attributes:
+        network: The network that was read from the directory.
+        compared: By form, the number of tensors, elements and differences.
+        refused: By form that was left out, the reason.
+        certificate: What certificate.json holds.
+
     Example:
-        >>> qgraph.verify("out").equal
+        >>> qgraph.verify("out", forms=["engine", "onnx-integer"])
+        Verified(model: equal; engine, onnx-integer compared)
     """
 
     network: Network
@@ -51,6 +59,14 @@ class Verified:
         verdict = "equal" if self.equal else "NOT equal"
         forms = ", ".join(self.compared.tallies)
         return f"Verified({self.network.graph.name}: {verdict}; {forms or 'no form'} compared)"
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[object, ...]] = [
+            (form, len(found.tensors), f"{found.elements:,}", found.wrong)
+            for form, found in self.compared.tallies.items()
+        ]
+        rows += [(form, "left out", reason, "") for form, reason in self.refused.items()]
+        return table_html(repr(self), ("form", "tensors", "elements", "differences"), rows)
 
 
 @quiet_tensorflow()
@@ -87,7 +103,8 @@ def verify(
         UsageError: A form does not exist, or the files are of another network.
 
     Example:
-        >>> assert qgraph.verify("out", forms=["c", "engine"]).equal
+        >>> qgraph.verify("out", forms=["engine", "onnx-integer"]).equal
+        True
     """
     folder, exported = inference_folder(folder), None if files is None else Path(files)
     if exported is not None and forms:

@@ -17,7 +17,7 @@ from PIL import Image
 
 ROOT = Path(__file__).parents[2]
 PICTURE = ROOT / "docs/images/report.png"
-WIDTH, HEIGHT = 900, 2024
+WIDTH, HEIGHT = 900, 2330
 # A browser that starts for the first time, and stays off the network.
 CHROMIUM = [
     "chromium",

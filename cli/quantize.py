@@ -159,17 +159,20 @@ def quantize(
     from qgraph.quant.exponents import load_exponents
     from qgraph.quant.profile import load_profile
     from qgraph.records import to_object
+    from qgraph.retrain import directory
+    from qgraph.retrain.training_graph import library_of
     from qgraph.static.choice import Wish, first_plan
+    from qgraph.stored import INFERENCE
     from qgraph.train.options import Options
 
     # First what is quick to check: TensorFlow's import takes seconds.
     target = load_profile(profile)
     if training_graph is not None:
-        retrain.library_of(training_graph)
+        library_of(training_graph)
     if output is None:
         bits = "mixed" if mean_bits or weight_bytes else f"int{target.bits.weight}"
         output = beside(model, "retrain" if retrains else bits)
-    form = retrain if retrains else artifacts
+    form = directory if retrains else artifacts
     with form.reserve(output, force=force) as place:
         check_model(model)
         if calibration is not None:
@@ -222,7 +225,7 @@ def quantize(
         options = Options(epochs=epochs)
         resume = _training_command(output, train_data, validation, epochs, fast)
         train_in(output, train_data, validation, options, fast=fast, as_json=as_json, resume=resume)
-        output = output / retrain.INFERENCE
+        output = output / INFERENCE
         with at_work(as_json):
             retrain.finalize(output.parent).save(output)
     manifest = read_manifest(output)

@@ -120,7 +120,7 @@ def train(
     rates, like 1e-4.
     """
     from qgraph.cli.training import print_next, train_in
-    from qgraph.retrain import facts_of
+    from qgraph.retrain.run import facts_of
     from qgraph.train.options import Options
 
     options = Options(

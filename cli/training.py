@@ -101,11 +101,12 @@ def train_in(
     """
     from qgraph import retrain
     from qgraph.drafts import sole_user
+    from qgraph.retrain.run import check_files
     from qgraph.stopping import stoppable
 
     with sole_user(directory):
         with at_work(as_json):
-            retrain.check_files(directory, data, validation)
+            check_files(directory, data, validation)
             if not fast:
                 retrain.make_deterministic()
             if threads is not None:
@@ -164,7 +165,7 @@ def print_next(directory: Path) -> None:
 def print_training_files(directory: Path, facts: Facts, as_json: bool) -> None:
     """Print the files of `quantize --mode retrain`, the next command, and the warnings."""
     from qgraph.cli.tables import print_inputs_seen
-    from qgraph.retrain import FILES
+    from qgraph.retrain.directory import FILES
 
     if as_json:
         told = {"inputs_seen": facts.samples.inputs_seen, "warnings": facts.warnings}

@@ -130,7 +130,7 @@ class Optimized:
             `inputs` and `outputs`: names in the file by names in the graph.
 
         Raises:
-            UsageError: The suffix is no format.
+            UsageError: The suffix is neither .pb nor .onnx.
 
         Example:
             >>> qgraph.optimize("model.pb").ends("float.onnx").outputs

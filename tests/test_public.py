@@ -1,7 +1,6 @@
 """The public names: listed, documented, and short where they are printed."""
 
 import ast
-import dataclasses
 import doctest
 import inspect
 import subprocess
@@ -14,18 +13,21 @@ import pytest
 import qgraph
 from qgraph.ir.graph import Graph
 from tests.helpers.cli import run, small_network, typical_images
+from tests.helpers.docstrings import (
+    class_faults,
+    failed_examples,
+    function_faults,
+    public_names,
+    sections,
+    value_of,
+)
 
 FUNCTIONS = [n for n in qgraph.__all__ if inspect.isfunction(getattr(qgraph, n))]
 CLASSES = [n for n in qgraph.__all__ if inspect.isclass(getattr(qgraph, n))]
-METHODS = [
-    (name, attribute)
-    for name in CLASSES
-    for attribute, value in vars(getattr(qgraph, name)).items()
-    if not attribute.startswith("_") and callable(getattr(value, "__func__", value))
-]
+DOCUMENTED = public_names(qgraph)
+METHODS = [name for name in DOCUMENTED if "." in name]
 
 
-DOCUMENTED = [*FUNCTIONS, *CLASSES, *(".".join(pair) for pair in METHODS)]
 ROOT = Path(__file__).parents[1]
 
 
@@ -57,62 +59,27 @@ def test_they_are_functions_and_classes() -> None:
     assert {"quantize", "load", "report", "verify", "export", "evaluate"} < {*FUNCTIONS}
 
 
-def sections(text: str) -> set[str]:
-    """The headings of a docstring."""
-    return {line.strip()[:-1] for line in text.splitlines() if line.strip().endswith(":")}
-
-
-def described(text: str, section: str) -> list[str]:
-    """The names that a section of a docstring describes."""
-    names = []
-    _, _, rest = text.partition(f"{section}:\n")
-    for line in rest.partition("\n\n")[0].splitlines():
-        if line.startswith("    ") and line[4] != " ":
-            names += line.partition(":")[0].strip().split(", ")
-    return sorted(names)
-
-
-def check_arguments(function) -> None:
-    """Every parameter is described, and no other; so is what is returned."""
-    text = inspect.getdoc(function)
-    assert text and text[0].isupper(), function
-    signature = inspect.signature(function)
-    assert described(text, "Args") == sorted(n for n in signature.parameters if n != "self")
-    assert ("Returns" in sections(text)) == (signature.return_annotation not in (None, "None"))
-
-
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_are_documented(name) -> None:
     function = getattr(qgraph, name)
-    check_arguments(function)
-    assert {"Args", "Returns", "Raises", "Example"} <= sections(inspect.getdoc(function))
+    assert not function_faults(function)
+    assert "Raises" in sections(inspect.getdoc(function))
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_classes_are_documented(name) -> None:
-    kind = getattr(qgraph, name)
-    text = inspect.getdoc(kind)
-    assert text[0].isupper() and "Example" in sections(text)
-    if dataclasses.is_dataclass(kind):
-        fields = [field.name for field in dataclasses.fields(kind)]
-        assert described(text, "Attributes") == sorted(fields)
-    for member, value in inspect.getmembers(kind, lambda value: isinstance(value, property)):
-        assert inspect.getdoc(value), member
+    assert not class_faults(getattr(qgraph, name))
 
 
-@pytest.mark.parametrize(("name", "method"), METHODS)
-def test_methods_are_documented(name, method) -> None:
-    function = getattr(getattr(qgraph, name), method)
-    check_arguments(function)
-    assert "Example" in sections(inspect.getdoc(function))
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_are_documented(name) -> None:
+    assert not function_faults(value_of(qgraph, name))
 
 
 @pytest.mark.parametrize("name", DOCUMENTED)
 def test_examples_parse_and_use_names_that_exist(name) -> None:
-    thing = qgraph
-    for part in name.split("."):
-        thing = getattr(thing, part)
-    for example in doctest.DocTestParser().get_examples(inspect.getdoc(thing)):
+    text = inspect.getdoc(value_of(qgraph, name))
+    for example in doctest.DocTestParser().get_examples(text):
         for node in ast.walk(ast.parse(example.source)):
             if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "qgraph":
                 assert node.attr in qgraph.__all__
@@ -147,15 +114,8 @@ def test_examples_print_what_they_show(name, digits, tmp_path, monkeypatch) -> N
         if name not in ("", "quantize") or path.name != "out":
             (tmp_path / path.name).symlink_to(path)
     monkeypatch.chdir(tmp_path)
-    thing = qgraph
-    for part in name.split(".") if name else ():
-        thing = getattr(thing, part)
-    parser, runner = doctest.DocTestParser(), doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
-    found = parser.get_doctest(inspect.getdoc(thing), {"qgraph": qgraph}, name, None, None)
-    assert found.examples
-    said: list[str] = []
-    runner.run(found, out=said.append)
-    assert runner.failures == 0, "".join(said)
+    value = value_of(qgraph, name)
+    assert not failed_examples(value, {"qgraph": qgraph})
 
 
 def test_the_verbs_do_what_the_command_line_does(folder, tmp_path) -> None:

@@ -18,7 +18,7 @@ from qgraph.ir.types import Array, QuantSpec
 from qgraph.quant.topology import QUANTIZERS
 from qgraph.train.checkpoint import Checkpoint, read_checkpoint
 from qgraph.train.data import Source, training_data
-from qgraph.train.loop import LAST, Trainer, network_of, restore
+from qgraph.train.loop import CHECKPOINTS, LAST, Trainer, network_of, restore
 from qgraph.train.model import TrainingGraph
 from qgraph.train.options import Options
 from qgraph.train.score import TrainingStatus
@@ -128,5 +128,5 @@ class _EnoughError(Exception):
 def load_run(path: Path) -> Run:
     """Read a directory of `qgraph quantize --mode retrain` and `qgraph train`. Raises LoadError."""
     found = retrain.load(path)
-    last = read_checkpoint(path / retrain.CHECKPOINTS / LAST, network_of(found.graph))
+    last = read_checkpoint(path / CHECKPOINTS / LAST, network_of(found.graph))
     return Run(path, found, last)

@@ -53,9 +53,23 @@ NORM_ARRAYS = ("mean", "variance", "epsilon")
 
 @dataclass(frozen=True)
 class TrainingDirectory:
-    """Content of a training directory: a calibrated graph, its float twin, and their source.
+    """Content of a training directory.
 
-    `sample` and `few` are calibration inputs: one batch, and those that noise is measured on.
+    Attributes:
+        graph: The quantized, calibrated graph.
+        floating: The float graph, which teaches where there are no labels.
+        norms: Batch norms, which are in the weights of `graph`.
+        profile: The target.
+        method: How activation thresholds were found.
+        trace: What each pass rewrote or refused, and why.
+        sample: One batch of calibration inputs.
+        few: The calibration inputs on which noise is measured.
+        facts: What was chosen, tried and warned of.
+
+    Example:
+        >>> found = qgraph.retrain.load("tuned")
+        >>> found.profile.name
+        'graffitist-int8'
     """
 
     graph: Graph
@@ -69,7 +83,15 @@ class TrainingDirectory:
     facts: Facts
 
     def model(self) -> TrainingGraph:
-        """With variables as calibration left them."""
+        """The graph with variables as calibration left them.
+
+        Returns:
+            A graph that computes as in training.
+
+        Example:
+            >>> len(qgraph.retrain.load("tuned").model().thresholds)
+            1
+        """
         return TrainingGraph(self.graph, self.norms)
 
 
@@ -82,7 +104,25 @@ def reserve(path: Path, *, force: bool = False) -> AbstractContextManager[Reserv
 
 
 def save(result: Quantized, path: str | Path, *, force: bool = False) -> Path:
-    """`reserve`, and `write` at once."""
+    """Write a directory to train in, whole or not at all.
+
+    Args:
+        result: What `qgraph.quantize` gives, best with `mode="retrain"`.
+        path: A directory, new or empty.
+        force: Replace what an earlier run wrote there, checkpoints too.
+
+    Returns:
+        The path.
+
+    Raises:
+        UnsupportedError: The network cannot be trained; the error names the op.
+        OutputError: Something else is there, another run uses it, or it cannot be written.
+
+    Example:
+        >>> result = qgraph.quantize("model.pb", "calib.npz", mode="retrain")
+        >>> print(qgraph.retrain.save(result, "again"))
+        again
+    """
     path = Path(path)
     check_trainable(result.graph)
     with reserve(path, force=force) as place:
@@ -156,7 +196,21 @@ def check_is_written(path: Path) -> None:
 
 
 def load(path: str | Path) -> TrainingDirectory:
-    """Read what `save` wrote. Raises LoadError."""
+    """Read a directory that `save` or `qgraph quantize --mode retrain` wrote.
+
+    Args:
+        path: The directory.
+
+    Returns:
+        Its content, without checkpoints.
+
+    Raises:
+        LoadError: The directory is missing, damaged, or was not written by this version.
+
+    Example:
+        >>> qgraph.retrain.load("tuned").graph
+        Graph(model: ... nodes, image float32[?,8,8,1] -> probabilities float32[?,10])
+    """
     path = Path(path)
     check_is_written(path)
     with reading(path, PROBLEM, HINT):

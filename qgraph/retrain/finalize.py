@@ -22,15 +22,28 @@ from qgraph.train.saved_graph.checkpoint import read_tensorflow_checkpoint
 def finalize(
     path: str | Path, *, last: bool = False, checkpoint: str | Path | None = None
 ) -> Quantized:
-    """The network of the best checkpoint in the directory `path`, or of the last one.
+    """Make the quantized network of what was trained in a directory.
 
-    Where nothing was trained yet, it is the one that training begins from; `facts.training` is
-    None then. checkpoint: the prefix of one of TensorFlow, of the training graph that
-    `save_training_graph` wrote, to take instead.
+    Where nothing was trained yet, it is the network that training begins from, and
+    `facts.training` is None. The noise of each layer is measured against float layers with the
+    trained weights, the agreement at the outputs against the float network as it was read.
 
-    What noise each layer has is measured against float layers with the weights as trained; the
-    agreement at the outputs against the float network as it came. Raises LoadError where there is
-    no such checkpoint, ExactnessError where training led to scales that the profile does not have.
+    Args:
+        path: A directory that `save` or `qgraph quantize --mode retrain` wrote.
+        last: Take the last checkpoint, not the best.
+        checkpoint: The prefix of a TensorFlow checkpoint of the training graph that
+            `save_training_graph` wrote, to take instead.
+
+    Returns:
+        The quantized network; its `save` writes an output directory.
+
+    Raises:
+        LoadError: The directory is not one to train in, or there is no such checkpoint.
+        ExactnessError: Training led to scales that the profile does not have.
+
+    Example:
+        >>> qgraph.retrain.finalize("tuned")
+        Quantized(model, graffitist-int8, 12 layers, ... dB at the outputs)
     """
     path = Path(path)
     found = load(path)

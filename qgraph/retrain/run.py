@@ -29,13 +29,39 @@ def train(
     save_seconds: float = SAVE_SECONDS,
     watch: Watch = lambda status: None,
 ) -> Trainer:
-    """Train in the directory `path`, from its newest checkpoint on, to the end of `options.epochs`.
+    """Train in a directory, from its newest checkpoint on, to the end of `options.epochs`.
 
-    data, validation: see `qgraph.train.data.training_data`. Without validation data, some of the
-    training data is held apart for it (`qgraph.train.data.held_apart`). restart: begin again,
-    without the existing checkpoints. A run that was killed and goes on ends with the same bits,
-    where TensorFlow's ops are deterministic (`make_deterministic`). Raises LoadError,
-    CalibrationError, UsageError, TrainingError, OutputError.
+    A run that was killed and goes on ends with the same bits, where TensorFlow's ops are
+    deterministic (`make_deterministic`).
+
+    Args:
+        path: A directory that `save` or `qgraph quantize --mode retrain` wrote.
+        data: Training data, with labels or without: a `.npz` with an array for each input and
+            labels under `labels`, `label` or `y`, a `.npy`, a directory of such files or one that
+            `tf.data.Dataset.save` wrote, `module:function`, arrays by name, a pair of inputs and
+            labels, or a `tf.data.Dataset`.
+        validation: Validation data, of the same forms. Without, some of the training data is held
+            apart for it.
+        options: Rates, loss and schedule; the defaults without.
+        restart: Begin again, without the existing checkpoints.
+        save_seconds: Seconds between two checkpoints.
+        watch: Called with the state of the run after each step.
+
+    Returns:
+        The trainer; `history` and `best_score` have its scores on validation data.
+
+    Raises:
+        LoadError: The directory is not one to train in.
+        CalibrationError: The data does not fit the network.
+        UsageError: Options do not fit the network or the data.
+        TrainingError: Loss or weights became NaN or infinite.
+        OutputError: A checkpoint cannot be written, or another run trains there.
+
+    Example:
+        >>> from qgraph.train.options import Options
+        >>> trainer = qgraph.retrain.train("tuned", "train.npz", "val.npz", Options(epochs=1))
+        >>> len(trainer.history) > 0
+        True
     """
     with sole_user(Path(path)):
         made = trainer(path, data, validation, options, restart=restart)
@@ -53,7 +79,24 @@ def trainer(
     *,
     restart: bool = False,
 ) -> Trainer:
-    """The trainer that `train` runs, not started."""
+    """The trainer that `train` runs, not started.
+
+    Args:
+        path, data, validation, options, restart: As in `train`.
+
+    Returns:
+        The trainer; its `run` trains.
+
+    Raises:
+        LoadError: The directory is not one to train in.
+        CalibrationError: The data does not fit the network.
+        UsageError: Options do not fit the network or the data.
+
+    Example:
+        >>> trainer = qgraph.retrain.trainer("tuned", "train.npz", "val.npz")
+        >>> trainer.options.epochs
+        5
+    """
     path, options = Path(path), options or Options()
     found, checkpoints = load(path), path / CHECKPOINTS
     size, seed = options.batch_size, options.seed
@@ -85,14 +128,28 @@ def check_files(path: str | Path, *sources: Source | None) -> None:
 
 
 def make_deterministic() -> None:
-    """Have TensorFlow choose ops that give the same bits in every run, in this process."""
+    """Have TensorFlow choose ops that give the same bits in every run, in this process.
+
+    Example:
+        >>> qgraph.retrain.make_deterministic()
+    """
     import tensorflow as tf
 
     tf.config.experimental.enable_op_determinism()
 
 
 def use_threads(count: int) -> None:
-    """Bound the threads of TensorFlow's ops and of ours, at least 1; before any op has run."""
+    """Bound the threads of TensorFlow's ops and of qgraph's, before any op has run.
+
+    Args:
+        count: Threads, at least 1.
+
+    Raises:
+        RuntimeError: TensorFlow has run an op in this process.
+
+    Example:
+        >>> qgraph.retrain.use_threads(2)  # doctest: +SKIP
+    """
     import tensorflow as tf
 
     set_threads(count)

@@ -20,9 +20,28 @@ from qgraph.retrain.directory import TrainingDirectory, check_trainable, load
 
 @quiet_tensorflow()
 def keras_model(source: str | Path | TrainingDirectory | Quantized) -> QuantizedModel:
-    """A network to train, as a `tf_keras.Model`; as calibration left it.
+    """The network of a training directory as a Keras model, as calibration left it.
 
-    source: a directory that `save` wrote, or what is in memory. Raises LoadError, UnsupportedError.
+    Args:
+        source: A directory that `save` or `qgraph quantize --mode retrain` wrote, what `load`
+            gives, or what `qgraph.quantize` gives.
+
+    Returns:
+        A `tf_keras.Model` that compiles and fits. `tqt_optimizer` and `distillation_loss` make an
+        optimizer and a loss for it.
+
+    Raises:
+        LoadError: The directory is not one to train in.
+        UnsupportedError: The network cannot be trained; the error names the op.
+
+    Example:
+        >>> import numpy as np
+        >>> train = np.load("train.npz")
+        >>> model = qgraph.retrain.keras_model("tuned")
+        >>> model.compile(model.tqt_optimizer(), "sparse_categorical_crossentropy")
+        >>> history = model.fit(train["image"], train["labels"], epochs=1, verbose=0)
+        >>> print(qgraph.retrain.save_checkpoint(model, "tuned").name)
+        best.npz
     """
     from qgraph.train.keras import QuantizedModel
 
@@ -31,7 +50,26 @@ def keras_model(source: str | Path | TrainingDirectory | Quantized) -> Quantized
 
 @quiet_tensorflow()
 def module(source: str | Path | TrainingDirectory | Quantized) -> TrainingModule:
-    """A network to train in a loop of your own, as a `tf.Module`. Else as `keras_model`."""
+    """The network of a training directory as a `tf.Module`, to train in a loop of your own.
+
+    Args:
+        source: As in `keras_model`.
+
+    Returns:
+        A module: called with a batch, it gives the outputs by name. `trainable_variables` are what
+        it learns.
+
+    Raises:
+        LoadError: The directory is not one to train in.
+        UnsupportedError: The network cannot be trained; the error names the op.
+
+    Example:
+        >>> import numpy as np
+        >>> network = qgraph.retrain.module("tuned")
+        >>> outputs = network(np.load("train.npz")["image"][:8], training=True)
+        >>> outputs["probabilities"].shape
+        TensorShape([8, 10])
+    """
     from qgraph.train.module import TrainingModule
 
     graph, _, norms = _twins(source)

@@ -18,10 +18,26 @@ FILES = ("saved_model.pb", "fingerprint.pb", "variables", "assets", LIBRARY_COPY
 
 @quiet_tensorflow()
 def save_training_graph(path: str | Path, form: str = TrainingGraphForm.STOCK) -> Path:
-    """Write `training_graph/` into the training directory `path`, as calibration left it.
+    """Write the training graph as a SavedModel that trains without qgraph, as calibration left it.
 
-    With `library`, the library of fused ops is copied beside the SavedModel. An older training
-    graph is replaced. Raises LoadError, UsageError, OutputError.
+    It is written to `training_graph/` in the directory. An older one is replaced.
+
+    Args:
+        path: A directory that `save` or `qgraph quantize --mode retrain` wrote.
+        form: `stock` uses TensorFlow's own ops. `library` uses qgraph's fused ops; their library
+            is copied beside the SavedModel.
+
+    Returns:
+        The path of the SavedModel.
+
+    Raises:
+        LoadError: The directory is not one to train in.
+        UsageError: There is no such form, or the library is not installed.
+        OutputError: It cannot be written.
+
+    Example:
+        >>> print(qgraph.retrain.save_training_graph("tuned"))
+        tuned/training_graph
     """
     from qgraph.train.saved_graph.module import write_saved_graph
     from qgraph.train.saved_graph.ops import library_ops, stock_ops

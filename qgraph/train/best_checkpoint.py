@@ -19,10 +19,24 @@ class TrainedModel(Protocol):
 
 
 def save_checkpoint(model: TrainedModel, path: str | Path) -> Path:
-    """Write what `model` has learned to the directory `path`, for `finalize`.
+    """Write what a model has learned as the best checkpoint of a training directory.
 
-    It takes the place of the best checkpoint. Raises LoadError where the directory is of another
-    network, TrainingError where numbers are not finite, OutputError.
+    Args:
+        model: What `keras_model` or `module` made.
+        path: The training directory that it was made from.
+
+    Returns:
+        The path of the checkpoint, which `finalize` reads.
+
+    Raises:
+        LoadError: The directory is of another network, or cannot be trained in.
+        TrainingError: A number is NaN or infinite.
+        OutputError: The file cannot be written.
+
+    Example:
+        >>> model = qgraph.retrain.keras_model("tuned")
+        >>> print(qgraph.retrain.save_checkpoint(model, "tuned").name)
+        best.npz
     """
     network = network_of(model.network.graph)
     file = Path(path) / "training.json"
@@ -43,7 +57,20 @@ def save_checkpoint(model: TrainedModel, path: str | Path) -> Path:
 
 
 def load_checkpoint(model: TrainedModel, path: str | Path) -> None:
-    """Give `model` what the best checkpoint in the directory `path` holds. Raises LoadError."""
+    """Give a model what the best checkpoint of a training directory holds.
+
+    Args:
+        model: What `keras_model` or `module` made.
+        path: The training directory that it was made from.
+
+    Raises:
+        LoadError: There is no checkpoint, or it is of another network.
+
+    Example:
+        >>> model = qgraph.retrain.keras_model("tuned")
+        >>> path = qgraph.retrain.save_checkpoint(model, "tuned")
+        >>> qgraph.retrain.load_checkpoint(model, "tuned")
+    """
     file = Path(path) / CHECKPOINTS / BEST
     found = read_checkpoint(file, network_of(model.network.graph))
     restore(model.network.named_variables(), found)

@@ -1,26 +1,37 @@
-"""Keras callbacks for a `QuantizedModel`. Imports TensorFlow: import it late."""
+"""Keras callbacks for what `qgraph.retrain.keras_model` makes. They import TensorFlow."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
-import tf_keras as keras
 
 from qgraph.errors import UsageError
 from qgraph.foreign import TFModule
+from qgraph.quiet import quiet_tensorflow
 from qgraph.train.best_checkpoint import save_checkpoint
 from qgraph.train.freezing import FreezeSchedule
+
+with quiet_tensorflow():
+    import tensorflow as tf
+    import tf_keras as keras
 
 Logs = dict[str, float] | None
 
 
 class FreezeThresholds(keras.callbacks.Callback):  # type: ignore[misc]
-    """From step `start` on, every `every` steps, freezes the threshold that has settled best.
+    """Freezes one threshold every `every` steps, each time the one that has settled best.
 
     Steps are those of the optimizer, over all calls of `fit`. The defaults are TQT's, for batches
     of 24 (`Options.freeze_schedule` has them for other sizes).
+
+    Args:
+        start: The first step at which one is frozen.
+        every: Steps between two.
+
+    Example:
+        >>> from qgraph.train.callbacks import FreezeThresholds
+        >>> callback = FreezeThresholds(start=1000, every=50)
     """
 
     def __init__(self, start: int = 1000, every: int = 50) -> None:
@@ -40,7 +51,15 @@ class FreezeThresholds(keras.callbacks.Callback):  # type: ignore[misc]
 
 
 class FreezeBatchNorms(keras.callbacks.Callback):  # type: ignore[misc]
-    """After `epochs` epochs, or a part of one, batch norms are as in inference."""
+    """Runs batch norms as in inference after some epochs.
+
+    Args:
+        epochs: Epochs, or a part of one, in which they use the statistics of the batch.
+
+    Example:
+        >>> from qgraph.train.callbacks import FreezeBatchNorms
+        >>> callback = FreezeBatchNorms(epochs=0.5)
+    """
 
     def __init__(self, epochs: float = 1.0) -> None:
         super().__init__()
@@ -61,6 +80,10 @@ class StopAtNan(keras.callbacks.Callback):  # type: ignore[misc]
 
     The InvalidArgumentError names the first value of the graph that is NaN or infinite. From then
     on the model does so in every call of `fit` (`refuses_nan`).
+
+    Example:
+        >>> from qgraph.train.callbacks import StopAtNan
+        >>> callback = StopAtNan()
     """
 
     def on_train_begin(self, logs: Logs = None) -> None:
@@ -68,10 +91,22 @@ class StopAtNan(keras.callbacks.Callback):  # type: ignore[misc]
 
 
 class KeepBest(keras.callbacks.Callback):  # type: ignore[misc]
-    """Writes to a training directory, for `qgraph finalize`, whenever an epoch was the best so far.
+    """Writes the best epoch so far to a training directory, for `qgraph finalize`.
 
-    monitor: what is compared; `mode` is `min` or `max`, else `max` for accuracies. Raises what
-    `save_checkpoint` does, and UsageError where nothing has that name.
+    Args:
+        path: The training directory that the model was made from.
+        monitor: The metric that is compared.
+        mode: `min` or `max`: which is better. Without, `max` for accuracies, else `min`.
+
+    Raises:
+        UsageError: No metric has this name.
+        LoadError: The directory is of another network.
+        TrainingError: A number is NaN or infinite.
+        OutputError: The checkpoint cannot be written.
+
+    Example:
+        >>> from qgraph.train.callbacks import KeepBest
+        >>> callback = KeepBest("tuned", monitor="val_accuracy")
     """
 
     def __init__(
@@ -94,11 +129,19 @@ class KeepBest(keras.callbacks.Callback):  # type: ignore[misc]
 
 
 class ThresholdBoard(keras.callbacks.Callback):  # type: ignore[misc]
-    """Writes to TensorBoard, each epoch, or every `every` steps.
+    """Writes metrics, thresholds and their gradients for TensorBoard.
 
     `loss` and other metrics; for each scale `thresholds/NAME/log2` (of the scale, before it is
     rounded up), `thresholds/NAME/exponent` (of the codes: a scale is `2^-exponent`) and
     `thresholds/NAME/gradient` (of the last step); and `thresholds/frozen`, how many are.
+
+    Args:
+        log_dir: The directory that TensorBoard reads.
+        every: Steps between two points; without, one at the end of each epoch.
+
+    Example:
+        >>> from qgraph.train.callbacks import ThresholdBoard
+        >>> callback = ThresholdBoard("logs", every=100)
     """
 
     def __init__(self, log_dir: str | Path, every: int | None = None) -> None:

@@ -17,15 +17,34 @@ PAPER_BATCH = 24  # steps of the schedules are for this batch size
 class Options:
     """Options of a run; two runs of the same options and data end with the same bits.
 
-    `learn`: `all`, or `weights` or `thresholds` alone. Rates fall by halves (thresholds) and by
-    0.94 (weights); with `anneal_steps` that of weights falls along half a cosine as well, to
-    `ANNEALED` of it after so many steps. `norm_epochs`: batch norms use the statistics of batches
-    for so many epochs, then those that they have gathered. From step `freeze_start` on (without:
-    1000 at a batch of 24, and as many samples at others), every `freeze_every` steps, one threshold
-    is frozen.
-    `validate_every`: steps; without, once an epoch. `loss`, `output`: see `loss_for`.
+    Attributes:
+        epochs: Passes over the training data.
+        batch_size: Samples of a step.
+        learn: `all`, or `weights` or `thresholds` alone.
+        loss: `labels`, `teacher` (the float network) or `mse`. Without: `labels` for data that has
+            them, else `teacher` for an output of classes, else `mse`.
+        output: The output that the loss is of; without, the only one.
+        weight_rate: The learning rate of weights; it is multiplied by 0.94 every 3000 steps.
+        threshold_rate: The learning rate of thresholds; it is halved every 1000 steps. Steps of
+            schedules are for a batch of 24, and as many samples at other batches.
+        weight_decay: The factor of the squared weights in the loss.
+        anneal_steps: Steps in which the rate of weights also falls along half a cosine, to 0.05
+            of it.
+        norm_epochs: Epochs in which batch norms use the statistics of the batch; then they use
+            those that they have gathered.
+        norm_momentum: The momentum of these statistics, below 1.
+        freeze_start: The step from which on thresholds are frozen; without, 1000.
+        freeze_every: Steps between two thresholds that are frozen.
+        validate_every: Steps between two validations; without, one at the end of each epoch.
+        seed: Seed of the order of samples.
 
-    Raises UsageError for what makes no sense.
+    Raises:
+        UsageError: A value is out of its range.
+
+    Example:
+        >>> from qgraph.train.options import Options
+        >>> Options(epochs=2, weight_rate=1e-4).batch_size
+        32
     """
 
     epochs: int = 5
@@ -58,10 +77,31 @@ class Options:
             raise UsageError("norm_momentum must be below 1")
 
     def steps_for(self, steps: int) -> int:
-        """`steps` of the paper's batches, in batches of this size."""
+        """Convert steps of the paper, whose batches have 24 samples, to batches of this size.
+
+        Args:
+            steps: Steps with 24 samples each.
+
+        Returns:
+            Steps with as many samples in all, at least 1.
+
+        Example:
+            >>> from qgraph.train.options import Options
+            >>> Options(batch_size=48).steps_for(1000)
+            500
+        """
         return max(round(steps * PAPER_BATCH / self.batch_size), 1)
 
     def freeze_schedule(self) -> FreezeSchedule:
-        """When thresholds are frozen."""
+        """The schedule of freezing.
+
+        Returns:
+            The schedule: its first step, and the steps between two thresholds.
+
+        Example:
+            >>> from qgraph.train.options import Options
+            >>> Options().freeze_schedule().start
+            750
+        """
         start = self.steps_for(1000) if self.freeze_start is None else self.freeze_start
         return FreezeSchedule(start, self.freeze_every)

@@ -9,7 +9,7 @@ from qgraph.compiler import Quantized, quantize
 from qgraph.exact.reference import Reference
 from qgraph.ir.types import Fixed
 from qgraph.quant.topology import QUANTIZERS
-from qgraph.retrain import check_trainable
+from qgraph.retrain.directory import check_trainable
 from qgraph.train.folded import norms_of
 from qgraph.train.model import TrainingGraph
 from tests.helpers.real_networks import PROFILES, model, one, quantized, samples

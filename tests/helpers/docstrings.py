@@ -1,0 +1,102 @@
+"""Docstrings of public names: their sections, and their examples, run in a directory."""
+
+from __future__ import annotations
+
+import dataclasses
+import doctest
+import inspect
+from collections.abc import Mapping
+from types import ModuleType
+
+SECTIONS = ("Args", "Attributes", "Returns", "Yields", "Raises", "Example")
+
+
+def sections(text: str | None) -> set[str]:
+    """The sections of a docstring."""
+    lines = {line.rstrip() for line in (text or "").splitlines()}
+    return {name for name in SECTIONS if f"{name}:" in lines}
+
+
+def described(text: str, section: str) -> list[str]:
+    """The names that a section of a docstring describes."""
+    names = []
+    _, _, rest = text.partition(f"{section}:\n")
+    for line in rest.partition("\n\n")[0].splitlines():
+        if line.startswith("    ") and line[4] != " ":
+            names += line.partition(":")[0].strip().split(", ")
+    return sorted(names)
+
+
+def function_faults(function) -> list[str]:
+    """Faults of the docstring of a function: parameters, results or an example that it lacks."""
+    text = inspect.getdoc(function) or ""
+    signature = inspect.signature(function)
+    parameters = sorted(n for n in signature.parameters if n not in ("self", "cls"))
+    given = described(text, "Args")
+    found = [] if text and (text[0].isupper() or text[0] == "`") else ["no sentence at the start"]
+    if given != parameters:
+        found.append(f"Args describes {given}, the parameters are {parameters}")
+    if ("Returns" in sections(text)) != (signature.return_annotation not in (None, "None")):
+        found.append("Returns is missing, or nothing is returned")
+    return found if "Example" in sections(text) else [*found, "no Example"]
+
+
+def class_faults(kind: type) -> list[str]:
+    """Faults of the docstring of a class: fields, parameters or an example that it lacks."""
+    text = inspect.getdoc(kind) or ""
+    found = [] if text and text[0].isupper() else ["no sentence at the start"]
+    if dataclasses.is_dataclass(kind):
+        fields = sorted(field.name for field in dataclasses.fields(kind))
+        if described(text, "Attributes") != fields:
+            found.append(f"Attributes describes {described(text, 'Attributes')}, fields: {fields}")
+    elif "__init__" in vars(kind):
+        parameters = sorted(inspect.signature(kind).parameters)
+        if described(text, "Args") != parameters:
+            found.append(f"Args describes {described(text, 'Args')}, parameters: {parameters}")
+    for name, value in vars(kind).items():
+        if isinstance(value, property) and not inspect.getdoc(value):
+            found.append(f"{name} has no docstring")
+    return found if "Example" in sections(text) else [*found, "no Example"]
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """Names of the functions and classes of a module, and of their methods: `Name.method`."""
+    names = getattr(module, "__all__", None) or [
+        name
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", None) == module.__name__ and not name.startswith("_")
+    ]
+    found = []
+    for name in names:
+        value = getattr(module, name)
+        if inspect.isclass(value):
+            found += [name, *(f"{name}.{method}" for method in methods(value))]
+        elif inspect.isfunction(value):
+            found.append(name)
+    return found
+
+
+def methods(kind: type) -> list[str]:
+    """Public methods that a class defines itself."""
+    return [
+        name
+        for name, value in vars(kind).items()
+        if not name.startswith("_") and callable(getattr(value, "__func__", value))
+    ]
+
+
+def value_of(module: ModuleType, name: str) -> object:
+    """The value of a dotted name; the module for an empty one."""
+    value: object = module
+    for part in name.split(".") if name else ():
+        value = getattr(value, part)
+    return value
+
+
+def failed_examples(value: object, names: Mapping[str, object]) -> str:
+    """Run the examples of a docstring; what differs from what they show."""
+    parser, runner = doctest.DocTestParser(), doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    found = parser.get_doctest(inspect.getdoc(value) or "", dict(names), "example", None, None)
+    said: list[str] = []
+    runner.run(found, out=said.append)
+    return "".join(said) if found.examples else "there is no example"

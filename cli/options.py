@@ -206,11 +206,13 @@ def own_modules() -> None:
 
 
 def check_model(path: Path) -> None:
-    """Raise LoadError early where there is nothing to load."""
+    """Raise LoadError early where there is nothing to load, or a format that is not read."""
+    from qgraph.frontends import other_formats
     from qgraph.frontends.checkpoint import prefix_of
 
     if not path.exists() and prefix_of(path) is None:
         raise LoadError("no such file or directory", node=str(path))
+    other_formats.refuse(path)
 
 
 def names(text: str | None) -> list[str] | None:

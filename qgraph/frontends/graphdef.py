@@ -6,6 +6,7 @@ from pathlib import Path
 
 from qgraph.errors import LoadError
 from qgraph.foreign import Proto
+from qgraph.frontends.other_formats import SUPPORTED
 
 
 def parse_binary(data: bytes) -> Proto | None:
@@ -45,7 +46,9 @@ def parse_text(path: Path, text: str) -> Proto:
         text_format.Parse(text, graph_def)
     except text_format.ParseError as error:
         raise LoadError(
-            f"a text file, but not a GraphDef in text form (line {error})", node=str(path)
+            f"a text file, but not a GraphDef in text form (line {error})",
+            node=str(path),
+            hint=SUPPORTED,
         ) from None
     if not graph_def.node:
         raise LoadError("a GraphDef without nodes", node=str(path))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from qgraph.errors import GraphError, LoadError, QGraphError, UsageError
 from qgraph.foreign import KerasModel, Proto
-from qgraph.frontends import checkpoint, graphdef, keras, onnx, saved_model
+from qgraph.frontends import checkpoint, graphdef, keras, onnx, other_formats, saved_model
 from qgraph.frontends.frozen import Frozen
 from qgraph.frontends.importing import import_graph_def
 from qgraph.ir.cast import cast_floats
@@ -18,8 +18,6 @@ from qgraph.names import path_text
 from qgraph.quiet import quiet_tensorflow
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
-ZIP = b"PK\x03\x04"
-TFLITE = b"TFL3"
 
 
 @quiet_tensorflow()
@@ -71,6 +69,7 @@ def load(
         return load_keras(model, inputs=inputs, outputs=outputs, input_shapes=input_shapes)
     path = Path(model)
     try:
+        other_formats.refuse(path)
         proto = _onnx_model(path)
         if signature is not None and not _is_saved_model(path):
             raise UsageError(
@@ -144,14 +143,8 @@ def _read(path: Path, outputs: Sequence[str] | None, signature: str | None, trus
     if not path.exists():
         raise LoadError("no such file or directory", node=str(path))
     data = path.read_bytes()
-    if not data:
-        raise LoadError("the file is empty", node=str(path))
-    if data.startswith((HDF5, ZIP)):
-        return keras.read(path, zipped=data.startswith(ZIP), trust=trust)
-    if data[4:8] == TFLITE:
-        raise LoadError(
-            "a TensorFlow Lite file", node=str(path), hint="load the model it was made from"
-        )
+    if data.startswith((HDF5, other_formats.ZIP)):
+        return keras.read(path, zipped=data.startswith(other_formats.ZIP), trust=trust)
     return _read_protobuf(path, data, signature)
 
 
@@ -174,9 +167,8 @@ def _read_protobuf(path: Path, data: bytes, signature: str | None) -> Frozen:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        hint = "the file may be truncated or of another format"
-        raise LoadError(
-            "not a GraphDef or any other supported format", node=str(path), hint=hint
+        raise other_formats.unreadable(
+            path, "not a GraphDef or any other supported format"
         ) from None
     return Frozen(graphdef.parse_text(path, text))
 
@@ -202,10 +194,9 @@ def _onnx_model(path: Path) -> Proto | None:
         return None
     with path.open("rb") as file:
         head = file.read(8)
-    if head.startswith((HDF5, ZIP)) or head[4:8] == TFLITE:
+    if head.startswith((HDF5, other_formats.ZIP)):
         return None
     model = onnx.parse(path.read_bytes())
     if model is None and path.suffix == ".onnx" and head:
-        hint = "the file may be truncated or of another format"
-        raise LoadError("not an ONNX model", node=str(path), hint=hint)
+        raise other_formats.unreadable(path, "not an ONNX model")
     return model

@@ -23,15 +23,9 @@ def read(path: Path, signature: str | None = None) -> Frozen:
     """A signature of the SavedModel in directory `path`, frozen: the default or only one, if none
     is named.
 
-    Raises LoadError where there is no SavedModel or files are missing, UsageError where it has
+    Raises LoadError where files are missing, UsageError where it has
     no such signature, or several and none is the default.
     """
-    if not any((path / name).is_file() for name in ("saved_model.pb", "saved_model.pbtxt")):
-        metas = sorted(path.glob("*.meta"))
-        hint = (
-            f"did you mean {metas[0]}?" if metas else "give the directory that holds saved_model.pb"
-        )
-        raise LoadError("a directory without saved_model.pb", node=str(path), hint=hint)
     try:
         from tensorflow.python.saved_model.loader_impl import parse_saved_model
 

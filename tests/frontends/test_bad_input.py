@@ -37,14 +37,12 @@ def zipped():
 
 
 FILES = {
-    "empty.pb": (b"", "empty.pb: the file is empty"),
     "random.pb": (bytes(range(255, 100, -1)) * 9, "random.pb: not a GraphDef"),
     "cut.pb": (relu_graph().SerializeToString()[:-900], "cut.pb: not a GraphDef.*\n.*truncated"),
     "model.onnx": (onnx_model()[:-9], "model.onnx: not an ONNX model.*\n.*truncated"),
     "other.onnx": (relu_graph().SerializeToString(), "other.onnx: not an ONNX model"),
     "notes.txt": (b"hello, world\n", "notes.txt: a text file, but not a GraphDef"),
     "blank.pb": (b"\n\n", "blank.pb: "),
-    "lite.tflite": (b"\x1c\0\0\0TFL3" + bytes(40), "lite.tflite: a TensorFlow Lite file"),
     "zip.keras": (zipped(), "zip.keras: a zip archive, but not a Keras model"),
     "hdf.h5": (b"\x89HDF\r\n\x1a\n" + bytes(90), "hdf.h5: the HDF5 library cannot read it"),
     "saved.pb": (b"\x08\x01\x12\x00", "saved.pb: "),
@@ -115,14 +113,6 @@ def test_damaged_file_never_shows_a_traceback_of_others(some_file, data):
 def test_path_that_does_not_exist(tmp_path):
     with pytest.raises(LoadError, match=r"gone\.pb: no such file"):
         load(tmp_path / "gone.pb")
-
-
-def test_directory_without_a_saved_model(tmp_path):
-    with pytest.raises(LoadError, match=r"a directory without saved_model\.pb"):
-        load(tmp_path)
-    (tmp_path / "net.meta").write_bytes(b"")
-    with pytest.raises(LoadError, match=r"did you mean .*net\.meta"):
-        load(tmp_path)
 
 
 def test_saved_model_whose_variables_are_gone(tmp_path):

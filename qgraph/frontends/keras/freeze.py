@@ -8,6 +8,10 @@ from qgraph.errors import LoadError, QGraphError, first_line
 from qgraph.foreign import KerasModel, Tensor
 from qgraph.frontends.frozen import Frozen, freeze_function
 
+BUILD = (
+    "call the model on a sample, model(x), or begin it with keras.Input; "
+    "for a file, do so before saving it"
+)
 PACKAGES = ("keras", "tf_keras")
 
 
@@ -27,7 +31,7 @@ def freeze_model(model: KerasModel) -> Frozen:
     name = str(model.name)
     _check_backend(model, name)
     if not getattr(model, "inputs", None):
-        raise LoadError("the model's inputs are unknown", node=name, hint="call or build it first")
+        raise LoadError("the model's inputs are unknown", node=name, hint=BUILD)
     specs = [
         tf.TensorSpec(tensor.shape, tensor.dtype, name=input_name)
         for tensor, input_name in zip(model.inputs, _input_names(model), strict=True)

@@ -46,7 +46,9 @@ def _of_zip(path: Path, trust: bool, folder: Path) -> KerasModel:
     archive = Archive(path)
     if CONFIG not in archive.members or METADATA not in archive.members:
         raise LoadError(
-            "a zip archive, but not a Keras model: no config.json and metadata.json", node=str(path)
+            "a zip archive, but not a Keras model: no config.json and metadata.json",
+            node=str(path),
+            hint="if it holds a model, unpack it and give that",
         )
     if WEIGHTS not in archive.members:
         raise LoadError(f"`{WEIGHTS}` is missing from the file", node=str(path), hint=EXPORT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
@@ -129,11 +130,21 @@ def print_table(
     out.print()
 
 
-def print_last(output: Path, command: str) -> None:
+def print_last(output: Path, *commands: Sequence[str]) -> None:
     """The last lines of a run: where its output is, and what to type next."""
-    out = console()
-    out.print(f"written to {output}", soft_wrap=True)
-    out.print(f"next: {command}", soft_wrap=True)
+    console().print(f"written to {output}", soft_wrap=True)
+    print_next(*commands)
+
+
+def print_next(*commands: Sequence[str]) -> None:
+    """Commands that make sense next, each in a line that can be copied into a shell."""
+    for i, command in enumerate(commands):
+        print_command("     " if i else "next:", command)
+
+
+def print_command(label: str, command: Sequence[str]) -> None:
+    """A label, then a command of qgraph as it is typed into a shell."""
+    console().print(f"{label} qgraph {shlex.join(command)}", soft_wrap=True)
 
 
 def print_warnings(warnings: Sequence[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,7 +37,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Compare float and quantized network with labels: accuracy or error, size, time per sample."""
-    from qgraph.cli.console import at_work, console, print_warnings
+    from qgraph.cli.console import at_work, print_next, print_warnings
     from qgraph.evaluation import evaluate as found_by
 
     with at_work(as_json) as progress:
@@ -55,7 +54,7 @@ def evaluate(
         print(json.dumps({"directory": str(directory), **found.facts()}))
         return
     print_evaluation(found, f"of {data}")
-    console().print(f"next: qgraph report {shlex.quote(str(directory))}", soft_wrap=True)
+    print_next(["report", str(directory)])
     print_warnings(found.warnings)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,7 +49,7 @@ def export(
 
     A network that a form cannot carry is refused, by the name of the layer.
     """
-    from qgraph.cli.console import at_work, console, print_table, print_warnings
+    from qgraph.cli.console import at_work, print_next, print_table, print_warnings
     from qgraph.exports import FORMS, index_of
     from qgraph.exports import export as write
     from qgraph.exports import form as checked
@@ -71,8 +70,7 @@ def export(
         f"written to {output}: {FORMS[ExportFormat(form)].description}", ("=file", ">bytes"), rows
     )
     if directory.is_dir():
-        words = ["qgraph", "verify", str(directory), "--files", str(output)]
-        console().print(f"next: {shlex.join(words)}", soft_wrap=True)
+        print_next(["verify", str(directory), "--files", str(output)])
     print_warnings(warnings)
 
 

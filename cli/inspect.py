@@ -66,11 +66,12 @@ def inspect(
     from qgraph.records import to_json, to_object
     from qgraph.rewrite.trace import Trace
 
-    check_model(model)
+    written = None if text or trace or passes or without else manifest_of(model)
+    if written is None:
+        check_model(model)
     target, input_shapes = load_profile(profile), shapes(input_shape)
     own_modules()
     pipeline = pipeline_of(passes, without or "", target)
-    written = None if text or trace or passes or without else manifest_of(model)
     if written is not None:
         if as_json:
             print(json.dumps(to_json(written)))
@@ -192,11 +193,8 @@ def _print_ops(facts: GraphFacts) -> None:
 
 
 def _print_next(model: Path, trace: bool) -> None:
-    from qgraph.cli.console import console
+    from qgraph.cli.console import print_command, print_next
 
-    out = console()
     if not trace:
-        out.print(
-            f"every rewrite, before and after: qgraph inspect {model} --trace", soft_wrap=True
-        )
-    out.print(f"next: qgraph quantize {model} -c samples.npz -o out", soft_wrap=True)
+        print_command("every rewrite, before and after:", ["inspect", str(model), "--trace"])
+    print_next(["quantize", str(model), "-c", "samples.npz", "-o", "out"])

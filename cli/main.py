@@ -68,7 +68,10 @@ class _Verbs(TyperGroup):
         try:
             found: object = super().invoke(ctx)
         except KeyboardInterrupt as error:
-            raise Interrupted("interrupted; no half-written output is left") from error
+            raise Interrupted(
+                "interrupted; no partial output was written",
+                hint="to start again, run the same command",
+            ) from error
         seconds = time.monotonic() - begin
         if seconds >= LONG and "--json" not in sys.argv:
             print(f"took {duration(seconds)}", file=sys.stderr)

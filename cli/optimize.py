@@ -60,7 +60,9 @@ def optimize(
     float_format(output)
     check_model(model)
     if output.exists() and (model.exists() and output.samefile(model)):
-        raise OutputError("is the model itself", node=str(output), hint="give another name")
+        raise OutputError(
+            "the output is the model itself", node=str(output), hint="give another name"
+        )
     if output.exists() and not force:
         raise OutputError("exists", node=str(output), hint="give another name, or --force")
     own_modules()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -182,7 +181,7 @@ OWN = ("mean_bits", "top", "as_json")  # what `analyze` alone has, or in a form 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")]
 
 
-def given(context: typer.Context, without: Sequence[str] = ()) -> str:
+def given(context: typer.Context, without: Sequence[str] = ()) -> list[str]:
     """The arguments of this run as they were typed, for another verb; not its own options."""
     words: list[str] = []
     for option in context.command.params:
@@ -196,7 +195,7 @@ def given(context: typer.Context, without: Sequence[str] = ()) -> str:
         for one in value if isinstance(value, list | tuple) else [value]:
             flag = [min(option.opts, key=len)] if option.opts[0].startswith("-") else []
             words += [*flag, str(one)]
-    return shlex.join(words)
+    return words
 
 
 def own_modules() -> None:

@@ -40,14 +40,14 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a network on integers, without TensorFlow: the outputs are exact to the bit."""
-    from qgraph.cli.console import console, print_table, print_warnings
+    from qgraph.cli.console import console, print_next, print_table, print_warnings
     from qgraph.evaluation.input_ranges import other_scale
     from qgraph.quant.data import converted, load_data
     from qgraph.runtime import Session
     from qgraph.stored import load_samples
 
     session = Session.open(directory, threads, level)
-    data = converted(session.graph, load_data(inputs, session.graph, limit, what="inputs"))
+    data = converted(session.graph, load_data(inputs, session.graph, limit, what="the input data"))
     begin = time.perf_counter()
     found = session.run(data, batch)
     seconds = time.perf_counter() - begin
@@ -63,12 +63,12 @@ def run(
     print_table(f"outputs of {directory}", ("name", "=shape", "first sample"), rows)
     on = f"{session.engine.level}, {threads} thread{'s' * (threads > 1)}"
     out = console()
-    out.print(f"{seconds / samples * 1e3:.3f} ms a sample, {samples} of them ({on})")
+    out.print(f"{seconds / samples * 1e3:.3f} ms per sample, {samples} samples ({on})")
     if output is None:
-        out.print(f"next: qgraph run {directory} --input {inputs} -o outputs.npz", soft_wrap=True)
+        print_next(["run", str(directory), "--input", str(inputs), "-o", "outputs.npz"])
     else:
         out.print(f"written to {output}", soft_wrap=True)
-        out.print(f"next: qgraph verify {directory}", soft_wrap=True)
+        print_next(["verify", str(directory)])
     print_warnings(warnings)
 
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from qgraph.artifacts import FILES
 from qgraph.choices import Effort
-from qgraph.cli.console import Names, console, print_last, print_table, print_warnings
+from qgraph.cli.console import (
+    Names,
+    console,
+    print_command,
+    print_last,
+    print_next,
+    print_table,
+    print_warnings,
+)
 from qgraph.manifest import Exponent, LayerEntry, Manifest
 from qgraph.quant.plan import PLAIN
 from qgraph.reporting.advice import trained
@@ -166,19 +173,16 @@ def _reason(entry: PartFacts) -> str:
     return f"{reason} ({stages} dB)" if reason else "-"
 
 
-def print_next_steps(given: str, manifest: Manifest) -> None:
+def print_next_steps(given: Sequence[str], manifest: Manifest) -> None:
     """Print the next command, by the result; `given`: the model and options as typed."""
     effort, plan = manifest.facts.choice.effort, manifest.facts.choice.plan_spec
     plain = effort == Effort.PLAIN and plan == PLAIN.spec()
-    how = f"--plan {plan}" if effort == Effort.PLAIN else f"--effort {effort}"
-    quantize = f"qgraph quantize {given} {'--effort default' if plain else how}"
-    out = console()
+    how = ("--plan", plan) if effort == Effort.PLAIN else ("--effort", str(effort))
+    quantize = ["quantize", *given, *(("--effort", "default") if plain else how)]
     if not plain:
-        bits = manifest.profile.bits.weight
-        out.print(
-            f"bits where they help most: {quantize} --mean-bits {bits} -o out", soft_wrap=True
-        )
-    out.print(f"next: {quantize} -o out", soft_wrap=True)
+        bits = str(manifest.profile.bits.weight)
+        print_command("bits where they help most:", [*quantize, "--mean-bits", bits, "-o", "out"])
+    print_next([*quantize, "-o", "out"])
 
 
 def print_mixed(mixed: MixedFacts) -> None:
@@ -215,10 +219,10 @@ def _shares_of_bits(mixed: MixedFacts, point: PointFacts) -> str:
     return ", ".join(f"{bits}: {percent(size / whole)}" for bits, size in sorted(sizes.items()))
 
 
-def print_next_bits(given: str, budgets: Sequence[float]) -> None:
+def print_next_bits(given: Sequence[str], budgets: Sequence[float]) -> None:
     """Print the next command; `given` as for `print_next_steps`."""
     bits = f"{budgets[len(budgets) // 2]:g}"
-    console().print(f"next: qgraph quantize {given} --mean-bits {bits} -o out", soft_wrap=True)
+    print_next(["quantize", *given, "--mean-bits", bits, "-o", "out"])
 
 
 def print_inputs_seen(seen: Mapping[str, Sequence[float]]) -> None:
@@ -235,6 +239,5 @@ def print_files(output: Path, warnings: Sequence[str]) -> None:
         ("=file", "what it is"),
         [(name + "/" * (output / name).is_dir(), what) for name, what in FILES.items()],
     )
-    where = shlex.quote(str(output))
-    print_last(output, f"qgraph verify {where}, qgraph report {where}")
+    print_last(output, ["verify", str(output)], ["report", str(output)])
     print_warnings(warnings)

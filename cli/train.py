@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -119,7 +120,8 @@ def train(
     Defaults are those of the paper (TQT), which had ImageNet: small networks take higher weight
     rates, like 1e-4.
     """
-    from qgraph.cli.training import print_next, train_in
+    from qgraph.cli.console import print_next
+    from qgraph.cli.training import train_in
     from qgraph.retrain.run import facts_of
     from qgraph.train.options import Options
 
@@ -148,9 +150,9 @@ def train(
         fast=fast,
         threads=threads,
         as_json=as_json,
-        resume=f"qgraph train {given(context, without=('restart',))}",
+        resume=shlex.join(["qgraph", "train", *given(context, without=("restart",))]),
     )
     if as_json:
         print(json.dumps({"directory": str(directory), **facts_of(trainer)}))
         return
-    print_next(directory)
+    print_next(["finalize", str(directory)])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     from qgraph.train.loop import Trainer
     from qgraph.train.options import Options
     from qgraph.train.score import Score, TrainingStatus, Watch
+
+VALIDATIONS_SHOWN = 20
 
 
 @contextmanager
@@ -129,9 +130,12 @@ def train_in(
 def _interrupted(trainer: Trainer, resume: str) -> Interrupted:
     """The error of a run that was interrupted, with the command that goes on."""
     if trainer.kept_step is None:
-        return Interrupted("interrupted before the first checkpoint", hint=f"again: {resume}")
+        return Interrupted(
+            "interrupted before the first checkpoint", hint=f"to start again: {resume}"
+        )
     return Interrupted(
-        f"interrupted; a checkpoint of step {trainer.kept_step} is kept", hint=f"go on: {resume}"
+        f"interrupted; a checkpoint of step {trainer.kept_step} is kept",
+        hint=f"to continue: {resume}",
     )
 
 
@@ -142,11 +146,14 @@ def _print_history(trainer: Trainer) -> None:
     if trainer.validation is None:
         out.print("No validation data: the last checkpoint is taken for the best.\n")
         return
+    rows = shown_scores(trainer.history, trainer.best_score)
     print_table(
         f"{trainer.at.step} steps, {trainer.at.epoch} epochs",
         (">step", ">epoch", ">loss", ">accuracy", ">frozen", ""),
-        [_row(score, trainer.best_score) for score in trainer.history],
+        [_row(score, trainer.best_score) for score in rows],
     )
+    if len(rows) < len(trainer.history):
+        out.print(f"{len(rows)} of {len(trainer.history)} validations; --json prints all")
     if isinstance(trainer.validation, ArrayBatches) and trainer.validation.index is not None:
         apart = counted(trainer.validation.samples, "sample")
         out.print(f"validation: {apart} of the training data, which training did not see")
@@ -154,12 +161,6 @@ def _print_history(trainer: Trainer) -> None:
         out.print("Training did not beat its start: finalize takes the network that it began from.")
     if trainer.loss.kind == LossKind.TEACHER:
         out.print("accuracy: the same class as the float network\n", style="dim")
-
-
-def print_next(directory: Path) -> None:
-    """Print the next command after training."""
-    command = f"qgraph finalize {shlex.quote(str(directory))}"
-    console().print(f"next: {command}", soft_wrap=True)
 
 
 def print_training_files(directory: Path, facts: Facts, as_json: bool) -> None:
@@ -173,9 +174,18 @@ def print_training_files(directory: Path, facts: Facts, as_json: bool) -> None:
         return
     print_inputs_seen(facts.samples.inputs_seen)
     print_table("what was written", ("=file", "what it is"), [*FILES.items()])
-    where = shlex.quote(str(directory))
-    print_last(directory, f"qgraph train {where} --data TRAIN.npz --validation VALIDATION.npz")
+    words = ["train", str(directory), "--data", "TRAIN.npz", "--validation", "VALIDATION.npz"]
+    print_last(directory, words)
     print_warnings(facts.warnings)
+
+
+def shown_scores(history: Sequence[Score], best: Score | None) -> Sequence[Score]:
+    """The scores of a table of readable length: the first, the last, the best, and some between."""
+    last = len(history) - 1
+    if last < VALIDATIONS_SHOWN:
+        return history
+    spaced = {round(i * last / (VALIDATIONS_SHOWN - 1)) for i in range(VALIDATIONS_SHOWN)}
+    return [score for i, score in enumerate(history) if i in spaced or score == best]
 
 
 def _row(score: Score, best: Score | None) -> tuple[str, ...]:

@@ -162,7 +162,7 @@ def exported_form(path: Path, network: Network) -> Form:
     index = index_of(path)
     if index.weights not in (None, hash_of(network.program.constants)):
         raise UsageError(
-            f"was exported from another network than `{network.program.name}` as it is now",
+            f"exported from another network than `{network.program.name}` as it is now",
             node=str(path),
             hint="export this one again, or give the directory that it was exported from",
         )

@@ -31,7 +31,7 @@ def check_free(path: Path, own: Collection[str] = (), *, force: bool = False) ->
         raise _failure(path, error) from None
     if foreign and force:
         raise OutputError(
-            f"holds `{foreign[0]}`, which is not replaced",
+            f"contains `{foreign[0]}`, which qgraph did not write and does not replace",
             node=str(path),
             hint="give another place",
         )

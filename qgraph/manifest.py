@@ -156,7 +156,7 @@ def manifest_of(path: Path) -> Manifest | None:
         if folder != path:
             return None
         raise LoadError(
-            f"was written by another version of qgraph: its manifest has format "
+            f"written by another version of qgraph: its manifest has format "
             f"{found['format']}, this version reads {FORMAT}",
             node=str(folder),
             hint="quantize the model again",
@@ -166,7 +166,7 @@ def manifest_of(path: Path) -> Manifest | None:
         return _parsed(found, folder)
     if folder == path:
         raise LoadError(
-            "is not as it was written", node=str(path / part), hint="quantize the model again"
+            "changed since it was written", node=str(path / part), hint="quantize the model again"
         )
     return None
 

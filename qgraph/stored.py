@@ -30,9 +30,9 @@ def inference_folder(path: str | Path) -> Path:
         return path
     if not (path / INFERENCE / "manifest.json").is_file():
         raise LoadError(
-            "is a directory to train in, without an inference graph yet",
+            "a directory to train in, without an inference graph yet",
             node=str(path),
-            hint=f"run: qgraph train {path} --data DATA, then: qgraph finalize {path}",
+            hint=f"after training, write one: qgraph finalize {path}",
         )
     return path / INFERENCE
 
@@ -55,7 +55,7 @@ def load_float(folder: Path) -> Graph:
     read_manifest(folder)
     if not (folder / "float.txt").is_file():
         raise LoadError(
-            "has no float network to compare with",
+            "no float network to compare with",
             node=str(folder),
             hint="an earlier version wrote it: quantize the model again",
         )

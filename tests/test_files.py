@@ -79,7 +79,7 @@ def test_places_that_are_taken(tmp_path):
     ):
         with pytest.raises(OutputError, match=complaint):
             check_free(tmp_path / path)
-    with pytest.raises(OutputError, match="holds `sub`, which is not replaced"):
+    with pytest.raises(OutputError, match="contains `sub`, which qgraph did not write"):
         check_free(tmp_path / "out", own=("other",), force=True)
 
 
@@ -155,7 +155,7 @@ def test_an_exchange_that_fails_leaves_the_old(tmp_path, monkeypatch, error):
 
 def test_what_came_meanwhile_is_not_replaced(tmp_path):
     with (
-        pytest.raises(OutputError, match="holds `thesis`, which is not replaced"),
+        pytest.raises(OutputError, match="contains `thesis`, which qgraph did not write"),
         whole_directory(tmp_path / "out", ("sub",), force=True) as draft,
     ):
         (draft / "sub").write_text("new")

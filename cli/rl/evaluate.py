@@ -92,7 +92,7 @@ def evaluate(
     Every form plays the same episodes; actions are also compared on the observations that the
     float policy meets. A .qpol file is played as it is, beside the float policy of --against.
     """
-    from qgraph.cli.console import at_work, console
+    from qgraph.cli.console import at_work, console, print_next
     from qgraph.rl.policy import load_policy
     from qgraph.rl.policy.affine import Simulated
     from qgraph.rl.policy.file import is_packed
@@ -102,8 +102,16 @@ def evaluate(
     wanted = bits_of(bits)
     wanted_ways = [chosen((*WAYS, *PACKED_FORMS), way, "way") for way in names(ways) or [""]]
     packed = is_packed(model)
-    if packed != (against is not None):
-        raise UsageError("--against is for .qpol files, and they need it", node=str(model))
+    if packed and against is None:
+        raise UsageError(
+            "a .qpol file is compared with its float policy",
+            node=str(model),
+            hint="give the policy that it was made from: --against policy.pb",
+        )
+    if against is not None and not packed:
+        raise UsageError(
+            "--against needs a .qpol file", node=str(model), hint="leave --against out"
+        )
     source = against or model
     check_model(source)
     if plots is not None:
@@ -140,11 +148,8 @@ def evaluate(
     for path in written:
         console().print(f"written: {path}", soft_wrap=True)
     if policy is None:
-        wanted_file = model.with_suffix(".qpol").name
-        console().print(
-            f"next: qgraph rl quantize {model} --bits 8 --env {place} -o {wanted_file}",
-            soft_wrap=True,
-        )
+        words = ["rl", "quantize", str(model), "--bits", "8", "--env", place]
+        print_next([*words, "-o", model.with_suffix(".qpol").name])
 
 
 def _form(policy: Policy) -> PolicyForm:

@@ -153,7 +153,7 @@ def _read(file: Path | None, name: str, shape: tuple[int, ...]) -> Array | None:
     graph = Graph("observations")
     graph.input(name, "float32", (None, *shape))
     try:
-        return load_data(file, graph, what="observations")[name]
+        return load_data(file, graph, what="the observation data")[name]
     except CalibrationError as error:
         error.hint = _layout(file, shape) or error.hint
         raise
@@ -238,7 +238,7 @@ def _facts(
 
 
 def _print(facts: dict[str, Any], model: Path, known: About) -> None:
-    from qgraph.cli.console import console, print_table
+    from qgraph.cli.console import console, print_next, print_table
 
     head = facts["head"]["kind"] if facts["head"] else "none, outputs only"
     rows = [
@@ -256,9 +256,7 @@ def _print(facts: dict[str, Any], model: Path, known: About) -> None:
     out = console()
     if facts["images_first"]:
         out.print("images were [c, h, w] in training: the policy takes [h, w, c]\n")
-    where = f" --env {known.environment}" if known.environment else " --env NAME"
-    out.print(
-        f"next: qgraph rl evaluate {facts['output']}{where} --against {model}", soft_wrap=True
-    )
+    words = ["rl", "evaluate", facts["output"], "--env", known.environment or "NAME"]
+    print_next([*words, "--against", str(model)])
     for warning in facts["warnings"]:
         out.print(f"warning: {warning}", style="bold yellow", soft_wrap=True, markup=False)

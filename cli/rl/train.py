@@ -54,7 +54,7 @@ def train(
             )
     print_summary(path, training, as_json)
     if not training.done:
-        how = f"go on: qgraph rl train --resume --out {shlex.quote(str(path))}"
+        how = f"to continue: qgraph rl train --resume --out {shlex.quote(str(path))}"
         raise Interrupted("interrupted; a checkpoint is kept", hint=how)
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qgraph.cli.console import console, print_table
+from qgraph.cli.console import console, print_next, print_table
 from qgraph.words import counted
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def print_summary(path: Path, training: Training, as_json: bool) -> None:
     out.print(f"written to {path}", soft_wrap=True)
     policy = path / "policy.pb"
     if training.done and policy.exists():
-        out.print(f"next: qgraph rl evaluate {shlex.quote(str(policy))}", soft_wrap=True)
+        print_next(["rl", "evaluate", str(policy)])
 
 
 def facts_of(path: Path, training: Training) -> dict[str, object]:

@@ -96,7 +96,7 @@ def _listed(arrays: Mapping[str, Array]) -> str:
 def _checked(labels: Array, name: str) -> Array:
     if labels.dtype.kind not in NUMBERS or not labels.ndim:
         raise CalibrationError(
-            f"are of dtype {labels.dtype} and shape {labels.shape}, not numbers for each sample",
+            f"dtype {labels.dtype} and shape {labels.shape}, not numbers for each sample",
             node=f"labels `{name}`",
             hint="give the index of each sample's class, or the output that it should have",
         )

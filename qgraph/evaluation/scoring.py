@@ -111,11 +111,11 @@ def scoring(
     they are 0 and 1. Labels without the output's last axis are classes. Raises CalibrationError.
     """
     if found.ndim == 0 or len(found) % samples:
-        raise _wrong(output, f"has shape {list(found.shape)}: not one answer for each sample")
+        raise _wrong(output, f"shape {list(found.shape)}: not one answer for each sample")
     each, last = found.size // samples, found.shape[-1]
     given = prod(labels.shape[1:])
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise _wrong(output, "has labels that are NaN or infinite")
+        raise _wrong(output, "labels are NaN or infinite")
     if last > 1 and given == each // last:
         return Classes(last), _checked_classes(output, labels, last)
     if given != each:
@@ -139,13 +139,13 @@ def _wrong(output: str, message: str, hint: str | None = None) -> CalibrationErr
 def _checked_classes(output: str, labels: Array, classes: int) -> Array:
     if (labels != np.floor(labels)).any() if labels.dtype.kind == "f" else False:
         raise _wrong(
-            output, "has labels with fractions: they are not classes", "give them as integers"
+            output, "labels have fractions, so they are not classes", "give them as integers"
         )
     low, high = labels.min(), labels.max()
     if low < 0 or high >= classes:
         raise _wrong(
             output,
-            f"has {classes} classes, but labels go from {low:g} to {high:g}",
+            f"{classes} classes, but labels go from {low:g} to {high:g}",
             f"classes are counted from 0 to {classes - 1}",
         )
     return labels

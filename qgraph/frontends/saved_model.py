@@ -91,10 +91,10 @@ def _signature_key(path: Path, keys: list[str], wanted: str | None) -> str:
     listed = ", ".join(f"`{key}`" for key in keys)
     if wanted is not None:
         raise UsageError(
-            f"has no signature `{wanted}`", node=str(path), hint=f"its signatures: {listed}"
+            f"no signature `{wanted}`", node=str(path), hint=f"its signatures: {listed}"
         )
     raise UsageError(
-        f"has several signatures, and none is `{DEFAULT}`: {listed}",
+        f"several signatures, and none is `{DEFAULT}`: {listed}",
         node=str(path),
         hint=f"name one: --signature {keys[0]}",
     )

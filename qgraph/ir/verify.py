@@ -21,7 +21,7 @@ def verify(graph: ReadableGraph) -> None:
     """
     for name, node in graph.nodes.items():
         if name != node.name:
-            raise GraphError(f"is filed under another name, `{name}`", node=node.name)
+            raise GraphError(f"stored under another name, `{name}`", node=node.name)
         for value in node.inputs:
             if value not in graph.types or node_of(value) not in graph.nodes:
                 raise GraphError(f"input `{value}` does not exist", node=name)

@@ -329,7 +329,7 @@ class _Sweep:
         # A clip that is infinite at one end saturates there, as it should.
         if (np.isnan if spec.role == Role.CLIP else _is_not_finite)(constant).any():
             raise ExactnessError(
-                "holds NaN or infinity, which have no fixed-point code",
+                "NaN or infinity, which have no fixed-point code",
                 node=node.inputs[0],
                 hint="check how the float network was trained or exported",
             )

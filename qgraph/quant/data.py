@@ -86,7 +86,7 @@ def check_arrays(
     if len({len(v) for v in named.values()}) > 1:
         raise CalibrationError(
             f"inputs have different sample counts: { {k: len(v) for k, v in named.items()} }",
-            hint="give as many samples of each",
+            hint="give the same number of samples for each input",
         )
     return named
 
@@ -211,15 +211,15 @@ def _check(array: Array, graph: Graph, name: str, what: str) -> None:
         d is not None and d != a for d, a in zip(shape[1:], array.shape[1:], strict=False)
     ):
         raise wrong(
-            f"{what} has shape {array.shape}, the input is {expected}",
+            f"{what} has shape {array.shape}, but the input is {expected}",
             shape_advice(array.shape, shape),
         )
     if not len(array):
-        raise wrong("there are no samples", "a few dozen are enough")
+        raise wrong("there are no samples", "give a few dozen typical ones")
     if batch is not None and len(array) % batch:
         raise wrong(
-            f"{len(array)} samples do not fill batches of {batch}, which the input asks for",
-            "give a multiple of it, or another --input-shape",
+            f"{len(array)} samples do not fill batches of {batch}, the batch size of the network",
+            f"give a multiple of {batch} samples, or another batch size with --input-shape",
         )
     some = False
     for start, part in _slices(array):
@@ -228,7 +228,9 @@ def _check(array: Array, graph: Graph, name: str, what: str) -> None:
         if part.dtype.kind == "f" and not np.isfinite(held).all():
             first, *rest = (int(i) for i in np.argwhere(~np.isfinite(held))[0])
             bad = [start + first, *rest]
-            raise wrong(f"{what} holds NaN or infinity, first at {bad}", "leave it out")
+            raise wrong(
+                f"{what} holds NaN or infinity, first at {bad}", "remove or repair these samples"
+            )
         if np.dtype(expected.dtype).kind in "iub" and (held != part).any():
             raise wrong(
                 f"{what} is {array.dtype}, and not all of it fits {expected.dtype}",

@@ -125,7 +125,7 @@ def load_exponents(source: str | Path | Mapping[str, object] | Exponents) -> Exp
         ) from None
     except (ValueError, RecursionError) as error:
         raise CalibrationError(
-            f"is not JSON as qgraph writes it: {first_line(error)}",
+            f"not JSON as qgraph writes it: {first_line(error)}",
             node=path_text(path),
             hint=f"give the {FILE} of an output directory",
         ) from None

@@ -57,7 +57,7 @@ def _read_directory(path: Path, limit: int | None, on_read: OnRead) -> Mapping[s
     if not files:
         images = holds_images(path)
         raise CalibrationError(
-            f"is a directory {'of images, ' if images else ''}without .npz files",
+            f"a directory {'of images, ' if images else ''}without .npz files",
             node=str(path),
             hint=PREPARE if images else "each has an array for each input, and may have labels",
         )
@@ -71,7 +71,7 @@ def _file_of_several(path: Path, names: set[str], first: Path) -> Mapping[str, A
     found = {name: array for name, array in read_file(path).items() if array.ndim}
     if found.keys() != names:
         raise CalibrationError(
-            f"has arrays {sorted(found)}, but `{first.name}` has {sorted(names)}", node=str(path)
+            f"arrays {sorted(found)}, but `{first.name}` has {sorted(names)}", node=str(path)
         )
     counts = {name: len(array) for name, array in found.items()}
     if len({*counts.values()}) > 1:
@@ -142,7 +142,7 @@ def _told_by_file(path: Path) -> Iterator[None]:
         ) from None
     except Exception:  # whatever a foreign file makes of the parsers for zip, deflate and npy
         raise CalibrationError(
-            "is not a .npy or .npz of plain arrays",
+            "not a .npy or .npz of plain arrays",
             node=str(path),
             hint=PREPARE
             if is_image(path)
@@ -205,7 +205,7 @@ def _collect(
         if limit is not None and samples >= limit:
             break
     if not parts:
-        raise CalibrationError("gives no data", node=where)
+        raise CalibrationError("it returned no data", node=where)
     return {name: part.array() for name, part in parts.items()}
 
 

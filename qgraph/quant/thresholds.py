@@ -87,7 +87,7 @@ def range_over(ends: Sequence[Ends | None], name: str) -> Ends:
         raise CalibrationError("has no elements to calibrate on", node=name)
     if not np.isfinite(known).all():
         raise CalibrationError(
-            "is NaN or infinite on the calibration data",
+            "NaN or infinite on the calibration data",
             node=name,
             hint="look at the data, then at the float network",
         )

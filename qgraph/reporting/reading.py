@@ -84,7 +84,9 @@ def _read(kind: type[T], folder: Path, name: str, manifest: Manifest) -> T:
     path = folder / name
     if not path.is_file() or sha256_of(path) != manifest.files.get(name):
         raise LoadError(
-            "is missing, or not as it was written", node=str(path), hint="quantize the model again"
+            "missing, or changed since it was written",
+            node=str(path),
+            hint="quantize the model again",
         )
     return from_json(kind, read_json(path))
 

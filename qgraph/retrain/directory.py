@@ -217,7 +217,7 @@ def load(path: str | Path) -> TrainingDirectory:
         about = read_json(path / TRAINING)
         if about["format"] != FORMAT:
             raise LoadError(
-                f"was written by another version of qgraph: format {about['format']}, "
+                f"written by another version of qgraph: format {about['format']}, "
                 f"this version reads {FORMAT}",
                 node=str(path),
                 hint="quantize the model again",

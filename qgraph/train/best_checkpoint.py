@@ -41,11 +41,11 @@ def save_checkpoint(model: TrainedModel, path: str | Path) -> Path:
     network = network_of(model.network.graph)
     file = Path(path) / "training.json"
     if not file.is_file():
-        raise LoadError("is not a training directory", node=str(path))
+        raise LoadError("not a training directory", node=str(path))
     about = read_json(file)
     if about.get("network") != network:
         raise LoadError(
-            "is the training directory of another network",
+            "the training directory of another network",
             node=str(path),
             hint="give the one that the model was made from",
         )

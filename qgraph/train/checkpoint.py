@@ -62,7 +62,7 @@ def read_checkpoint(path: Path, network: str) -> Checkpoint:
         found = str(facts.pop("network"))
     if found != network:
         raise LoadError(
-            f"is of another network: {found[:12]}, this one is {network[:12]}",
+            f"from another network: {found[:12]}, this one is {network[:12]}",
             node=str(path),
             hint="remove it, or begin again with --restart",
         )

@@ -103,7 +103,7 @@ def _saved_dataset(path: Path) -> DatasetLike:
         return tf.data.Dataset.load(str(path))
     except Exception as error:  # whatever TensorFlow makes of a foreign directory
         raise CalibrationError(
-            "is not a directory that tf.data.Dataset.save wrote", node=str(path)
+            "not a directory that tf.data.Dataset.save wrote", node=str(path)
         ) from error
 
 

@@ -41,7 +41,7 @@ class DifferenceTally:
     def add(self, tensor: str, found: Array, wanted: Codes, label: str) -> None:
         """Compare one tensor. Raises GraphError where shapes differ."""
         if found.shape != wanted.shape:
-            raise GraphError(f"has shape {found.shape}, not {wanted.shape}", node=tensor)
+            raise GraphError(f"shape {found.shape}, not {wanted.shape}", node=tensor)
         self.tensors.add(tensor)
         self.elements += wanted.size
         places = np.argwhere(found != wanted)

@@ -165,6 +165,6 @@ def _with_progress(cases: Sequence[Case], progress: Progress) -> Iterator[Case]:
 def _inputs(network: Network, data: Data | None, limit: int | None) -> Mapping[str, Array]:
     """Inputs checked against the network, or the samples that its directory holds."""
     if data is not None:
-        return load_data(data, network.graph, limit, what="inputs")
+        return load_data(data, network.graph, limit, what="the input data")
     kept = network.samples or network.sample
     return {name: array[:limit] for name, array in kept.items()}

@@ -21,7 +21,7 @@ def with_nan():
 
 
 ARRAYS = {
-    "shape": (X[..., :2], r"has shape (4, 8, 8, 2), the input is float32[?,8,8,3]"),
+    "shape": (X[..., :2], r"has shape (4, 8, 8, 2), but the input is float32[?,8,8,3]"),
     "one image": (X[0], "give an array of shape (samples, 8, 8, 3): this is one sample"),
     "channels first": (X.transpose(0, 3, 1, 2), "numpy.moveaxis(array, 1, -1) moves them"),
     "flat": (X.reshape(len(X), -1), "array.reshape(-1, 8, 8, 3) has it, if the order is right"),
@@ -83,7 +83,7 @@ def test_images_are_not_arrays(model, tmp_path):
     folder = tmp_path / "photos"
     (folder / "cats").mkdir(parents=True)
     (folder / "cats/1.JPG").write_bytes(b"\xff\xd8\xff")
-    for given, message in ((folder, "is a directory of images, "), (folder / "cats/1.JPG", "")):
+    for given, message in ((folder, "a directory of images, "), (folder / "cats/1.JPG", "")):
         done = quantized(model, given, tmp_path)
         assert done.code == CALIBRATION and f"{given.name}: {message}" in done.err
         assert "prepare the images as for training" in done.err
@@ -91,7 +91,7 @@ def test_images_are_not_arrays(model, tmp_path):
 
 def test_a_directory_is_no_data(model, tmp_path):
     done = quantized(model, tmp_path, tmp_path / "sub")
-    assert done.code == CALIBRATION and f"{tmp_path}: is a directory without .npz files" in done.err
+    assert done.code == CALIBRATION and f"{tmp_path}: a directory without .npz files" in done.err
 
 
 def test_no_data_and_no_such_file(model, tmp_path):
@@ -188,7 +188,7 @@ def test_a_dataset_without_an_end_is_read_up_to_the_limit(model, here, tmp_path)
         ("broken_later", "failed: the camera went off"),
         ("missing", "has no attribute 'missing'"),
         ("number", "failed: 'int' object is not iterable"),
-        ("empty", "gives no data"),
+        ("empty", "it returned no data"),
         ("single", "has shape"),
     ],
 )

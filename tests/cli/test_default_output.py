@@ -33,7 +33,7 @@ def test_the_name_says_what_it_is(folder, options, name):
     assert done.code == 0
     assert left_in(folder) == {"net.pb", "calib.npz", name}
     out = folder / name
-    written = f"written to {out}\nnext: qgraph verify {out}, qgraph report {out}\n"
+    written = f"written to {out}\nnext: qgraph verify {out}\n      qgraph report {out}\n"
     results, warnings = done.out.split(written)
     assert results and all(line.startswith("warning: ") for line in warnings.splitlines() if line)
 
@@ -52,7 +52,7 @@ def test_what_stands_there_is_not_replaced_without_force(folder):
 def test_commands_to_type_next_are_quoted(folder):
     out = folder / "my networks" / "net"
     done = quantize(folder, "--effort", "plain", "-o", out)
-    assert done.out.splitlines()[-1] == f"next: qgraph verify '{out}', qgraph report '{out}'"
+    assert done.out.splitlines()[-1] == f"      qgraph report '{out}'"
 
 
 def test_names_of_directories_and_checkpoints_are_whole(tmp_path, monkeypatch):

@@ -74,7 +74,7 @@ def test_a_training_directory_means_what_was_finalized(tmp_path) -> None:
     assert made.code == 0, made.err
     early = run("evaluate", out, "--data", data)
     assert early.code == 3
-    assert "is a directory to train in, without an inference graph yet" in early.err
+    assert "a directory to train in, without an inference graph yet" in early.err
     assert f"qgraph finalize {out}" in early.err
     assert run("train", out, "--data", data, "--fast", "--epochs", 1).code == 0
     assert run("finalize", out).code == 0
@@ -140,10 +140,10 @@ def test_quantize_takes_a_directory_of_files_with_labels(model, labels, tmp_path
     assert wrong.code == 6 and "arrays have different sample counts" in wrong.err
     np.savez(folder / "4.npz", image=typical_images()[:3])
     wrong = run("quantize", model, *given, "--force")
-    assert wrong.code == 6 and "4.npz: has arrays ['image'], but `0.npz` has" in wrong.err
+    assert wrong.code == 6 and "4.npz: arrays ['image'], but `0.npz` has" in wrong.err
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "is a directory without .npz files" in run("quantize", model, "-c", empty).err
+    assert "a directory without .npz files" in run("quantize", model, "-c", empty).err
 
 
 def test_errors_have_no_raw_exceptions(written, model, tmp_path, monkeypatch) -> None:

@@ -320,7 +320,7 @@ def small_graph():
 
 def test_files_that_exist_are_not_replaced(model, tmp_path):
     done = run("optimize", model, "-o", model)
-    assert done.code == 8 and "is the model itself" in done.err
+    assert done.code == 8 and "the output is the model itself" in done.err
     kept = tmp_path / "f.pb"
     kept.write_text("mine")
     done = run("optimize", model, "-o", kept)

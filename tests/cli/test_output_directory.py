@@ -58,7 +58,9 @@ def test_force_replaces_an_earlier_output(quantize, tmp_path):
 
 def test_force_never_takes_what_is_not_an_output(quantize, tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
-    assert_refused(quantize(tmp_path, "--force"), "holds `thesis.tex`, which is not replaced")
+    assert_refused(
+        quantize(tmp_path, "--force"), "contains `thesis.tex`, which qgraph did not write"
+    )
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
 
 

@@ -43,7 +43,7 @@ def test_quantize_shows_layers_files_and_what_to_type_next(model, samples, tmp_p
     ]
     assert "float, outside the integer graph: scores (softmax)" in lines
     out = tmp_path / "out"
-    assert lines[-1] == f"next: qgraph verify {out}, qgraph report {out}"
+    assert lines[-2:] == [f"next: qgraph verify {out}", f"      qgraph report {out}"]
     assert done.err == ""
 
 
@@ -143,7 +143,7 @@ def test_inspect_of_an_output_that_was_tampered_with(written, tmp_path):
     (tmp_path / "manifest.json").write_bytes((written / "manifest.json").read_bytes())
     (tmp_path / "inference.pb").write_bytes((written / "inference.pb").read_bytes() + b"\0")
     done = run("inspect", tmp_path)
-    assert done.code == 3 and "inference.pb: is not as it was written" in done.err
+    assert done.code == 3 and "inference.pb: changed since it was written" in done.err
 
 
 def test_inspect_of_a_quantized_graph_away_from_its_manifest(written, tmp_path, columns):

@@ -31,7 +31,7 @@ def test_ctrl_c_before_a_policy_is_compressed_leaves_a_run_that_goes_on(tmp_path
             "--episodes", "1", "--compress", "quantize(8)", "--out", out,
         )  # fmt: skip
     assert stopped.code == 130, stopped.err
-    assert f"go on: qgraph rl train --resume --out {out}" in stopped.err
+    assert f"to continue: qgraph rl train --resume --out {out}" in stopped.err
     assert "interrupted; a checkpoint is kept" in stopped.err
     shown = [line.rstrip().split(maxsplit=1) for line in stopped.out.splitlines()]
     assert ["compression", "no policy was compressed yet"] in shown

@@ -17,12 +17,14 @@ import pytest
 
 from qgraph import retrain
 from qgraph.backends.tf.program import TFProgram
+from qgraph.cli.training import VALIDATIONS_SHOWN, shown_scores
 from qgraph.errors import LoadError
 from qgraph.exact.reference import Reference
 from qgraph.interpret import evaluate
 from qgraph.retrain import load
 from qgraph.train.checkpoint import read_checkpoint
 from qgraph.train.loop import Trainer, network_of
+from qgraph.train.score import Score
 from tests.helpers import retraining
 from tests.helpers.cli import left_in, run
 
@@ -330,7 +332,7 @@ def test_ctrl_c_keeps_a_checkpoint_and_names_the_command(files, out, monkeypatch
     assert stopped.code == 130
     *_, message, hint = stopped.err.splitlines()
     assert message == "error: interrupted; a checkpoint of step 4 is kept"
-    words = shlex.split(hint.removeprefix("  go on: qgraph "))
+    words = shlex.split(hint.removeprefix("  to continue: qgraph "))
     assert "--restart" not in words and "--fast" in words and str(out) in words
     found = run(*words, "--json")
     assert found.code == 0 and json.loads(found.out)["steps"] == 12
@@ -343,5 +345,13 @@ def test_ctrl_c_in_train_data_of_quantize_names_the_command(files, tmp_path, mon
         data = ("--train-data", files / "train.npz", "--validation", files / "val.npz")
         stopped = quantize(files, out, *data, "--epochs", 1, "--fast")
     assert stopped.code == 130
-    words = shlex.split(stopped.err.splitlines()[-1].removeprefix("  go on: qgraph "))
+    words = shlex.split(stopped.err.splitlines()[-1].removeprefix("  to continue: qgraph "))
     assert run(*words).code == 0 and run("finalize", out).code == 0
+
+
+def test_a_long_history_is_shown_in_part():
+    scores = [Score(step, step, 1.0, 0.5, 0) for step in range(101)]
+    shown = shown_scores(scores, scores[3])
+    assert shown[0] == scores[0] and shown[-1] == scores[-1] and scores[3] in shown
+    assert len(shown) == VALIDATIONS_SHOWN + 1
+    assert shown_scores(scores[:VALIDATIONS_SHOWN], None) == scores[:VALIDATIONS_SHOWN]

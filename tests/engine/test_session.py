@@ -86,7 +86,7 @@ def test_run_writes_the_outputs(made, out, tmp_path) -> None:
     np.savez(tmp_path / "x.npz", image=images(5))
     found = cli("run", out, "--input", tmp_path / "x.npz", "-o", tmp_path / "y.npz", "--batch", 2)
     assert found.code == 0
-    assert "classes" in found.out and "ms a sample, 5 of them" in found.out
+    assert "classes" in found.out and "ms per sample, 5 samples" in found.out
     assert f"next: qgraph verify {out}" in found.out
     with np.load(tmp_path / "y.npz") as written:
         wanted = made.reference().outputs({"image": images(5)})

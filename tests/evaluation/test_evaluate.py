@@ -166,11 +166,11 @@ def ask(folder, labels, x=None):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (np.full(100, CLASSES), r"has 9 classes, but labels go from 9 to 9"),
+        (np.full(100, CLASSES), r"9 classes, but labels go from 9 to 9"),
         (np.full(100, -1), r"labels go from -1 to -1\n  classes are counted from 0 to 8"),
-        (np.full(100, 0.5), "labels with fractions"),
+        (np.full(100, 0.5), "labels have fractions"),
         (np.full(100, np.nan), "NaN"),
-        (np.zeros((100, 3)), r"has shape \[\?, 9\], which labels of shape \[100, 3\] do not fit"),
+        (np.zeros((100, 3)), r"shape \[\?, 9\], which labels of shape \[100, 3\] do not fit"),
         (np.zeros(99, int), "there are 99 labels for 100 samples"),
         (np.array(["a"] * 100), "not numbers for each sample"),
         (np.zeros((), int), "not numbers for each sample"),
@@ -193,7 +193,7 @@ def test_data_that_does_not_fit_is_refused(written, tmp_path) -> None:
     with pytest.raises(LoadError, match="not what `qgraph quantize` wrote"):
         evaluate(tmp_path, {"x": samples()})
     (folder / "float.txt").unlink()
-    with pytest.raises(LoadError, match="has no float network"):
+    with pytest.raises(LoadError, match="no float network"):
         ask(folder, np.zeros(100, int))
 
 

@@ -92,5 +92,7 @@ def test_inputs_in_a_dictionary(K):
 
 
 def test_model_that_is_not_built():
-    with pytest.raises(LoadError, match=r"inputs are unknown(.|\n)*for a file, do so before saving it"):
+    with pytest.raises(
+        LoadError, match=r"inputs are unknown(.|\n)*for a file, do so before saving it"
+    ):
         qgraph.load(keras.Sequential([keras.layers.Dense(2)]))

@@ -70,10 +70,10 @@ def test_a_file_of_another_format(tmp_path, name):
 
 
 def test_a_directory_without_a_saved_model(tmp_path):
-    with pytest.raises(LoadError, match=r"without saved_model.pb\n  it is empty"):
+    with pytest.raises(LoadError, match=r"without saved_model\.pb\n  it is empty"):
         load(tmp_path)
     (tmp_path / "weights.txt").write_text("")
-    with pytest.raises(LoadError, match="without saved_model.pb\n  give a model"):
+    with pytest.raises(LoadError, match=r"without saved_model\.pb\n  give a model"):
         load(tmp_path)
     (tmp_path / "model.safetensors").write_text("")
     with pytest.raises(LoadError, match=r"model\.safetensors is of PyTorch"):

@@ -55,7 +55,7 @@ BREAK = {
     "arity": (lambda g: relink(g, "y", inputs=("q",)), "y: matmul: takes 2 inputs, found 1"),
     "attribute": (lambda g: put(g, "x", attrs={}), "x: input: attribute `type` is missing"),
     "output count": (lambda g: put(g, "r", outputs=2), "r: relu: has 2 outputs, its op gives 1"),
-    "filed wrongly": (lambda g: g.nodes.update(r=Node("s", "relu", ("y",))), "s: is filed under"),
+    "filed wrongly": (lambda g: g.nodes.update(r=Node("s", "relu", ("y",))), "s: stored under"),
     "name of a value": (lambda g: g.nodes.update({"r:1": Node("r:1", "relu", ("y",))}),
                         "r:1: `name:number` names a value"),
     "input twice": (lambda g: g.inputs.append("x"), "inputs are ['x', 'x']"),

@@ -73,7 +73,10 @@ def test_entry_points(module, form):
 @pytest.mark.parametrize(
     ("array", "complaint"),
     [
-        (IMAGES[0], r"x: calibration data has shape \(4, 4, 3\), the input is float32\[\?,4,4,3\]"),
+        (
+            IMAGES[0],
+            r"x: calibration data has shape \(4, 4, 3\), but the input is float32\[\?,4,4,3\]",
+        ),
         (IMAGES[:, :3], r"x: calibration data has shape \(10, 3, 4, 3\)"),
         (IMAGES[:0], "x: there are no samples"),
         (np.where(np.arange(3) == 1, np.nan, IMAGES), "x: calibration data holds NaN"),

@@ -245,7 +245,7 @@ def test_shares():
 def test_files_that_are_not_as_they_were_written(tmp_path, name):
     written_directory(tmp_path)
     (tmp_path / name).write_text("{}")
-    with pytest.raises(LoadError, match=f"{name}: is missing, or not as it was written"):
+    with pytest.raises(LoadError, match=f"{name}: missing, or changed since it was written"):
         facts_of(tmp_path)
     (tmp_path / name).unlink()
     with pytest.raises(LoadError, match=name):

@@ -62,7 +62,7 @@ def test_checkpoints_are_for_the_network_they_are_of(plain, small, tmp_path):
     out = retrain.save(plain, tmp_path / "out")
     with pytest.raises(LoadError, match="another network"):
         retrain.save_checkpoint(retrain.keras_model(small), out)
-    with pytest.raises(LoadError, match="is not a training directory"):
+    with pytest.raises(LoadError, match="not a training directory"):
         retrain.save_checkpoint(retrain.keras_model(plain), tmp_path / "nothing")
     with pytest.raises(LoadError):
         retrain.load_checkpoint(retrain.keras_model(plain), out)

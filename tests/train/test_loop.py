@@ -252,7 +252,7 @@ def test_other_options_are_refused(made, folder):
 def test_a_checkpoint_of_another_network_is_refused(made, folder, tmp_path_factory):
     trainer(made, FAST, folder=folder).run()
     other = retraining.quantized(tmp_path_factory.mktemp("other"), "graffitist-int8")
-    with pytest.raises(LoadError, match="is of another network"):
+    with pytest.raises(LoadError, match="from another network"):
         trainer(other, FAST, folder=folder).run()
 
 

@@ -176,7 +176,7 @@ def test_checkpoints_of_something_else_are_refused(folder, checkpoint, tmp_path)
     with pytest.raises(LoadError, match="no object in it has the variables of this network"):
         retrain.finalize(folder, checkpoint=tmp_path / "other")
     before = TrainingGraph(retrain.load(folder).graph, retrain.load(folder).norms).arrays()
-    with pytest.raises(LoadError, match="is of another network"):
+    with pytest.raises(LoadError, match="from another network"):
         read_tensorflow_checkpoint(checkpoint, "f" * 64, before)
     with pytest.raises(LoadError, match="`ranges` is float32 of shape"):
         wrong = {**before, "ranges": np.zeros(1, np.float32)}

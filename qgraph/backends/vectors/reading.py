@@ -29,7 +29,7 @@ def read_program(folder: Path, index: JsonObject) -> Program:
 
     Raises LoadError.
     """
-    with reading(folder, "is not as it was written"):
+    with reading(folder, "changed since it was written"):
         return _program(folder, index)
 
 
@@ -60,7 +60,7 @@ def check_files(folder: Path, index: JsonObject) -> None:
         for ending, wanted in where["sha256"].items():
             path = folder / f"{where['file']}.{ending}"
             if sha256(path) != wanted:
-                raise ExactnessError("is not as it was written", node=str(path))
+                raise ExactnessError("changed since it was written", node=str(path))
 
 
 def check(folder: Path, index: JsonObject, program: Program) -> int:

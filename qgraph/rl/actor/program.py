@@ -104,7 +104,7 @@ class ActorProgram:
         known = self.shapes()
         for name in self.outputs:
             if name not in known:
-                raise GraphError("is an output, but no step computes it", node=name)
+                raise GraphError("an output that no step computes", node=name)
 
     def shapes(self) -> dict[str, Shape]:
         """The shape of each value, of one sample."""
@@ -114,7 +114,7 @@ class ActorProgram:
                 if name not in known:
                     raise GraphError(f"`{name}` is used before it is computed", node=step.output)
             if step.output in known:
-                raise GraphError("is computed by two steps", node=step.output)
+                raise GraphError("computed by two steps", node=step.output)
             weights = [self._weight(step, name) for name in step.weights]
             inputs = [known[name] for name in step.inputs]
             try:

@@ -74,7 +74,7 @@ class Experience:
         front = region.view(0, PAGE, writable=False)[:PAGE]
         magic, writers, capacity, record, length = LABEL.unpack(front[: LABEL.size])
         if magic != MAGIC or not (0 < writers <= MAX_WRITERS and capacity > 0):
-            raise LoadError("does not contain rings of records", node=name)
+            raise LoadError("no rings of records in it", node=name)
         try:
             dtype = read_form(json.loads(front[LABEL.size : LABEL.size + length]))
         except (ValueError, TypeError):

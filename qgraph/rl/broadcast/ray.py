@@ -177,7 +177,7 @@ class _Node:
             self.lost += 1
             self.earlier, self.crashes = self.earlier + self.crashes, 0
             if self.lost > self._settings.restarts:
-                raise RunError(f"was lost: {error}", node=f"node {self._place}") from None
+                raise RunError(f"lost: {error}", node=f"node {self._place}") from None
             self.start()
             return 0, True
         self.call = None

@@ -159,7 +159,5 @@ def _normalisation(teacher: ActorProgram) -> list[ActorStep]:
 def _last(teacher: ActorProgram, output: str) -> str:
     (step,) = (s for s in teacher.steps if s.output == output)
     if step.op == "softmax":
-        raise UnsupportedError(
-            "is an output of probabilities; a student learns logits", node=output
-        )
+        raise UnsupportedError("an output of probabilities; a student learns logits", node=output)
     return step.activation

@@ -123,11 +123,11 @@ def _parsed(data: Array) -> Packed:
         raise LoadError("not a quantized policy", hint="`qgraph rl quantize` writes them")
     _, version, length, size, digest = HEADER.unpack(data[: HEADER.size].tobytes())
     if version != FORMAT:
-        raise LoadError(f"has format {version}; this version reads {FORMAT}", hint=AGAIN)
+        raise LoadError(f"format {version}; this version reads {FORMAT}", hint=AGAIN)
     if size != len(data):
-        raise LoadError(f"has {len(data)} bytes, not {size}", hint=AGAIN)
+        raise LoadError(f"{len(data)} bytes, not {size}", hint=AGAIN)
     if hashlib.sha256(data[HEADER.size :].data).digest() != digest:
-        raise LoadError("is damaged: its checksum is wrong", hint=AGAIN)
+        raise LoadError("damaged: its checksum is wrong", hint=AGAIN)
     with reading(None, "is damaged", AGAIN):
         manifest = parse_json(data[HEADER.size : HEADER.size + length].tobytes())
         sections, at = {}, HEADER.size + _aligned(length)

@@ -42,7 +42,7 @@ def read_tensorflow_checkpoint(
         found = reader.get_tensor(keys[NETWORK]).decode("utf-8", "replace")
         if found != network:
             raise LoadError(
-                f"is of another network: {found[:12]}, this one is {network[:12]}",
+                f"from another network: {found[:12]}, this one is {network[:12]}",
                 hint="give the directory whose training graph was trained",
             )
         made = {name: _value(reader, keys[names[name]], name, variables[name]) for name in names}

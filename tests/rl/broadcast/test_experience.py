@@ -116,5 +116,5 @@ def test_what_cannot_be_shared_is_refused(tmp_path: Path) -> None:
         rings.writer(0).put(np.zeros(3))
     other = tmp_path / "other"
     other.write_bytes(bytes(10000))
-    with pytest.raises(LoadError, match="does not contain rings of records"):
+    with pytest.raises(LoadError, match="no rings of records in it"):
         Experience.open(str(other))

@@ -1,8 +1,11 @@
-"""The two networks on which steps of static mode are compared, each with its images."""
+"""The networks on which steps and efforts of static mode are compared, each with its images."""
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -62,4 +65,44 @@ def mobilenet_v1() -> Case:
     return Case("MobileNetV1", model, enlarged(train[:64]), enlarged(test[:100]), note)
 
 
+def face_mask() -> Case:
+    """A MobileNetV2 with two classes, on enlarged images of CIFAR-10."""
+    (train, _), (test, _) = assets.cifar10_train(), assets.cifar10_test()
+    model = load(assets.face_mask_network())
+    note = "face-mask: 64 CIFAR-10 training images at 224 to calibrate, 100 test images"
+    return Case("face-mask", model, enlarged(train[:64]), enlarged(test[:100]), note)
+
+
+def resnet50() -> Case:
+    """An untrained ResNet50: what counts is the time."""
+    import tf_keras
+
+    tf_keras.utils.set_random_seed(0)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "resnet50.h5"
+        tf_keras.applications.ResNet50(weights=None).save(path)
+        model = load(path)
+    (train, _), (test, _) = assets.cifar10_train(), assets.cifar10_test()
+    note = "ResNet50: random weights, 64 CIFAR-10 training images at 224, 32 test images"
+    return Case("ResNet50", model, enlarged(train[:64]), enlarged(test[:32]), note)
+
+
+def digits() -> Case:
+    """The network of the example, on its own images."""
+    from sklearn.datasets import load_digits
+
+    examples = Path(__file__).resolve().parents[2] / "examples/digits"
+    images = (load_digits().images[..., None] / 16).astype(np.float32)
+    images = images[np.random.default_rng(0).permutation(len(images))]
+    note = "digits: 512 images to calibrate, 1,000 others"
+    return Case("digits", load(examples / "digits.pb"), images[:512], images[512:1512], note)
+
+
+CASES: Mapping[str, Callable[[], Case]] = {
+    "cifar_10_model": cifar,
+    "MobileNetV1": mobilenet_v1,
+    "face-mask": face_mask,
+    "ResNet50": resnet50,
+    "digits": digits,
+}
 BY_MSE = Plan(method=CalibrationMethod.MSE)

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from qgraph.exact.statistics import Statistics, decibel, joined, past_ends, statistics_of
-from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array
 from qgraph.parallel import over_chunks
 from qgraph.quant.data import chunk_inputs
+from qgraph.quant.graph_run import GraphRun
 from qgraph.quant.topology import QUANTIZERS
 
 
@@ -50,13 +50,13 @@ def measure(quantized: Graph, floating: Graph, data: Mapping[str, Array]) -> Mea
     }
     chunks = chunk_inputs(quantized, data)
     count = len(next(iter(chunks.values())))
+    ends = [*outputs.values()]
+    of_floating = GraphRun(floating, [*pairs.values(), *(a for a, _ in ends)])
+    of_quantized = GraphRun(quantized, [*pairs, *ways_in.values(), *(b for _, b in ends)])
 
     def at(i: int) -> Part:
         feeds = {name: arrays[i] for name, arrays in chunks.items()}
-        ends = [*outputs.values()]
-        wanted = evaluate(floating, feeds, sorted({*pairs.values(), *(a for a, _ in ends)}))
-        outcomes = {*pairs, *ways_in.values(), *(b for _, b in ends)}
-        found = evaluate(quantized, feeds, sorted(outcomes))
+        wanted, found = of_floating(feeds), of_quantized(feeds)
         return (
             {name: _powers(wanted[value], found[name]) for name, value in pairs.items()},
             {public: _powers(wanted[a], found[b]) for public, (a, b) in outputs.items()},

@@ -146,7 +146,8 @@ class Graph:
         return value
 
     def const(self, value: object, name: str = "const") -> str:
-        return self.add("const", name=name, attrs={"value": np.asarray(value)})
+        # In C order: kernels would copy another layout at each call.
+        return self.add("const", name=name, attrs={"value": np.asarray(value, order="C")})
 
     def add(
         self,

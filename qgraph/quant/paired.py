@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.reading import spec_of
@@ -86,7 +88,7 @@ def quantized_constant_of(graph: Graph, layer: Node) -> tuple[Node, Array] | Non
 def set_constant(graph: Graph, layer: str, value: Array, spec: QuantSpec | None = None) -> None:
     """Give a layer other weights or another bias; who shares the old ones keeps them."""
     node = graph.nodes[layer]
-    quantizer = graph.producer(node.inputs[1])
+    quantizer, value = graph.producer(node.inputs[1]), np.asarray(value, order="C")
     const, attrs = quantizer.inputs[0], {"spec": spec or spec_of(quantizer)}
     if graph.use_count(const) == graph.use_count(quantizer.name) == 1:
         graph.set_attrs(const, value=value)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from qgraph.ir.graph import Graph, Node
+from qgraph.ir.graph import Node
 from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array, Overflow
 from qgraph.kernels.plain import Stage
@@ -36,9 +36,12 @@ class JoinedNodes:
 
 
 def linked(
-    nodes: Sequence[Node], graph: Graph, constants: Mapping[str, Array]
+    nodes: Sequence[Node], constants: Mapping[str, Array], is_passed_on: Callable[[str], bool]
 ) -> list[JoinedNodes]:
-    """`nodes`, in order, those that one stage computes together. `constants` by name."""
+    """`nodes`, in order, those that one stage computes together. `constants` by name.
+
+    `is_passed_on(value)`: whether one node takes a value, and nothing else needs it.
+    """
     links: list[JoinedNodes] = []
     for node in nodes:
         stage = _extended(Stage(), node, constants)
@@ -49,7 +52,7 @@ def linked(
             and stage is not None
             and ORDER[last.nodes[-1].op] < ORDER[node.op]
             and node.inputs[0] == last.nodes[-1].name
-            and graph.use_count(node.inputs[0]) == 1
+            and is_passed_on(node.inputs[0])
         ):
             both = _extended(last.stage, node, constants)
             links[-1] = JoinedNodes((*last.nodes, node), both)

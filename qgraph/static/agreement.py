@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from qgraph.exact.statistics import decibel
-from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.parallel import over_chunks
 from qgraph.quant.data import chunk_inputs
+from qgraph.quant.graph_run import GraphRun
 from qgraph.static.sample_parts import samples_of
 
 
@@ -86,10 +86,11 @@ def agreement(wanted: Graph, found: Graph, data: Mapping[str, Array]) -> Agreeme
     chunks = chunk_inputs(wanted, data)
     count = len(next(iter(chunks.values())))
     ends = paired_decisions(wanted, found)
+    of_wanted, of_found = GraphRun(wanted, ends.values()), GraphRun(found, ends)
 
     def compare(i: int) -> SampleTally:
         feeds = {name: arrays[i] for name, arrays in chunks.items()}
-        a, b = evaluate(wanted, feeds, [*ends.values()]), evaluate(found, feeds, [*ends])
+        a, b = of_wanted(feeds), of_found(feeds)
         return tally([a[v] for v in ends.values()], [*b.values()], rows_of(feeds))
 
     with over_chunks(count) as each:

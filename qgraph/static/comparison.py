@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.parallel import over_chunks
 from qgraph.quant.data import chunk_inputs
+from qgraph.quant.graph_run import GraphRun
 from qgraph.static.agreement import (
     Agreement,
     SampleTally,
@@ -68,17 +68,18 @@ class FloatOutputs:
         self.samples = samples_of(data)
         self.chunks = chunk_inputs(original, data)
         self.count = len(next(iter(self.chunks.values())))
-        ends = [*dict.fromkeys(decisions(original))]
+        run = GraphRun(original, decisions(original))
         with over_chunks(self.count) as each:
-            self.wanted = [*each(lambda i: evaluate(original, self._feeds(i), ends), self._all())]
+            self.wanted = [*each(lambda i: run(self._feeds(i)), self._all())]
 
     def compare(self, graph: Graph) -> Comparison:
         """Compare `graph`, which has the inputs and outputs of the float network, with it."""
         ends = paired_decisions(self.original, graph)
+        run = GraphRun(graph, ends)
 
         def compared(i: int) -> SampleTally:
             feeds = self._feeds(i)
-            found = evaluate(graph, feeds, [*ends])
+            found = run(feeds)
             wanted = [self.wanted[i][value] for value in ends.values()]
             return tally(wanted, [*found.values()], rows_of(feeds))
 

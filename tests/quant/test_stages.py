@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from qgraph.interpret import evaluate
@@ -35,14 +37,20 @@ def network() -> Graph:
     return g
 
 
+def passed_on(graph: Graph) -> Callable[[str], bool]:
+    return lambda value: graph.use_count(value) == 1
+
+
 def test_only_what_nothing_else_takes_is_joined() -> None:
     g = network()
     nodes = [n for n in g.topological() if n.op not in ("input", "const", "identity")]
-    links = linked(nodes, g, {"b": BIAS})
+    links = linked(nodes, {"b": BIAS}, passed_on(g))
     assert [tuple(n.name for n in link.nodes) for link in links] == [
         ("q", "sum", "r"), ("q2", "a"), ("taken",), ("w",), ("wrapped",),
     ]  # fmt: skip
-    assert [n.name for link in linked(nodes, g, {}) for n in link.nodes] == [n.name for n in nodes]
+    assert [n.name for link in linked(nodes, {}, passed_on(g)) for n in link.nodes] == [
+        n.name for n in nodes
+    ]
     assert links[3].stage is None
 
 

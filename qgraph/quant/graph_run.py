@@ -1,0 +1,130 @@
+"""A graph that is run on one chunk after the other; what depends on no input is computed once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from qgraph import kernels
+from qgraph.interpret import needed_for, run_node
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops import op_definition
+from qgraph.ir.reading import value_of
+from qgraph.ir.types import Array
+from qgraph.quant.stages import JoinedNodes, linked
+from qgraph.quant.thresholds import Ends
+
+# A value that was just computed, and its range where that is known.
+OnValue = Callable[[str, Array, Ends | None], None]
+
+
+def _ignore(name: str, x: Array, ends: Ends | None) -> None:
+    pass
+
+
+class GraphRun:
+    """Computes the values `wanted` of a graph, to the bit as `qgraph.interpret.evaluate` does.
+
+    Nodes that one stage computes run together, in place where nothing else takes their input.
+    `seen`: values that are not kept, but told of (`on_value`). Threads may call it. The graph must
+    not change meanwhile.
+    """
+
+    def __init__(
+        self, graph: Graph, wanted: Iterable[str], seen: Collection[str] = frozenset()
+    ) -> None:
+        self.wanted = tuple(dict.fromkeys(wanted))
+        self.constants: dict[str, Array] = {}
+        varying = []
+        for node in needed_for(graph, {*self.wanted, *seen}):
+            if node.op == "const":
+                self.constants[node.name] = value_of(node)
+            elif node.op != "input":
+                if all(v in self.constants for v in node.inputs):
+                    results = run_node(node, [self.constants[v] for v in node.inputs])
+                    self.constants.update(zip(node.values, results, strict=True))
+                else:
+                    varying.append(node)
+        uses = Counter(self.wanted)
+        uses.update(v for node in varying for v in node.inputs)
+        self._links = linked(
+            varying, self.constants, lambda value: uses[value] == 1 and value not in seen
+        )
+        owned: set[str] = set()
+        self._in_place: set[str] = set()
+        for node in varying:
+            if overwrites(node, owned, lambda value: uses[value] == 1):
+                self._in_place.add(node.name)
+        self._done_with = _last_uses(self._links, self.wanted)
+
+    def __call__(self, feeds: Mapping[str, Array], on_value: OnValue = _ignore) -> dict[str, Array]:
+        """The values by name. feeds: an array for each input.
+
+        `on_value` is called with each input and each value that is not inside of a stage, before
+        anything is written in its place.
+        """
+        values = ChunkValues(self.constants, feeds)
+        for name, x in feeds.items():
+            on_value(name, x, None)
+        for link, done in zip(self._links, self._done_with, strict=True):
+            ends = values.run(link, self._in_place)
+            for name in link.values:
+                on_value(name, values.made[name], ends)
+            for name in done:
+                values.made.pop(name, None)
+        return {name: values[name] for name in self.wanted}
+
+
+class ChunkValues:
+    """Values at one chunk: `constants`, what was `given`, and those `made` here."""
+
+    def __init__(self, constants: Mapping[str, Array], given: Mapping[str, Array]) -> None:
+        self.made: dict[str, Array] = {}
+        self._constants, self._given = constants, given
+
+    def run(self, link: JoinedNodes, in_place: Collection[str]) -> Ends | None:
+        """Compute the results of a link, and their range where that costs nothing."""
+        if link.stage is not None:
+            x, name = self[link.first.inputs[0]], link.nodes[-1].name
+            if x.dtype == np.float32 and x.size:
+                own = link.first.name in in_place and x.flags.writeable and x.flags.c_contiguous
+                self.made[name], ends = kernels.stage(x, link.stage, x if own else None)
+                return ends
+        for node in link.nodes:
+            inputs = [self[v] for v in node.inputs]
+            results = run_node(node, inputs, in_place=node.name in in_place)
+            self.made.update(zip(node.values, results, strict=True))
+        return None
+
+    def __getitem__(self, name: str) -> Array:
+        if name in self._constants:
+            return self._constants[name]
+        return self.made[name] if name in self.made else self._given[name]
+
+
+def overwrites(node: Node, owned: set[str], is_passed_on: Callable[[str], bool]) -> bool:
+    """Whether `node` may write into the memory of its first input.
+
+    It may if nothing else takes that value or shares its memory. `owned`: values that share no
+    memory, to which those of `node` are added.
+    """
+    first = node.inputs[0] if node.inputs else ""
+    may = first in owned and is_passed_on(first)
+    if op_definition(node.op).owns:
+        owned.update(node.values)
+    return may
+
+
+def _last_uses(links: Sequence[JoinedNodes], kept: Collection[str]) -> list[list[str]]:
+    """Of each link the values that nothing behind it takes, but for those `kept`."""
+    last: dict[str, int] = {}
+    for i, link in enumerate(links):
+        for node in link.nodes:
+            last.update(dict.fromkeys((*node.inputs, *node.values), i))
+    found: list[list[str]] = [[] for _ in links]
+    for name, i in last.items():
+        if name not in kept:
+            found[i].append(name)
+    return found

@@ -1,0 +1,80 @@
+"""A graph run by chunks gives what the interpreter gives, to the bit."""
+
+from __future__ import annotations
+
+import weakref
+
+import numpy as np
+import pytest
+
+from qgraph.interpret import evaluate
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import QuantSpec, Role
+from qgraph.quant.graph_run import GraphRun
+from tests.quant import test_graph_values, test_stages
+
+
+def feeds() -> dict[str, np.ndarray]:
+    return {"x": np.random.default_rng(1).normal(size=(8, 4, 4, 3)).astype(np.float32) * 4}
+
+
+@pytest.mark.parametrize("network", [test_graph_values.network, test_stages.network])
+def test_any_values_are_those_of_the_interpreter(network) -> None:
+    """Outputs, and also values inside of what runs as one stage or in place."""
+    graph, given = network(), feeds()
+    held = given["x"].copy()
+    inner = [node.name for node in graph.topological() if node.op not in ("const", "input")]
+    for wanted in (inner, [inner[-1]], ["q"], ["q", *graph.outputs]):
+        found = GraphRun(graph, wanted)(given)
+        expected = evaluate(graph, given, wanted)
+        assert [*found] == wanted
+        for name in wanted:
+            np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+    np.testing.assert_array_equal(given["x"], held)
+
+
+def test_values_that_are_only_seen_are_told_before_they_are_overwritten() -> None:
+    graph, given = test_stages.network(), feeds()
+    seen = [n.name for n in graph.topological() if n.op in ("input", "quantize", "bias_add")]
+    told: dict[str, np.ndarray] = {}
+    run = GraphRun(graph, ["r"], seen)
+    run(given, lambda name, x, ends: told.update({name: x.copy()} if name in seen else {}))
+    expected = evaluate(graph, given, seen)
+    assert told.keys() == {*seen}
+    for name in seen:
+        np.testing.assert_array_equal(told[name], expected[name], err_msg=name)
+
+
+def test_what_depends_on_no_input_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = Graph("net")
+    x = graph.input("x", "float32", (None, 3))
+    spec = QuantSpec(8, True, Role.WEIGHT, 4)
+    w = graph.add("quantize", graph.const(np.ones((3, 2), np.float32)), attrs={"spec": spec})
+    graph.outputs["y"] = graph.add("matmul", x, w)
+    run = GraphRun(graph, [graph.outputs["y"]])
+    ran: list[str] = []
+    module = "qgraph.quant.graph_run.run_node"
+    original = GraphRun.__call__.__globals__["run_node"]
+
+    def watched(node, inputs, in_place=False):
+        ran.append(node.op)
+        return original(node, inputs, in_place)
+
+    monkeypatch.setattr(module, watched)
+    for _ in range(2):
+        run({"x": np.ones((2, 3), np.float32)})
+    assert ran == ["matmul", "matmul"]
+
+
+def test_values_are_dropped_when_nothing_needs_them() -> None:
+    graph = test_graph_values.network()
+    made: dict[str, weakref.ref[np.ndarray]] = {}
+    alive: dict[str, set[str]] = {}
+
+    def told(name: str, x: np.ndarray, ends: object) -> None:
+        alive[name] = {n for n, array in made.items() if array() is not None}
+        made[name] = weakref.ref(x)
+
+    GraphRun(graph, [graph.outputs["r"]])(feeds(), told)
+    assert [*alive] == ["x", "of_input", "c", "r", "r_last"]
+    assert "of_input" in alive["c"] and "of_input" not in alive["r"]

@@ -342,3 +342,19 @@ def test_any_layout_but_one_dtype() -> None:
         assert same_bits(kernels.quantize(view, -1, 0, 9), plain.quantize(view, -1, 0, 9))
     with pytest.raises(TypeError, match="float64"):
         kernels.minmax(x.astype(np.float64))
+
+
+@pytest.mark.parametrize("shape", [(5, 7, 3), (100, 65), (300, 1), (33, 64), (4, 9, 200), (0, 4)])
+def test_channel_sums_add_position_after_position(shape: tuple[int, ...]) -> None:
+    """The order counts: these numbers are of very different size."""
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=shape) * 10.0 ** rng.integers(-9, 9, shape)).astype(np.float32)
+    wanted = np.zeros(shape[-1])
+    for row in x.reshape(-1, shape[-1]):
+        wanted += row
+    np.testing.assert_array_equal(kernels.channel_sums(x), wanted)
+    np.testing.assert_array_equal(kernels.channel_sums(np.asfortranarray(x)), wanted)
+    if x.size:
+        np.testing.assert_array_equal(plain.channel_sums(x), wanted)
+    with pytest.raises(TypeError):
+        kernels.channel_sums(x.astype(np.float64))

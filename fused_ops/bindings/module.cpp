@@ -15,6 +15,7 @@
 #include "bindings/interface.h"
 #include "bindings/members.h"
 #include "bindings/rl_broadcast.h"
+#include "core/channel_sums.h"
 #include "core/conv.h"
 #include "core/depthwise_conv.h"
 #include "core/histogram.h"
@@ -46,6 +47,13 @@ bool histogram(const Input& x, double scale, int log2_bins, const Counts& bins) 
     nb::gil_scoped_release unlocked;
     return qgraph::histogram(x.data(), static_cast<int64_t>(x.size()), scale, log2_bins,
                              bins.data());
+}
+
+void channel_sums(const Input& x, const Doubles& sums) {
+    nb::gil_scoped_release unlocked;
+    const int64_t channels = static_cast<int64_t>(sums.size());
+    qgraph::channel_sums(x.data(), static_cast<int64_t>(x.size()) / channels, channels,
+                         sums.data());
 }
 
 qgraph::Quantizer quantizer(const Exponents& f, float low, float high, int rounding) {
@@ -134,6 +142,7 @@ NB_MODULE(_native, module) {
     module.attr("INTERFACE") = kInterface;  // qgraph/kernels/extension.py expects the same
     module.def("minmax", &minmax);
     module.def("histogram", &histogram);
+    module.def("channel_sums", &channel_sums);
     module.def("quantize", &quantize);
     module.def("quantize_gradients", &quantize_gradients);
     module.def("stage", &stage, nb::arg("x"), nb::arg("f").none(), nb::arg("least"),

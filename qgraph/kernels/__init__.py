@@ -137,6 +137,21 @@ def histogram(x: Float32, exponent: int, log2_bins: int) -> Int64:
     return counts
 
 
+def channel_sums(x: Float32) -> Float64:
+    """Sum ``x`` over all axes but the last, in float64, position after position.
+
+    The result has a number for each channel; all are zero where ``x`` is empty.
+    """
+    x = _contiguous(x)
+    if x.size == 0:
+        return np.zeros(x.shape[-1])
+    if _native is None:
+        return plain.channel_sums(x)
+    sums = np.empty(x.shape[-1])
+    _native.channel_sums(x, sums)
+    return sums
+
+
 def quantize(
     x: Float32,
     f: Exponents,

@@ -3,4 +3,4 @@
 Made from qgraph/_native.pyi by `make golden`. Do not edit: a test compares them.
 """
 
-INTERFACE = "e7f0fb754658f54a"
+INTERFACE = "dc353856bf9f1f3a"

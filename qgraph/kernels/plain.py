@@ -55,6 +55,14 @@ def histogram(x: Float32, exponent: int, log2_bins: int) -> Int64:
     return np.bincount(index, minlength=2 * half).astype(np.int64, copy=False)
 
 
+def channel_sums(x: Float32) -> Float64:
+    """Do what `kernels.channel_sums` does."""
+    rows = x.reshape(-1, x.shape[-1])
+    if x.shape[-1] == 1:  # numpy would add up pairs
+        return np.asarray(np.cumsum(rows, axis=0, dtype=np.float64)[-1])
+    return np.asarray(np.add.reduce(rows, axis=0, dtype=np.float64))
+
+
 def quantize(x: Float32, f: Exponents, lo: int, hi: int, rounding: str = "half_even") -> Float32:
     """Do what `kernels.quantize` does."""
     f = np.asarray(f)

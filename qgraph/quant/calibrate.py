@@ -28,11 +28,13 @@ from qgraph.parallel import Each, over_chunks
 from qgraph.progress import Steps, silent_steps
 from qgraph.quant.constant_scales import constant_exponent
 from qgraph.quant.data import chunk_count, chunk_inputs
+from qgraph.quant.float_statistics import FloatStatistics, statistics_of_chunks
 from qgraph.quant.graph_values import GraphValues
-from qgraph.quant.joint import FINER, joint_exponents
+from qgraph.quant.joint import FINER, joint_exponents, members_of
 from qgraph.quant.output_error import consumers_of, exponent_by_output
+from qgraph.quant.running_tensor import RunningTensor
 from qgraph.quant.shifts import check_shifts, fit_zeros, nearest_legal
-from qgraph.quant.thresholds import choose_exponent, range_of, range_over
+from qgraph.quant.thresholds import Distribution, Ends, choose_exponent
 from qgraph.quant.topology import (
     QUANTIZERS,
     SIGNED_ACTIVATIONS,
@@ -80,18 +82,24 @@ def calibrate(
     options: Calibration = Calibration(),
     on_node: Steps = silent_steps,
     memory: int | None = None,
+    statistics: FloatStatistics | None = None,
 ) -> None:
     """Write an exponent into every quantizer of `graph`, in place.
 
     data: one array [samples, ...] for each input of the graph. `on_node(done, total)` is called as
     the sweep goes. memory: bytes of live values beyond which they go to temporary files, half of
-    what is free if not given; the result is the same. Raises CalibrationError where data is
-    missing, misshaped, NaN or infinite, and ExactnessError where a scale or shift is out of range.
+    what is free if not given; the result is the same. `statistics`: those of the same graph and
+    samples, if they are known. Raises CalibrationError where data is missing, misshaped, NaN or
+    infinite, and ExactnessError where a scale or shift is out of range.
     """
     chunks = chunk_inputs(graph, data)
     order = list(graph.topological())
     with over_chunks(chunk_count(chunks)) as each:
-        sweep = _Sweep(graph, options, each, GraphValues(graph, chunks, each, memory))
+        grouped = options.method in FINER and bool(members_of(graph))
+        if statistics is None and (options.of_float or grouped):
+            statistics = statistics_of_chunks(graph, chunks, each)
+        values = GraphValues(graph, chunks, each, memory)
+        sweep = _Sweep(graph, options, each, values, statistics)
         on_node(0, len(order))
         sweep.start(chunks)
         for done, node in enumerate(order, start=1):
@@ -104,8 +112,16 @@ def calibrate(
 class _Sweep:
     """The exponents known so far: by value, and by scale group."""
 
-    def __init__(self, graph: Graph, options: Calibration, each: Each, values: GraphValues) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        options: Calibration,
+        each: Each,
+        values: GraphValues,
+        statistics: FloatStatistics | None,
+    ) -> None:
         self.graph = graph
+        self.statistics = statistics
         self.each = each
         self.options = options
         self.values = values
@@ -127,11 +143,12 @@ class _Sweep:
             elif node.op == "quantize" and self._holds_constant(node) and not self._follows(node):
                 # Groups know their constants before the first activation is met.
                 self._settle(node, self._of_constant(node), self._is_zero_constant(node))
-        if self.options.method in FINER:
+        if self.options.method in FINER and self.statistics is not None:
             self.joint = joint_exponents(
                 self.graph,
                 chunks,
                 self.options.method,
+                self.statistics,
                 self._constant,
                 self._settle_sign,
                 self.each,
@@ -226,37 +243,59 @@ class _Sweep:
         if accumulator is not None:
             self._make_room(node, accumulator)
             return known_exponent(self.exponents, accumulator), False
-        source = node.inputs[0]
         if self._holds_constant(node):
             return self._of_constant(node), self._is_zero_constant(node)
-        if node.op == "lookup":  # what a table stands for, before it is quantized
-            chunks = self.values.mapped(source, node.typed(TableAttrs).exact)
-            extremes = range_of(chunks, node.name, self.each)
-        else:
-            extremes = range_over(self.values.ends(source), node.name)
-            chunks = self.values.chunks(source)
-        spec = self._settle_sign(node, extremes)
-        if extremes == (0, 0):
+        tensor = self._tensor(node)
+        spec = self._settle_sign(node, tensor.range)
+        if tensor.range == (0, 0):
             self.zeros.add(node.name)
-        exponent = self._searched(node, spec, chunks, extremes)
-        legal = nearest_legal(exponent, self.exponents.get(source), self.options.shift)
+        exponent = self._searched(node, spec, tensor)
+        legal = nearest_legal(exponent, self.exponents.get(node.inputs[0]), self.options.shift)
         return min(legal, self._finest_for_norms(node)), node.name in self.zeros
 
-    def _searched(
-        self, node: Node, spec: QuantSpec, chunks: Sequence[Array], extremes: tuple[float, float]
-    ) -> int:
+    def _tensor(self, node: Node) -> Distribution:
+        """The tensor that a quantizer takes; of the float network where thresholds are for that."""
+        if self.options.of_float and self.statistics is not None:
+            return self.statistics.tensors[node.name]
+        found, source = RunningTensor(self._is_counted(node)), node.inputs[0]
+        exact = node.typed(TableAttrs).exact if node.op == "lookup" else None
+
+        def look(x: Array, ends: Ends | None) -> None:
+            # What a table stands for, before it is quantized.
+            found.add(exact(x) if exact else x, None if exact else ends)
+
+        self.values.reduced(source, look)
+        return found.result(node.name)
+
+    def _is_counted(self, node: Node) -> bool:
+        """Whether a quantizer's exponent depends on a histogram."""
+        spec, method = spec_of(node), self._method(node)
+        return spec.group not in self.joint and method not in (
+            CalibrationMethod.MAX, CalibrationMethod.OUTPUT,
+        )  # fmt: skip
+
+    def _method(self, node: Node) -> CalibrationMethod:
+        """Accumulators and other wide stages are never clipped, nor is what leaves the network."""
+        kept = spec_of(node).role == Role.INTERNAL or node.name in self.leaving
+        return CalibrationMethod.MAX if kept else self.options.method
+
+    def _searched(self, node: Node, spec: QuantSpec, tensor: Distribution) -> int:
         if spec.group in self.joint and spec.role != Role.INTERNAL:
             return self.joint[str(spec.group)]
-        if extremes == (0, 0):
+        if tensor.range == (0, 0):
             return self._of_zeros(node, spec)
-        method = self.options.method
-        if spec.role == Role.INTERNAL or node.name in self.leaving:
-            method = CalibrationMethod.MAX
+        method = self._method(node)
         if method != CalibrationMethod.OUTPUT:
-            return choose_exponent(chunks, extremes, spec, method, self.each)
-        coarsest = choose_exponent(chunks, extremes, spec, CalibrationMethod.MAX, self.each)
+            return choose_exponent(tensor, spec, method)
+        coarsest = choose_exponent(tensor, spec, CalibrationMethod.MAX)
         consumers = consumers_of(self.graph, node.name, self._constant)
-        return exponent_by_output(chunks, spec, coarsest, consumers, self.each)
+        return exponent_by_output(self._chunks(node), spec, coarsest, consumers, self.each)
+
+    def _chunks(self, node: Node) -> Sequence[Array]:
+        """The chunks of what a quantizer takes."""
+        if node.op == "lookup":
+            return self.values.mapped(node.inputs[0], node.typed(TableAttrs).exact)
+        return self.values.chunks(node.inputs[0])
 
     def _finest_for_norms(self, node: Node) -> int:
         """The finest exponent that the layer norms behind have numbers for, if all users are some.

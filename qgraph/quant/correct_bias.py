@@ -17,16 +17,20 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array
 from qgraph.numerics import aligned, quantized_constant
-from qgraph.parallel import Each
+from qgraph.parallel import over_chunks
 from qgraph.progress import Steps, silent_steps
-from qgraph.quant.moments import expected_means, means_map
-from qgraph.quant.paired import (
-    PairedLayer,
-    layer_of,
-    quantized_constant_of,
-    run_paired,
-    set_constant,
+from qgraph.quant.data import chunk_count, chunk_inputs
+from qgraph.quant.float_statistics import (
+    FloatStatistics,
+    channel_sums,
+    positions,
+    statistics_of_chunks,
 )
+from qgraph.quant.graph_values import GraphValues
+from qgraph.quant.moments import expected_means, means_map
+from qgraph.quant.paired import layer_of, quantized_constant_of, set_constant
+from qgraph.quant.thresholds import Ends
+from qgraph.rewrite.constants import Float64
 
 
 @dataclass(frozen=True)
@@ -43,34 +47,55 @@ def correct_biases(
     floating: Graph,
     data: Mapping[str, Array],
     on_node: Steps = silent_steps,
+    statistics: FloatStatistics | None = None,
 ) -> list[BiasCorrection]:
     """Change biases of `graph` so that each output channel has the float network's mean.
 
     graph: calibrated; its scales stay, and a bias that would leave its range stops there. Means
     are over samples and positions, before the activation. Layers in order, those without a bias
-    with a note; pools are skipped. To be done before bounds on accumulators are worked out.
+    with a note; pools are skipped. `statistics`: of the float network on these samples, if they
+    are known. To be done before bounds on accumulators are worked out.
     """
+    chunks = chunk_inputs(graph, data)
+    order = [node.name for node in graph.topological()]
     done: dict[str, BiasCorrection] = {}
-
-    def visit(layer: PairedLayer, each: Each) -> None:
-        compute = layer_of(graph, layer.node)
-        assert compute is not None
-        if layer.node.op == "bias_add":
-            done[compute.name] = _correct(graph, compute, layer, each)
-        else:
-            done[compute.name] = BiasCorrection(compute.name, 0.0, "has no bias")
-
-    run_paired(graph, floating, data, visit, on_node)
+    with over_chunks(chunk_count(chunks)) as each:
+        known = statistics or statistics_of_chunks(floating, chunks, each)
+        values = GraphValues(graph, chunks, each)
+        for i, name in enumerate(order, start=1):
+            node = graph.nodes[name]
+            layer = layer_of(graph, node) if name in floating.nodes else None
+            if layer is not None and values.varies(node.inputs[0]):
+                if node.op == "bias_add":
+                    done[layer.name] = _correct(graph, floating, layer, node, known, values)
+                    values.refresh(graph.nodes[name].inputs[1])
+                else:
+                    done[layer.name] = BiasCorrection(layer.name, 0.0, "has no bias")
+            values.run(graph.nodes[name])
+            on_node(i, len(order))
     return list(done.values())
 
 
-def _correct(graph: Graph, compute: Node, layer: PairedLayer, each: Each) -> BiasCorrection:
-    held = quantized_constant_of(graph, layer.node)
-    if held is None:
-        return BiasCorrection(compute.name, 0.0, "its bias is not a quantized constant")
-    sums = [*each(_missing, zip(layer.wanted, layer.inputs, strict=True))]
-    wanted = np.sum(sums, axis=0) / sum(x.size // x.shape[-1] for x in layer.inputs)
-    return _put(graph, compute.name, layer.node.name, held, wanted)
+def _correct(
+    graph: Graph,
+    floating: Graph,
+    layer: Node,
+    biased: Node,
+    known: FloatStatistics,
+    values: GraphValues,
+) -> BiasCorrection:
+    held = quantized_constant_of(graph, biased)
+    bias = floating.constant(floating.nodes[biased.name].inputs[1])
+    if held is None or bias is None:
+        return BiasCorrection(layer.name, 0.0, "its bias is not a quantized constant")
+
+    def summed(x: Array, _: Ends | None) -> tuple[Float64, int]:
+        return channel_sums(x), positions(x)
+
+    parts = values.reduced(biased.inputs[0], summed)
+    found = np.sum([sums for sums, _ in parts], axis=0) / sum(count for _, count in parts)
+    wanted = known.means[biased.name] + bias - found
+    return _put(graph, layer.name, biased.name, held, wanted)
 
 
 def _put(
@@ -87,13 +112,6 @@ def _put(
     set_constant(graph, biased, corrected.astype(bias.dtype))
     note = f"{limited} of {bias.size} biases stopped at the end of their range" if limited else ""
     return BiasCorrection(layer, float(np.sqrt(np.mean(shift**2))), note)
-
-
-def _missing(pair: tuple[Array, Array]) -> Array:
-    """Missing mean of the outputs, summed over samples and positions, float64 [channels]."""
-    wanted, found = pair
-    missing: Array = (wanted - found).reshape(-1, wanted.shape[-1]).sum(axis=0, dtype=np.float64)
-    return missing
 
 
 def correct_biases_without_data(graph: Graph, floating: Graph) -> list[BiasCorrection]:

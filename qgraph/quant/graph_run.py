@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,9 +14,12 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.reading import value_of
 from qgraph.ir.types import Array
+from qgraph.quant.output_error import run_unquantized
 from qgraph.quant.stages import JoinedNodes, linked
 from qgraph.quant.thresholds import Ends
 
+# As `run_node`: a node, its inputs, and whether the result may be written into the first.
+RunNode = Callable[[Node, Sequence[Array], bool], tuple[Array, ...]]
 # A value that was just computed, and its range where that is known.
 OnValue = Callable[[str, Array, Ends | None], None]
 
@@ -28,26 +32,39 @@ class GraphRun:
     """Computes the values `wanted` of a graph, to the bit as `qgraph.interpret.evaluate` does.
 
     Nodes that one stage computes run together, in place where nothing else takes their input.
-    `seen`: values that are not kept, but told of (`on_value`). Threads may call it. The graph must
-    not change meanwhile.
+    `seen`: values that are not kept, but told of (`on_value`). Without `quantized` quantizers are
+    off; a value is then told of under the name of what `unquantized` finds. Threads may call it.
+    The graph must not change meanwhile.
     """
 
     def __init__(
-        self, graph: Graph, wanted: Iterable[str], seen: Collection[str] = frozenset()
+        self,
+        graph: Graph,
+        wanted: Iterable[str],
+        seen: Collection[str] = frozenset(),
+        quantized: bool = True,
     ) -> None:
         self.wanted = tuple(dict.fromkeys(wanted))
         self.constants: dict[str, Array] = {}
+        self._run = run_node if quantized else _run_unquantized
+        names: dict[str, str] = {}
         varying = []
         for node in needed_for(graph, {*self.wanted, *seen}):
             if node.op == "const":
                 self.constants[node.name] = value_of(node)
             elif node.op != "input":
                 if all(v in self.constants for v in node.inputs):
-                    results = run_node(node, [self.constants[v] for v in node.inputs])
+                    results = self._run(node, [self.constants[v] for v in node.inputs], False)
                     self.constants.update(zip(node.values, results, strict=True))
+                elif node.op == "quantize" and not quantized:
+                    names[node.name] = names.get(node.inputs[0], node.inputs[0])
                 else:
-                    varying.append(node)
-        uses = Counter(self.wanted)
+                    varying.append(
+                        replace(node, inputs=tuple(names.get(v, v) for v in node.inputs))
+                    )
+        self._found = {name: names.get(name, name) for name in self.wanted}
+        seen = {names.get(name, name) for name in seen}
+        uses = Counter(self._found.values())
         uses.update(v for node in varying for v in node.inputs)
         self._links = linked(
             varying, self.constants, lambda value: uses[value] == 1 and value not in seen
@@ -57,7 +74,7 @@ class GraphRun:
         for node in varying:
             if overwrites(node, owned, lambda value: uses[value] == 1):
                 self._in_place.add(node.name)
-        self._done_with = _last_uses(self._links, self.wanted)
+        self._done_with = _last_uses(self._links, {*self._found.values()})
 
     def __call__(self, feeds: Mapping[str, Array], on_value: OnValue = _ignore) -> dict[str, Array]:
         """The values by name. feeds: an array for each input.
@@ -65,7 +82,7 @@ class GraphRun:
         `on_value` is called with each input and each value that is not inside of a stage, before
         anything is written in its place.
         """
-        values = ChunkValues(self.constants, feeds)
+        values = ChunkValues(self.constants, feeds, self._run)
         for name, x in feeds.items():
             on_value(name, x, None)
         for link, done in zip(self._links, self._done_with, strict=True):
@@ -74,15 +91,20 @@ class GraphRun:
                 on_value(name, values.made[name], ends)
             for name in done:
                 values.made.pop(name, None)
-        return {name: values[name] for name in self.wanted}
+        return {name: values[found] for name, found in self._found.items()}
 
 
 class ChunkValues:
     """Values at one chunk: `constants`, what was `given`, and those `made` here."""
 
-    def __init__(self, constants: Mapping[str, Array], given: Mapping[str, Array]) -> None:
+    def __init__(
+        self,
+        constants: Mapping[str, Array],
+        given: Mapping[str, Array],
+        run: RunNode = run_node,
+    ) -> None:
         self.made: dict[str, Array] = {}
-        self._constants, self._given = constants, given
+        self._constants, self._given, self._run = constants, given, run
 
     def run(self, link: JoinedNodes, in_place: Collection[str]) -> Ends | None:
         """Compute the results of a link, and their range where that costs nothing."""
@@ -94,7 +116,7 @@ class ChunkValues:
                 return ends
         for node in link.nodes:
             inputs = [self[v] for v in node.inputs]
-            results = run_node(node, inputs, in_place=node.name in in_place)
+            results = self._run(node, inputs, node.name in in_place)
             self.made.update(zip(node.values, results, strict=True))
         return None
 
@@ -102,6 +124,21 @@ class ChunkValues:
         if name in self._constants:
             return self._constants[name]
         return self.made[name] if name in self.made else self._given[name]
+
+
+def unquantized(graph: Graph, value: str) -> str:
+    """The value that a quantizer takes, through quantizers in front of it; else `value` itself."""
+    while (node := graph.producer(value)).op == "quantize":
+        value = node.inputs[0]
+    return value
+
+
+def _run_unquantized(
+    node: Node, inputs: Sequence[Array], in_place: bool = False
+) -> tuple[Array, ...]:
+    if node.op in ("quantize", "lookup", "standardize"):
+        return run_unquantized(node, inputs)
+    return run_node(node, inputs, in_place)
 
 
 def overwrites(node: Node, owned: set[str], is_passed_on: Callable[[str], bool]) -> bool:
@@ -118,7 +155,7 @@ def overwrites(node: Node, owned: set[str], is_passed_on: Callable[[str], bool])
 
 
 def _last_uses(links: Sequence[JoinedNodes], kept: Collection[str]) -> list[list[str]]:
-    """Of each link the values that nothing behind it takes, but for those `kept`."""
+    """The values that nothing behind each link takes, except those `kept`."""
     last: dict[str, int] = {}
     for i, link in enumerate(links):
         for node in link.nodes:

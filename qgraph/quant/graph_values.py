@@ -15,7 +15,7 @@ from qgraph.quant.data import chunk_count
 from qgraph.quant.graph_run import ChunkValues, overwrites
 from qgraph.quant.spill import Shelf
 from qgraph.quant.stages import linked
-from qgraph.quant.thresholds import Ends, ends_of
+from qgraph.quant.thresholds import Ends
 
 R = TypeVar("R")
 
@@ -59,21 +59,43 @@ class GraphValues:
                     self._in_place.add(node.name)
         self._left.subtract(node.inputs)
 
+    def varies(self, value: str) -> bool:
+        """Whether a value, all of whose inputs were run, depends on data."""
+        return value not in self.constants
+
+    def refresh(self, value: str) -> None:
+        """Compute a constant again, and what it is made of: the graph has others by now.
+
+        To be called before the nodes that take it are run.
+        """
+        node = self._graph.producer(value)
+        for source in node.inputs:
+            self.refresh(source)
+        inputs = [self.constants[source] for source in node.inputs]
+        self.constants.update(zip(node.values, run_node(node, inputs), strict=True))
+
     def chunks(self, value: str) -> Sequence[Array]:
-        """The chunks of a value that depends on data and that a node to come takes."""
-        self._catch_up()
+        """The chunks of a value that depends on data and that a node to come takes, or that was
+        just run. What is run next may overwrite them.
+        """
+        self._catch_up(value)
         return self._chunks[value]
 
-    def ends(self, value: str) -> Sequence[Ends | None]:
-        """Least and greatest value of each chunk of such a value, None where a chunk is empty."""
-        return self._reduced(value, lambda x, ends: ends or ends_of(x))
-
-    def reduced(self, value: str, function: Callable[[Array], R]) -> Sequence[R]:
-        """`function` of each chunk of such a value.
+    def reduced(self, value: str, function: Callable[[Array, Ends | None], R]) -> Sequence[R]:
+        """`function` of each chunk of such a value, and of its range if that is known.
 
         It is called while the chunk is in cache, where the value is yet to be computed.
         """
-        return self._reduced(value, lambda x, _: function(x))
+        if not any(value in node.values for node in self._waiting):
+            chunks = self.chunks(value)
+            return [*self._each(lambda i: function(chunks[i], None), range(len(chunks)))]
+        found: dict[int, R] = {}
+
+        def reduce(i: int, x: Array, ends: Ends | None) -> None:
+            found[i] = function(x, ends)
+
+        self._catch_up(value, reduce)
+        return [found[i] for i in range(len(found))]
 
     def mapped(self, value: str, function: Callable[[Array], Array]) -> Sequence[Array]:
         """`function` of each chunk of `value`."""
@@ -86,18 +108,6 @@ class GraphValues:
         found = self._chunks[name]
         del self._chunks[name]
         return found
-
-    def _reduced(self, value: str, function: Callable[[Array, Ends | None], R]) -> Sequence[R]:
-        if not any(value in node.values for node in self._waiting):
-            chunks = self.chunks(value)
-            return [*self._each(lambda i: function(chunks[i], None), range(len(chunks)))]
-        found: dict[int, R] = {}
-
-        def reduce(i: int, x: Array, ends: Ends | None) -> None:
-            found[i] = function(x, ends)
-
-        self._catch_up(value, reduce)
-        return [found[i] for i in range(len(found))]
 
     def _catch_up(
         self, asked: str = "", on_chunk: Callable[[int, Array, Ends | None], None] | None = None
@@ -112,7 +122,7 @@ class GraphValues:
             return
         made = {v for node in nodes for v in node.values}
         taken = {v for node in nodes for v in node.inputs} - made - self.constants.keys()
-        kept = [v for v in made if self._left[v]]
+        kept = [v for v in made if self._left[v] or v == asked]
         links = linked(nodes, self.constants, self._is_passed_on)
 
         def at(i: int) -> None:
@@ -125,7 +135,7 @@ class GraphValues:
                 on_chunk(i, values.made[asked], known)
 
         self._at_each_chunk(at)
-        for value in [v for v in self._chunks if not self._left[v]]:
+        for value in [v for v in self._chunks if not self._left[v] and v != asked]:
             del self._chunks[value]
 
     def _is_passed_on(self, value: str) -> bool:

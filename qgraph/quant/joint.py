@@ -1,8 +1,8 @@
 """One exponent for a scale group, chosen for all of its members at once.
 
 The sweep of calibration meets members one after the other, and what it has run by then cannot
-be run again for a member met late. So the float network is run before it, twice, chunk by chunk:
-once for the ranges of the members, once for their errors at each exponent.
+be run again for a member met late. So the float network is run before it, chunk by chunk, for the
+ranges and histograms of the members; once more where errors of layers count.
 """
 
 from __future__ import annotations
@@ -19,22 +19,26 @@ from qgraph.ir.reading import spec_of, value_of
 from qgraph.ir.types import Array, QuantSpec, Role
 from qgraph.numerics import exponent_for_max
 from qgraph.parallel import Each
+from qgraph.quant.float_statistics import FloatStatistics
 from qgraph.quant.output_error import (
     FINER_BY_OUTPUT,
-    ITSELF,
     Constant,
     consumers_of,
     cost,
     errors,
     run_unquantized,
 )
-from qgraph.quant.thresholds import FINER_EXPONENTS, candidates_from, range_of
+from qgraph.quant.thresholds import (
+    FINER_EXPONENTS,
+    Distribution,
+    Ends,
+    candidates_from,
+    squared_error,
+)
 from qgraph.quant.topology import QUANTIZERS
 
 # The methods of `qgraph.quant.thresholds` whose costs add up over members, and their reach.
 FINER = {CalibrationMethod.MSE: FINER_EXPONENTS, CalibrationMethod.OUTPUT: FINER_BY_OUTPUT}
-
-Range = tuple[float, float]
 
 T = TypeVar("T")
 
@@ -43,8 +47,9 @@ def joint_exponents(
     graph: Graph,
     chunks: Mapping[str, Sequence[Array]],
     method: CalibrationMethod,
+    statistics: FloatStatistics,
     constant: Constant,
-    settle_sign: Callable[[Node, Range], QuantSpec],
+    settle_sign: Callable[[Node, Ends], QuantSpec],
     each: Each,
 ) -> dict[str, int]:
     """The exponent of each scale group with activations, by the least summed error of `method`.
@@ -53,52 +58,72 @@ def joint_exponents(
 
     chunks: the inputs. `settle_sign(node, range)` gives the spec that a member will have.
     """
-    members = [n for n in graph.topological() if _is_member(n) and constant(n.inputs[0]) is None]
-    if not members:
-        return {}
-    run = _FloatRun(graph, [m.name for m in members], chunks, each)
-    ends = run(lambda name, x: range_of([x], name) if x.size else None)
-    ranges = {m.name: _joined(ends[m.name], m.name) for m in members}
-    specs = {m.name: settle_sign(m, ranges[m.name]) for m in members}
+    tensors = {
+        n.name: statistics.tensors[n.name]
+        for n in members_of(graph)
+        if constant(n.inputs[0]) is None
+    }
+    specs = {name: settle_sign(graph.nodes[name], t.range) for name, t in tensors.items()}
     groups: dict[str, list[str]] = {}
     for name, spec in specs.items():
-        if ranges[name] != (0, 0):
+        if tensors[name].range != (0, 0):
             groups.setdefault(str(spec.group), []).append(name)
-    if not groups:
-        return {}
-    run = _FloatRun(graph, [name for names in groups.values() for name in names], chunks, each)
     candidates = {
-        group: _candidates([(specs[n], ranges[n]) for n in names], FINER[method])
+        group: _candidates([(specs[n], tensors[n].range) for n in names], FINER[method])
         for group, names in groups.items()
     }
-    by_output = method == CalibrationMethod.OUTPUT
-    consumers = {
-        name: consumers_of(graph, name, constant) if by_output else [ITSELF] for name in specs
-    }
-    found = run(
-        lambda name, x: errors(x, specs[name], candidates[str(specs[name].group)], consumers[name])
-    )
-    totals = {name: sum(parts[1:], parts[0]) for name, parts in found.items()}
-    return {
-        group: candidates[group][int(np.argmin(cost([totals[n] for n in names])))]
-        for group, names in groups.items()
-    }
+    if method == CalibrationMethod.OUTPUT:
+        costs = _by_output(graph, chunks, specs, groups, candidates, constant, each)
+    else:
+        costs = {
+            group: [sum(_squared_error(tensors[n], specs[n], e) for n in names) for e in exponents]
+            for (group, names), exponents in zip(groups.items(), candidates.values(), strict=True)
+        }
+    return {group: candidates[group][int(np.argmin(costs[group]))] for group in groups}
+
+
+def members_of(graph: Graph) -> list[Node]:
+    """Quantizers of activations in scale groups, their exponents unknown.
+
+    Wide stages and constants are never clipped, and have their say in the sweep.
+    """
+    return [n for n in graph.topological() if _is_member(n)]
 
 
 def _is_member(node: Node) -> bool:
-    """Wide stages and constants are never clipped, and have their say in the sweep."""
     spec = spec_of(node) if node.op in QUANTIZERS else None
     return bool(
         spec and spec.group and spec.role in (Role.ACTIVATION, Role.INPUT) and spec.exponent is None
     )
 
 
-def _joined(ranges: Sequence[Range | None], name: str) -> Range:
-    known = [r for r in ranges if r is not None]
-    return (min(r[0] for r in known), max(r[1] for r in known)) if known else range_of([], name)
+def _squared_error(tensor: Distribution, spec: QuantSpec, exponent: int) -> float:
+    assert tensor.histogram is not None
+    return squared_error(tensor.histogram, spec, exponent)
 
 
-def _candidates(members: Sequence[tuple[QuantSpec, Range]], finer: int) -> Sequence[int]:
+def _by_output(
+    graph: Graph,
+    chunks: Mapping[str, Sequence[Array]],
+    specs: Mapping[str, QuantSpec],
+    groups: Mapping[str, Sequence[str]],
+    candidates: Mapping[str, Sequence[int]],
+    constant: Constant,
+    each: Each,
+) -> dict[str, Sequence[float]]:
+    """The costs of the candidates of each group, by the errors of the layers behind."""
+    if not groups:
+        return {}
+    run = _FloatRun(graph, [name for names in groups.values() for name in names], chunks, each)
+    consumers = {name: consumers_of(graph, name, constant) for name in specs}
+    found = run(
+        lambda name, x: errors(x, specs[name], candidates[str(specs[name].group)], consumers[name])
+    )
+    totals = {name: sum(parts[1:], parts[0]) for name, parts in found.items()}
+    return {group: [*cost([totals[n] for n in names])] for group, names in groups.items()}
+
+
+def _candidates(members: Sequence[tuple[QuantSpec, Ends]], finer: int) -> Sequence[int]:
     """From the exponent that clips no member to finer ones."""
     coarsest = min(
         exponent_for_max(max(-low, high), spec.bits, spec.signed) for spec, (low, high) in members

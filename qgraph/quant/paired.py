@@ -19,6 +19,7 @@ from qgraph.ir.types import Array, QuantSpec
 from qgraph.parallel import Each, over_chunks
 from qgraph.progress import Steps, silent_steps
 from qgraph.quant.data import chunk_count, chunk_inputs
+from qgraph.quant.graph_values import GraphValues
 from qgraph.quant.spill import Shelf, memory_bound
 from qgraph.rewrite.constants import is_layer
 
@@ -50,22 +51,23 @@ def run_paired(
 
     graph: calibrated. floating: the float graph it stands for, values by the same names; layers
     that it lacks are run unvisited. data: arrays [samples, ...] by input name. `visit` may change
-    constants of `graph` that the layer takes (`set_constant`); `each` maps over chunks.
+    constants of `graph` that the layer takes (`set_constant`); `each` maps over chunks, which may
+    be overwritten once `visit` returns.
     """
     chunks = chunk_inputs(graph, data)
-    order = list(graph.topological())
+    order = [node.name for node in graph.topological()]
     with over_chunks(chunk_count(chunks)) as each:
         memory = memory_bound() // 2
-        found, wanted = (PairedRun(g, chunks, each, memory) for g in (graph, floating))
-        for done, name in enumerate((node.name for node in order), start=1):
-            if name in floating.nodes:
-                wanted.step(name)
+        found, wanted = (GraphValues(g, chunks, each, memory) for g in (graph, floating))
+        for done, name in enumerate(order, start=1):
             node = graph.nodes[name]
-            if name in wanted.values and layer_of(graph, node) and node.inputs[0] in found.values:
-                visit(PairedLayer(node, found.values[node.inputs[0]], wanted.values[name]), each)
-            found.step(name)
-            wanted.release(name)
-            found.release(name)
+            if name in floating.nodes:
+                wanted.run(floating.nodes[name])
+                if layer_of(graph, node) and found.varies(node.inputs[0]):
+                    inputs = found.chunks(node.inputs[0])
+                    visit(PairedLayer(node, inputs, wanted.chunks(name)), each)
+                    found.refresh(graph.nodes[name].inputs[1])
+            found.run(graph.nodes[name])
             on_node(done, len(order))
 
 

@@ -96,8 +96,7 @@ def range_over(ends: Sequence[Ends | None], name: str) -> Ends:
 
 def histogram_of(chunks: Sequence[Array], low: float, high: float, each: Each = map) -> Histogram:
     """Histogram over all chunks (float arrays), whose range is known."""
-    largest = max(abs(low), abs(high))
-    power = -exponent_for_max(largest, 0, False) if largest else 0
+    power = power_of(max(abs(low), abs(high)))
 
     def count(i: int) -> tuple[Counts, int]:
         chunk = chunks[i]
@@ -109,21 +108,29 @@ def histogram_of(chunks: Sequence[Array], low: float, high: float, each: Each = 
     return Histogram(counts, sum(zeros for _, zeros in parts), power, low, high)
 
 
-def choose_exponent(
-    chunks: Sequence[Array],
-    extremes: tuple[float, float],
-    spec: QuantSpec,
-    method: CalibrationMethod,
-    each: Each = map,
-) -> int:
-    """The exponent for a tensor of `spec`; `extremes` are its least and greatest value.
+def power_of(largest: float) -> int:
+    """The exponent of the least power of two that is not below `largest`; 0 for zero."""
+    return -exponent_for_max(largest, 0, False) if largest else 0
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """The least and the greatest value of a tensor, and its histogram where one was asked for."""
+
+    range: Ends
+    histogram: Histogram | None = None
+
+
+def choose_exponent(tensor: Distribution, spec: QuantSpec, method: CalibrationMethod) -> int:
+    """The exponent for a tensor of `spec`; every method but `max` looks at its histogram.
 
     An all-zero tensor gets the scale of threshold 1.
     """
-    low, high = extremes
+    low, high = tensor.range
     if method == CalibrationMethod.MAX or low == high == 0:
         return exponent_for_max(max(abs(low), abs(high)) or 1.0, spec.bits, spec.signed)
-    return METHODS[method](histogram_of(chunks, low, high, each), spec)
+    assert tensor.histogram is not None
+    return METHODS[method](tensor.histogram, spec)
 
 
 def _max(histogram: Histogram, spec: QuantSpec) -> int:

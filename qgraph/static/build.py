@@ -14,6 +14,7 @@ from qgraph.quant.calibrate import Calibration, calibrate
 from qgraph.quant.correct_bias import correct_biases, correct_biases_without_data
 from qgraph.quant.data import thinned
 from qgraph.quant.exponents import Exponents, assign_exponents
+from qgraph.quant.float_statistics import FloatStatistics
 from qgraph.quant.matching import matched
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import Profile
@@ -47,12 +48,16 @@ def build(
     `exponents`: these, instead of a calibration; scales then stay as they are given.
     """
     floating, graph = prepared(loaded, profile, plan, data, trace, on_pass, pipeline, exponents)
-    few = thinned(graph, data)
+    few, statistics = thinned(graph, data), None
     with matched(graph, floating, data) if invented else nullcontext():
         if exponents is None:
-            calibrate_by(graph, profile, plan, data, progress, memory)
+            if corrects(plan):
+                statistics = statistics_of(graph, data, progress)
+            calibrate_by(graph, profile, plan, data, progress, memory, statistics)
         else:
             assign_exponents(graph, exponents, profile.shift)
+        if plan.correct_bias and not invented and (statistics is None or few is not data):
+            statistics = statistics_of(graph, few)  # of weights that are not reconstructed yet
         if plan.reconstruct:
             finer = FINER if exponents is None else 0
             reconstruct(graph, floating, few, finer, progress)
@@ -61,7 +66,7 @@ def build(
     if plan.correct_bias and invented:
         correct_biases_without_data(graph, floating)
     elif plan.correct_bias:
-        correct_biases(graph, floating, few, lambda i, n: progress("correcting", i, n))
+        correct_biases(graph, floating, few, lambda i, n: progress("correcting", i, n), statistics)
     return floating, graph
 
 
@@ -86,6 +91,13 @@ def prepared(
     return floating, graph
 
 
+def statistics_of(
+    graph: Graph, data: Mapping[str, Array], progress: Progress = silent
+) -> FloatStatistics:
+    """Statistics of the float network for calibration and corrections by any method."""
+    return FloatStatistics.of(graph, data, lambda i, n: progress("calibrating", i, n))
+
+
 def calibrate_by(
     graph: Graph,
     profile: Profile,
@@ -93,10 +105,16 @@ def calibrate_by(
     data: Mapping[str, Array],
     progress: Progress = silent,
     memory: int | None = None,
+    statistics: FloatStatistics | None = None,
 ) -> None:
     """Give the quantizers of `graph` the exponents that the methods of `plan` choose."""
     options = Calibration(plan.method, profile.shift, plan.weights, of_float=corrects(plan))
-    calibrate(graph, data, options, lambda i, n: progress("calibrating", i, n), memory)
+
+    def on_node(done: int, total: int) -> None:
+        if statistics is None:  # else it was told of
+            progress("calibrating", done, total)
+
+    calibrate(graph, data, options, on_node, memory, statistics)
 
 
 def reconstruct(

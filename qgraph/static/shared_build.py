@@ -11,11 +11,19 @@ from qgraph.ir.types import Array
 from qgraph.pipelines import USUAL, Pipeline
 from qgraph.quant.correct_bias import correct_biases
 from qgraph.quant.data import thinned
+from qgraph.quant.float_statistics import FloatStatistics
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Profile
 from qgraph.quant.shifts import check_shifts
 from qgraph.rewrite.trace import Trace
-from qgraph.static.build import Prepared, calibrate_by, corrects, prepared, reconstruct
+from qgraph.static.build import (
+    Prepared,
+    calibrate_by,
+    corrects,
+    prepared,
+    reconstruct,
+    statistics_of,
+)
 
 
 class SharedStage(IntEnum):
@@ -55,19 +63,24 @@ class SharedBuild:
         self.memory, self.pipeline = memory, pipeline
         self.few = thinned(loaded, data)
         self._done: dict[SharedPrefix, Prepared] = {}
+        self._seen: dict[SharedPrefix, FloatStatistics] = {}
 
     def build(self, plan: Plan) -> Graph:
         """The quantized graph of `plan`. Raises ExactnessError if the target cannot carry it."""
         floating, graph = self._reconstructed(plan) if plan.reconstruct else self._calibrated(plan)
         graph = graph.copy()
         if plan.correct_bias:
-            correct_biases(graph, floating, self.few)
+            known = self._statistics(plan)
+            if self.few is not self.data:
+                known = statistics_of(self._calibrated(plan)[1], self.few)
+            correct_biases(graph, floating, self.few, statistics=known)
         return graph
 
     def forget_all_but(self, plan: Plan) -> None:
         """Free the graphs that no build of `plan` needs."""
         needed = {_prefix(plan, stage) for stage in SharedStage}
         self._done = {key: made for key, made in self._done.items() if key in needed}
+        self._seen = {key: made for key, made in self._seen.items() if key in needed}
 
     def _prepared(self, plan: Plan) -> Prepared:
         def make() -> Prepared:
@@ -81,10 +94,20 @@ class SharedBuild:
         def make() -> Prepared:
             floating, graph = self._prepared(plan)
             graph = graph.copy()
-            calibrate_by(graph, self.profile, plan, self.data, memory=self.memory)
+            statistics = self._statistics(plan) if corrects(plan) else None
+            calibrate_by(
+                graph, self.profile, plan, self.data, memory=self.memory, statistics=statistics
+            )
             return floating, graph
 
         return self._once(_prefix(plan, SharedStage.CALIBRATION), make)
+
+    def _statistics(self, plan: Plan) -> FloatStatistics:
+        """Those of the float network that the passes of a plan make."""
+        key = _prefix(plan, SharedStage.PASSES)
+        if key not in self._seen:
+            self._seen[key] = statistics_of(self._prepared(plan)[1], self.data)
+        return self._seen[key]
 
     def _reconstructed(self, plan: Plan) -> Prepared:
         def make() -> Prepared:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-from qgraph.interpret import evaluate
-from qgraph.ir.graph import Graph
+from qgraph.interpret import evaluate, run_node
+from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import QuantSpec, Role
-from qgraph.quant.graph_run import GraphRun
+from qgraph.quant import graph_run
+from qgraph.quant.graph_run import GraphRun, unquantized
 from tests.quant import test_graph_values, test_stages
 
 
@@ -51,19 +53,31 @@ def test_what_depends_on_no_input_is_computed_once(monkeypatch: pytest.MonkeyPat
     spec = QuantSpec(8, True, Role.WEIGHT, 4)
     w = graph.add("quantize", graph.const(np.ones((3, 2), np.float32)), attrs={"spec": spec})
     graph.outputs["y"] = graph.add("matmul", x, w)
-    run = GraphRun(graph, [graph.outputs["y"]])
     ran: list[str] = []
-    module = "qgraph.quant.graph_run.run_node"
-    original = GraphRun.__call__.__globals__["run_node"]
 
-    def watched(node, inputs, in_place=False):
+    def watched(node: Node, inputs: Sequence[np.ndarray], in_place: bool = False) -> object:
         ran.append(node.op)
-        return original(node, inputs, in_place)
+        return run_node(node, inputs, in_place)
 
-    monkeypatch.setattr(module, watched)
+    monkeypatch.setattr(graph_run, "run_node", watched)
+    run = GraphRun(graph, [graph.outputs["y"]])
     for _ in range(2):
         run({"x": np.ones((2, 3), np.float32)})
-    assert ran == ["matmul", "matmul"]
+    assert ran == ["quantize", "matmul", "matmul"]
+
+
+def test_without_quantizers_values_are_those_in_front_of_them() -> None:
+    graph, given = test_stages.network(), feeds()
+    off = graph.copy()
+    for name in ("q", "q2", "w"):
+        off.replace(Node(name, "identity", graph.nodes[name].inputs))
+    wanted = ["q", "sum", "r", "q2", *graph.outputs.values()]
+    told: set[str] = set()
+    run = GraphRun(graph, wanted, ["q2"], quantized=False)
+    found, expected = run(given, lambda name, *_: told.add(name)), evaluate(off, given, wanted)
+    for name in wanted:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+    assert unquantized(graph, "q2") == "r" and "r" in told and "q2" not in told
 
 
 def test_values_are_dropped_when_nothing_needs_them() -> None:

@@ -68,7 +68,8 @@ def test_corrections_do_not_depend_on_memory(shelves, monkeypatch):
     for memory in (1 << 40, 0):
         g, floating, data = ready(3)
         calibration.calibrate(g, data)
-        monkeypatch.setattr(paired, "memory_bound", lambda memory=memory: memory)
+        for module in (paired, spill):
+            monkeypatch.setattr(module, "memory_bound", lambda memory=memory: memory)
         reconstruct_weights(g, floating, data)
         correct_biases(g, floating, data)
         texts.append(print_graph(g))

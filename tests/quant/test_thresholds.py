@@ -14,7 +14,9 @@ from qgraph.quant.thresholds import (
     FINER_EXPONENTS,
     METHODS,
     RARE,
+    Distribution,
     choose_exponent,
+    histogram_of,
     range_of,
 )
 
@@ -28,7 +30,8 @@ HALF_ZEROS = np.maximum(RNG.normal(size=20_000), 0).astype(np.float32)
 
 def choose(x, spec: QuantSpec, method: str) -> int:
     chunks = np.array_split(np.asarray(x, np.float32), 3)
-    return choose_exponent(chunks, range_of(chunks, "t"), spec, method)
+    extremes = range_of(chunks, "t")
+    return choose_exponent(Distribution(extremes, histogram_of(chunks, *extremes)), spec, method)
 
 
 def error(x, spec: QuantSpec, exponent: int) -> float:
@@ -94,7 +97,8 @@ def test_scaling_by_two_moves_the_exponent_by_one(method):
 @pytest.mark.parametrize("method", METHODS)
 def test_order_and_chunks_do_not_matter(method):
     shuffled = RNG.permutation(OUTLIERS)
-    whole = choose_exponent([OUTLIERS], range_of([OUTLIERS], "t"), S8, method)
+    extremes = range_of([OUTLIERS], "t")
+    whole = choose_exponent(Distribution(extremes, histogram_of([OUTLIERS], *extremes)), S8, method)
     assert choose(shuffled, S8, method) == whole
 
 

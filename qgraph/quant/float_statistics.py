@@ -1,0 +1,146 @@
+"""Statistics of the float network on samples: ranges and histograms of tensors, means of channels.
+
+One pass, chunk by chunk: a number is looked at while it is in cache, and no value is kept. Any
+number of calibrations and corrections of the same network then do without running it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from qgraph import kernels
+from qgraph.ir.graph import Graph, node_of
+from qgraph.ir.reading import spec_of
+from qgraph.ir.types import Array, Role
+from qgraph.parallel import Each, over_chunks
+from qgraph.progress import Steps, silent_steps
+from qgraph.quant.data import chunk_count, chunk_inputs
+from qgraph.quant.graph_run import GraphRun, unquantized
+from qgraph.quant.running_tensor import RunningTensor
+from qgraph.quant.thresholds import Distribution, Ends
+from qgraph.quant.topology import QUANTIZERS
+from qgraph.rewrite.constants import Float64, is_layer
+
+
+@dataclass(frozen=True)
+class FloatStatistics:
+    """Tensors that quantizers take, and means of channels in front of biases.
+
+    `tensors`: by quantizer; accumulators and other wide stages have no histogram. `means`: of each
+    channel of a layer, over samples and positions, by the name of its `bias_add`.
+    """
+
+    tensors: Mapping[str, Distribution]
+    means: Mapping[str, Float64]
+
+    @staticmethod
+    def of(
+        graph: Graph, data: Mapping[str, Array], on_chunk: Steps = silent_steps
+    ) -> FloatStatistics:
+        """Run `graph`, with its quantizers off, on all samples of `data`.
+
+        Raises CalibrationError where a quantizer would meet NaN or infinity, or nothing at all.
+        """
+        chunks = chunk_inputs(graph, data)
+        with over_chunks(chunk_count(chunks)) as each:
+            return statistics_of_chunks(graph, chunks, each, on_chunk)
+
+
+def statistics_of_chunks(
+    graph: Graph,
+    chunks: Mapping[str, Sequence[Array]],
+    each: Each,
+    on_chunk: Steps = silent_steps,
+) -> FloatStatistics:
+    """As `FloatStatistics.of`, of samples in chunks."""
+    done, count = itertools.count(1), chunk_count(chunks)
+    values = _Values(graph, count)
+    run = GraphRun(graph, (), values.names, quantized=False)
+
+    def look(i: int) -> None:
+        feeds = {name: arrays[i] for name, arrays in chunks.items()}
+        run(feeds, lambda name, x, ends: values.look(i, name, x, ends))
+        on_chunk(next(done), count)
+
+    for _ in each(look, range(count)):
+        pass
+    return values.found()
+
+
+def channel_sums(x: Array) -> Float64:
+    """The sum of each channel, which is the last axis, in float64."""
+    if x.dtype == np.float32:
+        return kernels.channel_sums(x)
+    return np.asarray(x.reshape(-1, x.shape[-1]).sum(axis=0, dtype=np.float64))
+
+
+def positions(x: Array) -> int:
+    """How many numbers each channel has."""
+    return int(x.size) // max(int(x.shape[-1]), 1)
+
+
+class _Values:
+    """Statistics so far of values of a graph, whose quantizers are off; threads may look.
+
+    Several quantizers may take one value, which is looked at once.
+    """
+
+    def __init__(self, graph: Graph, count: int) -> None:
+        self.quantizers, self.biases = _quantizers(graph), _biases(graph)
+        counted = {
+            value
+            for name, value in self.quantizers.items()
+            if spec_of(graph.nodes[name]).role != Role.INTERNAL
+        }
+        self.tensors = {v: RunningTensor(v in counted) for v in self.quantizers.values()}
+        self.sums = {value: [np.zeros(0)] * count for value in self.biases.values()}
+        self.rows = {value: [0] * count for value in self.sums}
+
+    @property
+    def names(self) -> set[str]:
+        return self.tensors.keys() | self.sums.keys()
+
+    def look(self, chunk: int, name: str, x: Array, ends: Ends | None) -> None:
+        """Look at one chunk of a value."""
+        if name in self.sums:
+            self.sums[name][chunk] = channel_sums(x)
+            self.rows[name][chunk] = positions(x)
+        if name in self.tensors:
+            self.tensors[name].add(x, ends)
+
+    def found(self) -> FloatStatistics:
+        means = {v: np.sum(sums, axis=0) / sum(self.rows[v]) for v, sums in self.sums.items()}
+        return FloatStatistics(
+            {name: self.tensors[v].result(name) for name, v in self.quantizers.items()},
+            {name: means[value] for name, value in self.biases.items()},
+        )
+
+
+def _quantizers(graph: Graph) -> dict[str, str]:
+    """The quantizers whose exponent depends on data, with the values that they take.
+
+    A table takes its input through a function, whose result counts.
+    """
+    varying: set[str] = set()
+    found = {}
+    for node in graph.topological():
+        if node.op == "input" or any(node_of(v) in varying for v in node.inputs):
+            varying.add(node.name)
+            if node.op in QUANTIZERS and spec_of(node).exponent is None:
+                taken = node.name if node.op == "lookup" else node.inputs[0]
+                found[node.name] = unquantized(graph, taken)
+    return found
+
+
+def _biases(graph: Graph) -> dict[str, str]:
+    """The biases of layers, with the values that they are added to."""
+    found = {}
+    for node in graph.topological():
+        value = unquantized(graph, node.inputs[0]) if node.op == "bias_add" else ""
+        if value and is_layer(graph.producer(value)):
+            found[node.name] = value
+    return found

@@ -37,7 +37,7 @@ from qgraph.ir.types import Array, Shape
 from qgraph.names import path_text
 from qgraph.notebook import table_html
 from qgraph.passes import Pass, PassManager
-from qgraph.pipelines import Pipeline, describe_passes, pipeline_of
+from qgraph.pipelines import describe_passes, pipeline_of
 from qgraph.progress import Progress, silent
 from qgraph.quant.bits import budget_of
 from qgraph.quant.calibrate import Calibration
@@ -58,6 +58,7 @@ from qgraph.static.choice import pareto as pareto_of
 from qgraph.static.facts import AgreementFacts, Facts
 from qgraph.static.given_exponents import check_given, samples_with
 from qgraph.static.mixed import Mixed
+from qgraph.static.preparations import Preparations
 from qgraph.static.sample_parts import Split, first_samples, samples_of
 from qgraph.static.samples import Samples, samples_for
 from qgraph.train.loose_weights import with_loose_weights
@@ -249,9 +250,10 @@ def quantize(
         samples = samples_for(graph, *wanted)
     else:
         samples = samples_with(given, target, first_plan(wish)[0], graph, *wanted)
-    choice = choose(graph, target, samples, wish, progress)
+    preparations = Preparations(graph, pipeline)
+    choice = choose(graph, target, samples, wish, progress, preparations)
     trace = Trace()
-    floating, graph = _built(graph, choice, samples, trace, memory, progress, pipeline, given)
+    floating, graph = _built(graph, choice, samples, trace, memory, progress, preparations, given)
     if training:
         graph = with_loose_weights(graph, floating)
     unguided = [TRAINING_WITHOUT_DATA] if training and samples.invented else []
@@ -356,10 +358,11 @@ def _built(
     trace: Trace,
     memory: int | None,
     progress: Progress,
-    pipeline: Pipeline,
+    preparations: Preparations,
     exponents: Exponents | None,
 ) -> tuple[Graph, Graph]:
     """The float graph and its quantized twin, as chosen."""
+    pipeline = preparations.pipeline
     done, steps = itertools.count(1), len(pipeline.static(choice.profile, choice.plan))
     return build(
         graph,
@@ -373,6 +376,7 @@ def _built(
         samples.invented,
         pipeline,
         exponents,
+        preparations,
     )
 
 

@@ -57,6 +57,17 @@ class Trace:
     def refuse(self, refusal: Refusal) -> None:
         self._refusals[refusal.pass_name, refusal.rule, refusal.node] = refusal
 
+    def copy(self) -> Trace:
+        """A log that begins with the same entries."""
+        return Trace(list(self.rewrites), dict(self._refusals))
+
+    def extend(self, other: Trace) -> None:
+        """Record all that `other` has, after what is there."""
+        for rewrite in other.rewrites:
+            self.record(rewrite)
+        for refusal in other.refusals:
+            self.refuse(refusal)
+
     def of_pass(self, name: str) -> tuple[list[Rewrite], list[Refusal]]:
         return (
             [r for r in self.rewrites if r.pass_name == name],

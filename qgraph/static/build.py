@@ -7,7 +7,7 @@ from contextlib import nullcontext
 
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
-from qgraph.passes import PassManager, PassResult
+from qgraph.passes import PassResult
 from qgraph.pipelines import USUAL, Pipeline
 from qgraph.progress import Progress, silent
 from qgraph.quant.calibrate import Calibration, calibrate
@@ -21,10 +21,7 @@ from qgraph.quant.profile import Profile
 from qgraph.quant.reconstruct import FINER, reconstruct_weights
 from qgraph.quant.shifts import check_shifts
 from qgraph.rewrite.trace import Trace
-from qgraph.static.feature_exponents import feature_exponents
-from qgraph.transforms.scale_inputs import ScaleInputs
-
-Prepared = tuple[Graph, Graph]  # a float graph, and its twin with quantizers
+from qgraph.static.preparations import Preparations, Prepared
 
 
 def build(
@@ -39,15 +36,18 @@ def build(
     invented: bool = False,
     pipeline: Pipeline = USUAL,
     exponents: Exponents | None = None,
-) -> tuple[Graph, Graph]:
+    preparations: Preparations | None = None,
+) -> Prepared:
     """The float graph that `plan` makes of `loaded`, and its quantized, calibrated twin.
 
     Thresholds are from all of `data`, corrections from `thinned` data. memory: see `calibrate`.
     `invented`: the samples are noise (`qgraph.quant.data_free`), brought to the statistics of
     batch norms on the way; biases are then corrected from these. `pipeline`: which passes run.
     `exponents`: these, instead of a calibration; scales then stay as they are given.
+    `preparations`: of `loaded` by `pipeline`, where other plans were prepared before.
     """
-    floating, graph = prepared(loaded, profile, plan, data, trace, on_pass, pipeline, exponents)
+    known = preparations or Preparations(loaded, pipeline)
+    floating, graph = known.prepared(profile, plan, data, trace, on_pass, exponents)
     few, statistics = thinned(graph, data), None
     with matched(graph, floating, data) if invented else nullcontext():
         if exponents is None:
@@ -67,27 +67,6 @@ def build(
         correct_biases_without_data(graph, floating)
     elif plan.correct_bias:
         correct_biases(graph, floating, few, lambda i, n: progress("correcting", i, n), statistics)
-    return floating, graph
-
-
-def prepared(
-    loaded: Graph,
-    profile: Profile,
-    plan: Plan,
-    data: Mapping[str, Array],
-    trace: Trace,
-    on_pass: Callable[[PassResult], None] = lambda result: None,
-    pipeline: Pipeline = USUAL,
-    exponents: Exponents | None = None,
-) -> Prepared:
-    """The float graph that the passes of `plan` make of `loaded`, and its twin with quantizers."""
-    graph = loaded.copy()
-    PassManager(pipeline.prepare(plan)).run(graph, trace, on_pass)
-    if plan.scale_inputs:
-        features = feature_exponents(graph, data) if exponents is None else exponents.features
-        PassManager((ScaleInputs(features),)).run(graph, trace, on_pass)
-    floating = graph.copy()
-    PassManager(pipeline.insert(profile)).run(graph, trace, on_pass)
     return floating, graph
 
 

@@ -16,6 +16,7 @@ from qgraph.quant.plan import PLAIN, Plan, parse_plan
 from qgraph.quant.profile import Profile
 from qgraph.static.facts import ChoiceFacts, TrialFacts
 from qgraph.static.mixed import Mixed, search_bits
+from qgraph.static.preparations import Preparations
 from qgraph.static.sample_parts import Split, split, undivided
 from qgraph.static.samples import Samples
 from qgraph.static.search import DATA_FREE, USUAL_EFFORT, Search, Trial, search, steps_of
@@ -70,10 +71,16 @@ class Choice:
 
 
 def choose(
-    graph: Graph, profile: Profile, samples: Samples, wish: Wish, progress: Progress
+    graph: Graph,
+    profile: Profile,
+    samples: Samples,
+    wish: Wish,
+    progress: Progress,
+    preparations: Preparations,
 ) -> Choice:
     """Find what `wish` leaves open. `graph` as it was loaded; nothing is measured on the samples
-    that `Choice.parts` keeps for the report. Raises UsageError.
+    that `Choice.parts` keeps for the report. `preparations`: of `graph` by the pipeline of `wish`.
+    Raises UsageError.
     """
     start, effort = first_plan(wish)
     if samples.invented:
@@ -83,14 +90,14 @@ def choose(
     looked = (
         profile if wish.bits is None else widest_within(graph, profile, wish.bits, wish.pipeline)
     )
-    found = _search(graph, looked, parts, start, effort, wish, progress)
+    found = _search(graph, looked, parts, start, effort, wish, progress, preparations)
     plan = found.trials[0].plan if found.trials else start
     if samples.invented:
         effort = wish.effort or (Effort.PLAIN if wish.plan else USUAL_EFFORT)
     choice = Choice(plan, profile, effort, parts, found)
     if wish.bits is None:
         return choice
-    mixed = search_bits(graph, profile, plan, parts, [wish.bits], progress, wish.pipeline)
+    mixed = search_bits(graph, profile, plan, parts, [wish.bits], progress, preparations)
     chosen = overridden(profile, mixed.units, mixed.chosen[wish.bits].bits)
     return replace(choice, profile=chosen, mixed=mixed, bits=wish.bits)
 
@@ -109,9 +116,10 @@ def pareto(
     rooms = [Budget(mean_bits=bits) for bits in mean_bits]
     fewest = rooms[mean_bits.index(min(mean_bits))]
     looked = widest_within(graph, profile, fewest, wish.pipeline)
-    found = _search(graph, looked, parts, start, effort, wish, progress)
+    preparations = Preparations(graph, wish.pipeline)
+    found = _search(graph, looked, parts, start, effort, wish, progress, preparations)
     plan = found.trials[0].plan if found.trials else start
-    return search_bits(graph, profile, plan, parts, rooms, progress, wish.pipeline)
+    return search_bits(graph, profile, plan, parts, rooms, progress, preparations)
 
 
 def first_plan(wish: Wish) -> tuple[Plan, Effort]:
@@ -152,6 +160,7 @@ def _search(
     effort: Effort,
     wish: Wish,
     progress: Progress,
+    preparations: Preparations,
 ) -> Search:
     if effort == Effort.PLAIN:
         return Search(())
@@ -162,4 +171,4 @@ def _search(
         progress("searching", next(done), most)
 
     limits = wish.seconds, wish.memory
-    return search(graph, profile, parts, effort, start, *limits, tried, wish.pipeline)
+    return search(graph, profile, parts, effort, start, *limits, tried, wish.pipeline, preparations)

@@ -15,7 +15,6 @@ from qgraph.errors import ExactnessError
 from qgraph.exact.bounds import accumulator_bits, bounds, check_accumulators
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
-from qgraph.pipelines import USUAL, Pipeline
 from qgraph.progress import Progress, silent
 from qgraph.quant.bits import Bits, Budget, assign, check_budgets, cost
 from qgraph.quant.data import thinned
@@ -26,6 +25,7 @@ from qgraph.rewrite.trace import Trace
 from qgraph.static.agreement import Agreement, agreement
 from qgraph.static.build import build
 from qgraph.static.facts import MixedFacts, PointFacts, decibels
+from qgraph.static.preparations import Preparations
 from qgraph.static.sample_parts import Split
 from qgraph.static.switched import Variant, agreements
 from qgraph.static.units import (
@@ -103,15 +103,17 @@ def search_bits(
     parts: Split,
     budgets: Iterable[Budget],
     progress: Progress = silent,
-    pipeline: Pipeline = USUAL,
+    preparations: Preparations | None = None,
 ) -> Mixed:
     """Bits for each layer under each budget, all built by `plan`.
 
     Layers whose weights the profile names keep their bits. Ctrl-C ends the search; the
-    best so far is kept. Raises UsageError for a budget that cannot be met.
+    best so far is kept. `preparations`: of `loaded`, by the pipeline to use. Raises UsageError for
+    a budget that cannot be met.
     """
     budgets = list(budgets)
-    search = _MixedSearch(loaded, profile, plan, parts, pipeline)
+    known = preparations or Preparations(loaded)
+    search = _MixedSearch(loaded, profile, plan, parts, known)
     check_budgets(budgets, search.sizes, fewest(profile, search.units))
     for done, width in enumerate(WIDTHS):
         progress("widths", done, len(WIDTHS))
@@ -127,10 +129,15 @@ def search_bits(
 
 class _MixedSearch:
     def __init__(
-        self, loaded: Graph, profile: Profile, plan: Plan, parts: Split, pipeline: Pipeline
+        self,
+        loaded: Graph,
+        profile: Profile,
+        plan: Plan,
+        parts: Split,
+        preparations: Preparations,
     ) -> None:
         self.loaded, self.profile, self.plan, self.parts = loaded, profile, plan, parts
-        self.pipeline = pipeline
+        self.preparations, pipeline = preparations, preparations.pipeline
         self.calibration = thinned(loaded, parts.calibration)
         self.original = loaded.copy()
         PassManager(pipeline.kept(FLOAT)).run(self.original)
@@ -193,7 +200,12 @@ class _MixedSearch:
 
     def _build(self, profile: Profile) -> tuple[Graph, Graph]:
         return build(
-            self.loaded, profile, self.plan, self.calibration, Trace(), pipeline=self.pipeline
+            self.loaded,
+            profile,
+            self.plan,
+            self.calibration,
+            Trace(),
+            preparations=self.preparations,
         )
 
     def _measure(self, graph: Graph, bits: Bits, uniform: bool = False) -> Point:

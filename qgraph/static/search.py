@@ -23,6 +23,7 @@ from qgraph.quant.profile import Profile
 from qgraph.recipes import CLEAN, FOLD
 from qgraph.static.agreement import Agreement
 from qgraph.static.comparison import Comparison, FloatOutputs
+from qgraph.static.preparations import Preparations
 from qgraph.static.sample_parts import Split
 from qgraph.static.shared_build import SharedBuild
 from qgraph.transforms.scale_inputs import scalable_inputs
@@ -81,6 +82,7 @@ def search(
     memory: int | None = None,
     on_trial: Callable[[Trial], None] = lambda trial: None,
     pipeline: Pipeline = USUAL,
+    preparations: Preparations | None = None,
 ) -> Search:
     """Try plans.
 
@@ -89,7 +91,7 @@ def search(
     `thorough` goes through the steps twice. What these two find is kept only if it is certainly
     better than what `fast` finds. `budget` in seconds: no trial begins after it. memory: see
     `calibrate`. Ctrl-C ends the search; the best so far is kept. Steps that add passes which
-    `pipeline` does not allow are not tried.
+    `pipeline` does not allow are not tried. `preparations`: of `loaded` by `pipeline`.
     """
     chosen(Effort, effort, "effort")
     original = loaded.copy()
@@ -98,7 +100,8 @@ def search(
     PassManager(pipeline.kept(FOLD)).run(original)
     scalable = profile.scaled_inputs and bool(scalable_inputs(original))
     steps = _steps(effort, inputs=scalable, norms=norms)
-    bench = _Bench(loaded, original, profile, parts, memory, pipeline)
+    known = preparations or Preparations(loaded, pipeline)
+    bench = _Bench(loaded, original, profile, parts, memory, known)
     deadline = math.inf if budget is None else time.perf_counter() + budget
     trials: list[Trial] = []
     safe: Trial | None = None  # once `fast` is done
@@ -121,6 +124,7 @@ def search(
                     attempt(plan)
             safe = safe or trials[0]
             bench.shared.forget_all_but(trials[0].plan)
+            known.forget_all_but([trials[0].plan, safe.plan])
         return ""
 
     attempt(start)
@@ -137,7 +141,7 @@ def search(
         ended = BUDGET
     elif fresh is not None:
         try:
-            again = _Bench(loaded, original, profile, fresh, memory, pipeline)
+            again = _Bench(loaded, original, profile, fresh, memory, known)
             certain = again.certainly_nearer(best.plan, safe.plan)
         except KeyboardInterrupt:
             ended = CTRL_C
@@ -154,10 +158,10 @@ class _Bench:
         profile: Profile,
         parts: Split,
         memory: int | None,
-        pipeline: Pipeline,
+        preparations: Preparations,
     ) -> None:
         few = thinned(loaded, parts.calibration, learnt_from(parts.calibration) // TRIED)
-        self.shared = SharedBuild(loaded, profile, few, memory, pipeline)
+        self.shared = SharedBuild(loaded, profile, few, memory, preparations)
         self.reference = FloatOutputs(original, parts.comparison)
 
     def trial(self, plan: Plan) -> Trial:

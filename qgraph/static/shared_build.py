@@ -8,7 +8,6 @@ from enum import IntEnum
 
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
-from qgraph.pipelines import USUAL, Pipeline
 from qgraph.quant.correct_bias import correct_biases
 from qgraph.quant.data import thinned
 from qgraph.quant.float_statistics import FloatStatistics
@@ -17,13 +16,12 @@ from qgraph.quant.profile import Profile
 from qgraph.quant.shifts import check_shifts
 from qgraph.rewrite.trace import Trace
 from qgraph.static.build import (
-    Prepared,
     calibrate_by,
     corrects,
-    prepared,
     reconstruct,
     statistics_of,
 )
+from qgraph.static.preparations import Preparations, Prepared
 
 
 class SharedStage(IntEnum):
@@ -57,10 +55,10 @@ class SharedBuild:
         profile: Profile,
         data: Mapping[str, Array],
         memory: int | None = None,
-        pipeline: Pipeline = USUAL,
+        preparations: Preparations | None = None,
     ) -> None:
-        self.loaded, self.profile, self.data = loaded, profile, data
-        self.memory, self.pipeline = memory, pipeline
+        self.profile, self.data, self.memory = profile, data, memory
+        self.preparations = preparations or Preparations(loaded)
         self.few = thinned(loaded, data)
         self._done: dict[SharedPrefix, Prepared] = {}
         self._seen: dict[SharedPrefix, FloatStatistics] = {}
@@ -84,9 +82,7 @@ class SharedBuild:
 
     def _prepared(self, plan: Plan) -> Prepared:
         def make() -> Prepared:
-            return prepared(
-                self.loaded, self.profile, plan, self.data, Trace(), pipeline=self.pipeline
-            )
+            return self.preparations.prepared(self.profile, plan, self.data, Trace())
 
         return self._once(_prefix(plan, SharedStage.PASSES), make)
 

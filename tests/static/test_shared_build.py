@@ -14,6 +14,7 @@ from qgraph.quant.profile import load_profile
 from qgraph.rewrite.trace import Trace
 from qgraph.static import shared_build
 from qgraph.static.build import build
+from qgraph.static.preparations import Preparations
 from qgraph.static.search import SAFE
 from qgraph.static.shared_build import SharedBuild
 from tests.static.test_search import network, samples
@@ -55,19 +56,25 @@ def test_each_stage_runs_once_and_what_is_not_needed_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ran: list[str] = []
-    for name in ("prepared", "calibrate_by", "reconstruct"):
-        stage = getattr(shared_build, name)
+    places = (
+        (Preparations, "prepared"),
+        (shared_build, "statistics_of"),
+        (shared_build, "calibrate_by"),
+        (shared_build, "reconstruct"),
+    )
+    for place, name in places:
+        stage = getattr(place, name)
 
         def watched(*args: object, stage=stage, name=name, **options: object) -> object:
             ran.append(name)
             return stage(*args, **options)
 
-        monkeypatch.setattr(shared_build, name, watched)
+        monkeypatch.setattr(place, name, watched)
     shared = SharedBuild(network(), INT4, samples(16))
     best = Plan(method="mse", reconstruct=True, correct_bias=True)
     for plan in (best, replace(best, correct_bias=False), replace(best, reconstruct=False)):
         shared.build(plan)
-    assert ran == ["prepared", "calibrate_by", "reconstruct"]
+    assert ran == ["prepared", "statistics_of", "calibrate_by", "reconstruct"]
     shared.build(replace(best, method="max"))
     shared.forget_all_but(best)
     ran.clear()

@@ -9,15 +9,17 @@ small range, so factors are chosen that make the ranges of a channel's producers
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array
+from qgraph.parallel import over_chunks
 from qgraph.passes import Pass, option
 from qgraph.quant.noise_balance import noise_factors
-from qgraph.rewrite.channels import ChannelMap, channel_map
+from qgraph.rewrite.channels import ChannelMap, Ids, channel_map
 from qgraph.rewrite.constants import Float64, times, weights_of
 from qgraph.rewrite.rewriter import Rewriter
 
@@ -75,32 +77,59 @@ def _factors(graph: Graph, channels: ChannelMap, biases: bool) -> Float64:
     a full step would overshoot, because its neighbours move as well.
     """
     log2 = np.zeros(channels.count)
-    layers = [(node, _log2(_ranges(graph, node))) for node in channels.layers]
+    layers = [LayerRanges.of(graph, channels, node) for node in channels.layers]
     nothing = np.full(channels.count, -np.inf)
     offsets = _largest_offsets(graph, channels) if biases else nothing
-    for _ in range(SWEEPS):
-        produced = offsets - log2
-        consumed = np.full(channels.count, -np.inf)
-        for node, ranges in layers:
-            inputs, outputs = channels.of(node.inputs[0]), channels.of(node.name)
-            if node.op == "depthwise_conv2d":
-                per_input = inputs[:, None]
-                scaled = ranges + log2[per_input] - log2[outputs.reshape(ranges.shape)]
-                np.maximum.at(produced, outputs.reshape(ranges.shape), scaled)
-                np.maximum.at(consumed, np.broadcast_to(per_input, ranges.shape), scaled)
-                continue
-            groups = len(inputs) // len(ranges)
-            columns = np.array_split(np.arange(len(outputs)), groups)
-            for part, column in zip(np.split(inputs, groups), columns, strict=True):
-                scaled = ranges[:, column] + log2[part][:, None] - log2[outputs[column]]
-                np.maximum.at(produced, outputs[column], scaled.max(axis=0))
-                np.maximum.at(consumed, part, scaled.max(axis=1))
-        both = np.isfinite(produced) & np.isfinite(consumed) & ~channels.frozen
-        step = np.where(both, produced, 0) - np.where(both, consumed, 0)
-        log2 = np.clip(log2 + step / 4, -LARGEST_LOG2, LARGEST_LOG2)
-        if np.abs(step).max(initial=0) < 1e-3:
-            break
+    with over_chunks(len(layers)) as each:
+        for _ in range(SWEEPS):
+            produced, consumed = offsets - log2, nothing.copy()
+            found = each(partial(LayerRanges.scaled, log2=log2), layers)
+            for layer, (of_inputs, of_outputs) in zip(layers, found, strict=True):
+                np.maximum.at(produced, layer.outputs, of_outputs)
+                np.maximum.at(consumed, layer.inputs, of_inputs)
+            both = np.isfinite(produced) & np.isfinite(consumed) & ~channels.frozen
+            step = np.where(both, produced, 0) - np.where(both, consumed, 0)
+            log2 = np.clip(log2 + step / 4, -LARGEST_LOG2, LARGEST_LOG2)
+            if np.abs(step).max(initial=0) < 1e-3:
+                break
     return log2
+
+
+@dataclass(frozen=True)
+class LayerRanges:
+    """log2 of the largest |weight| between channels of one layer.
+
+    inputs, outputs: channels. ranges [groups, inputs, outputs], each of a group of channels; of a
+    depthwise layer each input is a group. `room` has the shape of `ranges`: memory that is new
+    to the process would cost more than the sums that go there.
+    """
+
+    inputs: Ids
+    outputs: Ids
+    ranges: Float64
+    room: Float64
+
+    @staticmethod
+    def of(graph: Graph, channels: ChannelMap, node: Node) -> LayerRanges:
+        ranges = _log2(_ranges(graph, node))
+        inputs, outputs = channels.of(node.inputs[0]), channels.of(node.name)
+        if node.op == "depthwise_conv2d":
+            ranges = ranges[:, None]
+        else:
+            groups = len(inputs) // len(ranges)
+            ranges = ranges.reshape(len(ranges), groups, -1).transpose(1, 0, 2)
+        ranges = np.ascontiguousarray(ranges)
+        return LayerRanges(inputs, outputs, ranges, np.empty_like(ranges))
+
+    def scaled(self, log2: Float64) -> tuple[Float64, Float64]:
+        """The largest of each input and of each output, with these factors."""
+        groups, inputs, outputs = self.ranges.shape
+        into = log2[self.inputs].reshape(groups, inputs, 1)
+        out = log2[self.outputs].reshape(groups, 1, outputs)
+        room = np.add(self.ranges, into, out=self.room)
+        of_outputs = room.max(axis=1, keepdims=True) - out
+        np.subtract(room, out, out=room)
+        return room.max(axis=2).ravel(), of_outputs.ravel()
 
 
 def _largest_offsets(graph: Graph, channels: ChannelMap) -> Float64:

@@ -13,12 +13,15 @@ and var_n is the variance of output n. Everything comes from weights and batch n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Moments
+from qgraph.parallel import over_chunks
 from qgraph.quant.moments import known_moments, moments_of
 from qgraph.rewrite.channels import ChannelMap, Ids
 from qgraph.rewrite.constants import Float64, weights_of
@@ -40,25 +43,37 @@ def noise_factors(graph: Graph, channels: ChannelMap) -> Float64:
 
     `graph` is float, with its batch norms folded.
     """
-    found = (_layer(graph, channels, node) for node in channels.layers)
-    layers = [layer for layer in found if layer is not None]
+    made = (_layer(graph, channels, node) for node in channels.layers)
+    layers = [layer for layer in made if layer is not None]
     moved = np.zeros(channels.count, bool)
     for layer in layers:
         moved[layer.inputs] |= layer.known
     moved &= ~channels.frozen
     best, least = np.zeros(channels.count), np.inf
     log2, first, second = (np.zeros(channels.count) for _ in range(3))
-    for step in range(1, STEPS + 1 if moved.any() else 1):
-        slope = np.zeros(channels.count)
-        total = sum(layer.add_noise(log2, slope) for layer in layers)
-        if total < least:
-            best, least = log2, total
-        slope = np.where(moved, slope, 0.0) / total
-        first, second = 0.9 * first + 0.1 * slope, 0.99 * second + 0.01 * slope**2
-        direction = first / (1 - 0.9**step) / (np.sqrt(second / (1 - 0.99**step)) + 1e-6)
-        log2 = log2 - RATE * (1 - step / (STEPS + 1)) * direction
-        log2 = np.clip(log2, -LARGEST_LOG2, LARGEST_LOG2)
+    with over_chunks(len(layers)) as each:
+        for step in range(1, STEPS + 1 if moved.any() else 1):
+            slope, total = np.zeros(channels.count), 0.0
+            for found in each(partial(LayerNoise.noise, log2=log2), layers):
+                total += found.total
+                for ids, change in found.slopes:
+                    np.add.at(slope, ids, change)
+            if total < least:
+                best, least = log2, total
+            slope = np.where(moved, slope, 0.0) / total
+            first, second = 0.9 * first + 0.1 * slope, 0.99 * second + 0.01 * slope**2
+            direction = first / (1 - 0.9**step) / (np.sqrt(second / (1 - 0.99**step)) + 1e-6)
+            log2 = log2 - RATE * (1 - step / (STEPS + 1)) * direction
+            log2 = np.clip(log2, -LARGEST_LOG2, LARGEST_LOG2)
     return best
+
+
+@dataclass(frozen=True)
+class NoiseSlopes:
+    """The noise of a layer, and what channels have to its slope by log2 of factors, over ln 2."""
+
+    total: float
+    slopes: Sequence[tuple[Ids, Float64]]
 
 
 @dataclass(frozen=True)
@@ -79,37 +94,43 @@ class LayerNoise:
     power: Float64
     weights: Float64
 
-    def add_noise(self, log2: Float64, slope: Float64) -> float:
-        """The noise with these factors; adds its slope by log2 of each, over ln 2."""
+    def noise(self, log2: Float64) -> NoiseSlopes:
+        """The noise with these factors."""
         into, out = np.exp2(log2[self.inputs]), np.exp2(log2[self.outputs])
         step, shares = _norm(self.ranges / into)
         noise = (STEP * step) ** 2 * self.gains * into**2
-        np.add.at(slope, self.inputs, 2 * noise - 2 * noise.sum() * shares)
-        if self.largest.ndim == 1:
-            return float(noise.sum() + self._of_pairs(into, out, slope))
-        return float(noise.sum() + self._of_products(into, out, slope))
+        slope = self.inputs, 2 * noise - 2 * noise.sum() * shares
+        of_weights = (self._of_pairs if self.largest.ndim == 1 else self._of_products)(into, out)
+        return NoiseSlopes(float(noise.sum() + of_weights.total), [slope, *of_weights.slopes])
 
-    def _of_pairs(self, into: Float64, out: Float64, slope: Float64) -> float:
+    def _of_pairs(self, into: Float64, out: Float64) -> NoiseSlopes:
         step, shares = _norm(self.largest * into / out)
         noise = (WEIGHT_STEP * step * out / into) ** 2 * self.power * self.weights
         change = 2 * noise - 2 * noise.sum() * shares
-        np.add.at(slope, self.outputs, change)
-        np.add.at(slope, self.inputs, -change)
-        return float(noise.sum())
+        return NoiseSlopes(float(noise.sum()), [(self.outputs, change), (self.inputs, -change)])
 
-    def _of_products(self, into: Float64, out: Float64, slope: Float64) -> float:
+    @cached_property
+    def _raised(self) -> tuple[float, Float64]:
+        """The largest weight, and powers of all in its unit."""
         size = float(self.largest.max()) or 1.0
+        return size, (self.largest / size) ** NORM
+
+    def _of_products(self, into: Float64, out: Float64) -> NoiseSlopes:
+        size, raised = self._raised
         left, right = (into / into.max()) ** NORM, (out / out.min()) ** -NORM
-        raised = (self.largest / size) ** NORM
         rows, columns = left * (raised @ right), right * (left @ raised)
         whole = float(rows.sum()) or 1.0
         step = WEIGHT_STEP * size * into.max() / out.min() * whole ** (1 / NORM)
         inner, outer = self.power / into**2, self.weights * out**2
         noise = float(step**2 * inner.sum() * outer.sum())
         by_input, by_output = inner / (inner.sum() or 1.0), outer / outer.sum()
-        np.add.at(slope, self.inputs, 2 * noise * (rows / whole - by_input))
-        np.add.at(slope, self.outputs, 2 * noise * (by_output - columns / whole))
-        return noise
+        return NoiseSlopes(
+            noise,
+            [
+                (self.inputs, 2 * noise * (rows / whole - by_input)),
+                (self.outputs, 2 * noise * (by_output - columns / whole)),
+            ],
+        )
 
 
 def _norm(values: Float64) -> tuple[float, Float64]:

@@ -163,10 +163,20 @@ def test_slopes_of_the_noise_are_those_of_small_differences(pairs: bool) -> None
         *(rng.uniform(0.1, 2, s) for s in (5, 5, shape, 5, shape[-1])),
     )  # fmt: skip
     log2, slope, step = rng.normal(size=12), np.zeros(12), 1e-5
-    layer.add_noise(log2, slope)
+    for ids, change in layer.noise(log2).slopes:
+        np.add.at(slope, ids, change)
     for i, found in enumerate(slope):
-        ends = [
-            layer.add_noise(log2 + s * step * (np.arange(12) == i), slope.copy()) for s in (1, -1)
-        ]
+        ends = [layer.noise(log2 + s * step * (np.arange(12) == i)).total for s in (1, -1)]
         difference = (ends[0] - ends[1]) / (2 * step)
         np.testing.assert_allclose(found * np.log(2), difference, rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("noise", [True, False])
+def test_the_number_of_threads_does_not_matter(
+    monkeypatch: pytest.MonkeyPatch, noise: bool
+) -> None:
+    g, texts = small_channel(), []
+    for cpus in ({0}, {0, 1}):
+        monkeypatch.setattr("os.sched_getaffinity", lambda pid, cpus=cpus: cpus)
+        texts.append(print_graph(equalized(g, noise=noise)))
+    assert texts[0] == texts[1] != print_graph(g)

@@ -74,8 +74,9 @@ def reader(hint: object) -> Reader:
 
 
 def _class_of(hint: Any) -> type:
-    found: type = get_origin(hint) or hint
-    return found
+    found = get_origin(hint) or hint
+    # numpy 2.5 declares NDArray by a `type` statement.
+    return _class_of(found.__value__) if hasattr(found, "__value__") else found
 
 
 def _integer(value: object) -> int:

@@ -1,11 +1,14 @@
 """Attributes of ops: frozen dataclasses that check their own ranges."""
 
 from dataclasses import dataclass
+from types import GenericAlias, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from qgraph.errors import GraphError
+from qgraph.ops.attribute_types import Misfit, reader
 from qgraph.ops.attributes import Attributes, attribute, attributes_of, declarations
 
 
@@ -53,3 +56,12 @@ def test_declarations_say_what_a_reference_page_needs() -> None:
     assert strides.required and not pads.required
     assert (strides.meaning, strides.range) == ("step of the window", "at least 1")
     assert (mode.range, high.range) == ("floor, ceil", "at most 7")
+
+
+def test_an_array_is_read_where_its_type_is_a_type_statement() -> None:
+    statement = SimpleNamespace(__value__=np.ndarray[Any, np.dtype[Any]])  # numpy 2.5's NDArray
+    for hint in (statement, GenericAlias(statement, (np.float32,))):
+        array = np.zeros(3)
+        assert reader(hint)(array) is array
+        with pytest.raises(Misfit):
+            reader(hint)("an array")

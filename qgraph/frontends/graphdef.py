@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
-from qgraph.errors import LoadError
+from qgraph.errors import GraphError, LoadError
 from qgraph.foreign import Proto
 from qgraph.frontends.other_formats import SUPPORTED
+from qgraph.frontends.tf_node import parse_ref
 
 
 def parse_binary(data: bytes) -> Proto | None:
@@ -34,6 +36,28 @@ def _saved_model() -> Proto:
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
     return SavedModel()
+
+
+def needed_part(graph_def: Proto, outputs: Iterable[str]) -> Proto:
+    """The nodes of `graph_def` that the nodes `outputs` depend on, with its functions.
+
+    TensorFlow's `extract_sub_graph` does the same, but prints that it is deprecated.
+    Raises GraphError for a node that does not exist.
+    """
+    nodes = {node.name: node for node in graph_def.node}
+    needed: set[str] = set()
+    left = list(outputs)
+    while left:
+        name = left.pop()
+        if name in needed:
+            continue
+        if name not in nodes:
+            raise GraphError("no such node in the graph", node=name)
+        needed.add(name)
+        left += [parse_ref(text.removeprefix("^"))[0] for text in nodes[name].input]
+    part = type(graph_def)(versions=graph_def.versions, library=graph_def.library)
+    part.node.extend(node for node in graph_def.node if node.name in needed)
+    return part
 
 
 def parse_text(path: Path, text: str) -> Proto:

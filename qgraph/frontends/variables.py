@@ -15,6 +15,7 @@ import numpy as np
 
 from qgraph.errors import LoadError
 from qgraph.foreign import Proto, TFModule
+from qgraph.frontends.graphdef import needed_part
 from qgraph.frontends.inline import inline_calls
 from qgraph.frontends.refused import check_inference
 from qgraph.frontends.tf_node import DTYPES, Ref, TFNode, decode_constant, parse_ref, read_nodes
@@ -73,10 +74,9 @@ def freeze(graph_def: Proto, outputs: Sequence[str], prefix: Prefix, saver: Prot
     or holds in another shape or dtype, UnsupportedError for a graph that updates variables.
     """
     from tensorflow.python.framework import convert_to_constants
-    from tensorflow.python.framework.graph_util_impl import extract_sub_graph
 
     names = list(dict.fromkeys(parse_ref(output)[0] for output in outputs))
-    needed = inline_calls(extract_sub_graph(graph_def, names))
+    needed = inline_calls(needed_part(graph_def, names))
     check_inference(needed.node)
     _fill_defaults(needed)
     variables = [node for node in read_nodes(needed).values() if node.op in VARIABLES]
@@ -109,12 +109,10 @@ def _fill_defaults(graph_def: Proto) -> None:
 
 def _restored(graph_def: Proto, saver: Proto | None) -> Mapping[str, CheckpointEntry]:
     """Entries that the restore op would assign, by variable; empty without one."""
-    from tensorflow.python.framework.graph_util_impl import extract_sub_graph
-
     name = parse_ref(saver.restore_op_name)[0] if saver is not None else ""
     if not any(node.name == name for node in graph_def.node):
         return {}
-    nodes = read_nodes(inline_calls(extract_sub_graph(graph_def, [name])))
+    nodes = read_nodes(inline_calls(needed_part(graph_def, [name])))
     found: dict[str, CheckpointEntry] = {}
     for node in nodes.values():
         if node.op not in ASSIGNS or len(node.inputs) < 2:

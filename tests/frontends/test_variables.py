@@ -166,3 +166,17 @@ def test_calls_that_double_at_every_level(monkeypatch):
 def test_an_op_that_is_not_known_inside_a_function():
     with pytest.raises(GraphError, match="op `Unheard` is unknown"):
         load_graph_def(doubling(1, body="Unheard"))
+
+
+def test_tensorflow_warns_of_nothing(tmp_path, monkeypatch, caplog):
+    """A warning of TensorFlow about our use of it would be printed to users."""
+    from tensorflow.python.util import deprecation
+
+    module = tf.Module()
+    module.v = tf.Variable([1.0])
+    module.f = tf.function(lambda x: x * module.v, input_signature=[tf.TensorSpec((1,))])
+    tf.saved_model.save(module, str(tmp_path), signatures=module.f)
+    monkeypatch.setattr(deprecation, "_PRINTED_WARNING", {})  # each is printed once per process
+    monkeypatch.setattr(tf.get_logger(), "propagate", True)
+    load(tmp_path)
+    assert not caplog.records

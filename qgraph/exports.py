@@ -78,7 +78,7 @@ def export(
     Args:
         network: An output directory, a training directory with `inference/` inside, or what
             `qgraph.stored.load_network` gives.
-        name: `engine`, `tensorflow`, `onnx-integer`, `onnx-qdq`, `qonnx`, `c` or `vectors`.
+        name: A format, by its value in `qgraph.choices.ExportFormat`, like `onnx-qdq`.
         path: A directory, new or empty.
         force: Replace what an earlier export wrote there, and nothing else.
         options: Options of the form, by name: `samples` and `layers` for `vectors`.

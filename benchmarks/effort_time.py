@@ -17,7 +17,8 @@ from benchmarks.real.cases import CASES, Case
 from benchmarks.result import add_json_option, report
 from benchmarks.tables import Table
 from qgraph.choices import Effort
-from qgraph.compiler import Quantized, quantize
+from qgraph.compiler import quantize
+from qgraph.quantized import Quantized
 
 USUAL = (Effort.PLAIN, Effort.FAST, Effort.DEFAULT)
 COLUMNS = {

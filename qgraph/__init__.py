@@ -16,11 +16,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from qgraph.compiler import Quantized, quantize
+    from qgraph.compiler import quantize
     from qgraph.evaluation import Evaluation, evaluate
     from qgraph.exports import export
     from qgraph.frontends import load
     from qgraph.optimized import Optimized, optimize
+    from qgraph.quantized import Quantized
     from qgraph.reporting.write import report
     from qgraph.runtime import Session
     from qgraph.verification.verify import Verified, verify
@@ -46,7 +47,7 @@ __all__ = [
 _HOMES = {
     "Evaluation": "qgraph.evaluation",
     "Optimized": "qgraph.optimized",
-    "Quantized": "qgraph.compiler",
+    "Quantized": "qgraph.quantized",
     "Session": "qgraph.runtime",
     "Verified": "qgraph.verification.verify",
     "evaluate": "qgraph.evaluation",

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import isfinite
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,25 +26,23 @@ from qgraph.choices import (
 from qgraph.exact.bounds import Bound, bounds, check_accumulators
 from qgraph.exact.compare import measure, measure_constants
 from qgraph.files import sha256_of
-from qgraph.fixed_point_network import FixedPointNetwork
 from qgraph.foreign import KerasModel
 from qgraph.frontends import load
 from qgraph.frontends.checkpoint import files_of
 from qgraph.ir.graph import Graph
-from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.types import Array, Shape
 from qgraph.names import path_text
-from qgraph.notebook import table_html
 from qgraph.passes import Pass, PassManager
 from qgraph.pipelines import describe_passes, pipeline_of
 from qgraph.progress import Progress, silent
 from qgraph.quant.bits import budget_of
 from qgraph.quant.calibrate import Calibration
 from qgraph.quant.data import Data, converted
-from qgraph.quant.data_free import Range
 from qgraph.quant.exponents import Exponents, load_exponents
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Profile, load_profile
+from qgraph.quant.thresholds import Range
+from qgraph.quantized import Quantized
 from qgraph.quiet import quiet_tensorflow
 from qgraph.rewrite.trace import Trace
 from qgraph.static.agreement import agreement
@@ -63,7 +60,6 @@ from qgraph.static.sample_parts import Split, first_samples, samples_of
 from qgraph.static.samples import Samples, samples_for
 from qgraph.train.loose_weights import with_loose_weights
 from qgraph.transforms.wrap_accumulators import WrapAccumulators
-from qgraph.words import counted
 
 # Enough to see a layer's noise, few enough not to be noticed beside calibration; kept apart from
 # it where that is so of the report's: reconstructed weights fit what they have seen.
@@ -71,78 +67,6 @@ SQNR_SAMPLES = 16
 # Where training begins: equal channels have one scale in common, and thresholds that clip the
 # largest weights are nearer to where they end (TQT, table 2).
 TO_TRAIN = Plan(equalize=Equalization.BIASES, weights=WeightMethod.DEVIATIONS)
-
-
-@dataclass(frozen=True, repr=False)
-class Quantized(FixedPointNetwork):
-    """A network in fixed point, with all that is known of it.
-
-    Attributes:
-        graph: The quantized, calibrated graph; `print` shows its text.
-        floating: The float graph that it stands for, with passes applied.
-        profile: The target.
-        calibration: What calibration saw of each tensor.
-        trace: What each pass rewrote or refused, and why.
-        bounds: The range of the codes of each value, and of the sums of each layer.
-        measured: The difference of both graphs on the samples `few`.
-        sample: Calibration inputs, one batch, whose codes are saved.
-        few: Samples that `measured` is from; none without calibration data.
-        facts: What was chosen, tried and warned of, for the manifest.
-        cautions: Those of `facts.warnings` that come from what was measured.
-        original: The float network before any step of the plan; `floating` where it is None.
-
-    Example:
-        >>> qgraph.quantize("model.pb", "calib.npz", effort="plain")
-        Quantized(model, graffitist-int8, 12 layers, ... dB at the outputs)
-    """
-
-    def __repr__(self) -> str:
-        agreement = self.facts.agreement
-        near = "" if agreement is None else f", {_decibel(agreement.sqnr)} dB at the outputs"
-        layers = counted(len(self._layers()), "layer")
-        return f"Quantized({self.graph.name}, {self.profile.name}, {layers}{near})"
-
-    def _repr_html_(self) -> str:
-        rows = [
-            (name, op, self.bounds[name].exact_in, _decibel(db)) for name, op, db in self._layers()
-        ]
-        return table_html(repr(self), ("layer", "op", "sums are exact in", "SQNR, dB"), rows)
-
-    def _layers(self) -> list[tuple[str, str, float | None]]:
-        """Name, op and SQNR of each layer."""
-        nodes = (node for node in self.graph.topological() if node.name in self.bounds)
-        return [(n.name, n.op, self._sqnr_behind(n.name)) for n in nodes if n.op in COMPUTE]
-
-    def _sqnr_behind(self, name: str) -> float | None:
-        """The SQNR at the first quantizer behind a layer that was measured."""
-        while name not in self.sqnr:
-            users = self.graph.users(name)
-            if len(users) != 1:
-                return None
-            name = users[0].name
-        return self.sqnr[name]
-
-    def save(self, path: str | Path, *, force: bool = False) -> Path:
-        """Write the output directory, whole or not at all.
-
-        Args:
-            path: A directory, new or empty.
-            force: Replace what an earlier run wrote there.
-
-        Returns:
-            The path.
-
-        Raises:
-            OutputError: Something else is there, or it cannot be written.
-
-        Example:
-            >>> result = qgraph.quantize("model.pb", "calib.npz", effort="plain")
-            >>> print(result.save("plain", force=True))
-            plain
-        """
-        from qgraph.artifacts import save
-
-        return save(self, Path(path), force=force)
 
 
 @quiet_tensorflow()
@@ -400,11 +324,6 @@ def _first_batch(graph: Graph, data: Mapping[str, Array]) -> dict[str, Array]:
     """One batch of each input, in memory: `data` may be mapped from a file."""
     batches = {name: (graph.types[name].shape or (1,))[0] or 1 for name in data}
     return converted(graph, {n: np.array(array[: batches[n]]) for n, array in data.items()})
-
-
-def _decibel(value: float | None) -> str:
-    """`exact` without noise; empty if it was not measured."""
-    return "" if value is None else f"{value:.1f}" if isfinite(value) else "exact"
 
 
 def _first(graph: Graph, data: Mapping[str, Array], most: int) -> dict[str, Array]:

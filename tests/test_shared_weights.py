@@ -9,9 +9,9 @@ from onnx import helper
 from tensorflow.python.framework import convert_to_constants
 
 from qgraph import quantize, retrain
-from qgraph.compiler import Quantized
 from qgraph.exports import FORMS, export
 from qgraph.ir.graph import Graph
+from qgraph.quantized import Quantized
 from qgraph.stored import load_network
 from qgraph.train.options import Options
 from qgraph.train.state import state_of

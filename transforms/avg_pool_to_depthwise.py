@@ -9,6 +9,7 @@ import numpy as np
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.pool import PoolAttrs, window_count
+from qgraph.ir.ops.windows import PaddingRule
 from qgraph.ir.types import Array
 from qgraph.ops.attribute_types import Pads
 from qgraph.passes import RewritePass
@@ -53,7 +54,7 @@ def _convert(rewriter: Rewriter, node: Node) -> bool:
     attrs = {
         "strides": pool.strides,
         "dilations": ONE,
-        "padding": "valid" if pads == NO_PADS else pads,
+        "padding": PaddingRule.VALID if pads == NO_PADS else pads,
         "pool": True,
     }
     shape = (*pool.ksize, channels, 1)
@@ -74,8 +75,8 @@ def _pads_and_count(graph: Graph, node: Node) -> tuple[Pads, Array] | None:
     """Explicit padding and the number of real positions in each window, if they are known."""
     pool, shape = node.typed(PoolAttrs), graph.types[node.inputs[0]].shape
     height, width = shape[1:3] if shape else (None, None)
-    alone = pool.ksize == ONE and pool.padding == "same"
-    if alone or pool.padding in ("valid", NO_PADS):
+    alone = pool.ksize == ONE and pool.padding is PaddingRule.SAME
+    if alone or pool.padding in (PaddingRule.VALID, NO_PADS):
         return NO_PADS, np.full(1, float(np.prod(pool.ksize)))
     if height is None or width is None:
         return None

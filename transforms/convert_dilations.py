@@ -7,14 +7,15 @@ from itertools import pairwise
 from typing import ClassVar
 
 from qgraph.ir.graph import Node
+from qgraph.ir.ops.blocks import BatchToSpaceAttrs, SpaceToBatchAttrs
 from qgraph.ir.ops.linear import ConvAttrs
-from qgraph.ir.ops.movement import BatchToSpaceAttrs, SpaceToBatchAttrs
+from qgraph.ir.ops.windows import PaddingRule
 from qgraph.passes import RewritePass
 from qgraph.rewrite.constants import other_users
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
 CONVOLUTIONS = ("conv2d", "depthwise_conv2d")
-NO_PADDING = ("valid", ((0, 0), (0, 0)))
+NO_PADDING = (PaddingRule.VALID, ((0, 0), (0, 0)))
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,12 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array
 from qgraph.parallel import over_chunks
 from qgraph.passes import Pass, option
-from qgraph.quant.noise_balance import noise_factors
+from qgraph.quant.noise_balance import LARGEST_LOG2, noise_factors
 from qgraph.rewrite.channels import ChannelMap, Ids, channel_map
 from qgraph.rewrite.constants import Float64, times, weights_of
 from qgraph.rewrite.rewriter import Rewriter
 
 SWEEPS = 40
-# Beyond 2^12 a channel's numbers are negligible next to the others, and a factor gains nothing.
-LARGEST_LOG2 = 12.0
 
 
 @dataclass(frozen=True)

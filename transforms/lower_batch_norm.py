@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from qgraph.ir.graph import Node
+from qgraph.ir.ops.windows import PaddingRule
 from qgraph.passes import RewritePass
 from qgraph.rewrite.constants import batch_norm_affine, batch_norm_moments, not_constant
 from qgraph.rewrite.rewriter import Rewriter, Rule
@@ -45,7 +46,7 @@ def _lower(rewriter: Rewriter, node: Node) -> bool:
     name, marked = f"{node.name}/scale", {"batch_norm": True}
     if graph.types[x].rank == 4:
         weights = rewriter.const(scale.reshape(1, 1, -1, 1), f"{name}/weights")
-        attrs = {"strides": (1, 1), "dilations": (1, 1), "padding": "valid", **marked}
+        attrs = {"strides": (1, 1), "dilations": (1, 1), "padding": PaddingRule.VALID, **marked}
         scaled = rewriter.add("depthwise_conv2d", x, weights, name=name, attrs=attrs)
     else:
         weights = rewriter.const(scale, f"{name}/weights")

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from qgraph.ir.graph import Node
 from qgraph.ir.ops.pool import ReductionAttrs
+from qgraph.ir.ops.windows import PaddingRule
 from qgraph.passes import RewritePass
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
@@ -49,7 +50,7 @@ def _pool(rewriter: Rewriter, node: Node) -> bool:
     image = x
     if added:
         image = rewriter.add("expand_dims", x, name=f"{node.name}/image", attrs={"axis": 1})
-    attrs = {"ksize": (1,) * added + window, "strides": (1, 1), "padding": "valid"}
+    attrs = {"ksize": (1,) * added + window, "strides": (1, 1), "padding": PaddingRule.VALID}
     gone = () if reduced.keepdims else tuple(axis + added for axis in axes)
     squeezed = (1,) * added + gone
     if not squeezed:

@@ -21,11 +21,11 @@ from benchmarks.tables import Table
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
-from qgraph.compiler import Quantized
 from qgraph.frontends import load
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.quant.profile import Profile
+from qgraph.quantized import Quantized
 
 SAMPLE_RATE, WINDOW = 22050, 43844
 CHORDS, FACES = 16, 32

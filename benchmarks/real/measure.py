@@ -12,10 +12,11 @@ import yaml
 
 from qgraph.artifacts import float_ops
 from qgraph.backends.tf.agreement import Checker
-from qgraph.compiler import Quantized, quantize
+from qgraph.compiler import quantize
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.quant.profile import Profile, load_profile, parse_profile
+from qgraph.quantized import Quantized
 
 METHODS = ("kl_j", "max", "percentile", "mse")
 PER_CHANNEL = """

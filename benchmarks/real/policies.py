@@ -26,13 +26,14 @@ from qgraph.artifacts import float_ops
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
-from qgraph.compiler import Quantized, quantize
+from qgraph.compiler import quantize
 from qgraph.frontends import load
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.quant.plan import parse_plan
 from qgraph.quant.profile import load_profile
+from qgraph.quantized import Quantized
 
 CALIBRATION, TEST = 4096, 1024  # observations
 SEEN_EPISODES, EPISODES, FIRST_SEED = 64, 400, 9000

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from qgraph.ir.ops.windows import Pads
 from qgraph.ir.types import Array, Codes
+from qgraph.ops.attribute_types import Pads
 
 Mask = Literal[True] | Array  # the taps of a window that are seen; True for all
 FLOAT32_EXACT = 1 << 24

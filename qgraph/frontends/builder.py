@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from qgraph.errors import GraphError, QGraphError
 from qgraph.frontends.opaque import infer_types, source_of
 from qgraph.frontends.partial import Partial
-from qgraph.frontends.site import Construction, ImportSite
-from qgraph.frontends.tf_node import Ref, TFNode
+from qgraph.frontends.site import Construction, ImportSite, Ref
+from qgraph.frontends.tf_node import TFNode
 from qgraph.ir.types import Shape, TensorType
 
 # Result of an importer: the values of the node's outputs (None for one on a branch that is never

@@ -9,7 +9,8 @@ from typing import Protocol, TypeVar
 
 from qgraph.errors import GraphError, LoadError, UsageError
 from qgraph.frontends.refused import FRAMES, loop_at
-from qgraph.frontends.tf_node import Ref, TFNode, parse_ref
+from qgraph.frontends.site import Ref
+from qgraph.frontends.tf_node import TFNode, parse_ref
 from qgraph.ir.order import inputs_first
 
 PLACEHOLDERS = ("Placeholder", "PlaceholderV2")

@@ -19,7 +19,8 @@ from qgraph.frontends.ends import (
 )
 from qgraph.frontends.inline import inline_calls
 from qgraph.frontends.refused import check_loops
-from qgraph.frontends.tf_node import Ref, TFNode, read_nodes
+from qgraph.frontends.site import Ref
+from qgraph.frontends.tf_node import TFNode, read_nodes
 from qgraph.frontends.tf_ops import EVALUATORS, IMPORTERS
 from qgraph.frontends.widening import widened
 from qgraph.ir.graph import Graph

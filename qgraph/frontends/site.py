@@ -22,6 +22,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array, Shape, TensorType
 
 Partials = tuple[Partial, ...] | None
+Ref = tuple[str, int]  # node name, output index
 R = TypeVar("R")
 
 

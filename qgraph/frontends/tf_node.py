@@ -11,10 +11,10 @@ import numpy as np
 
 from qgraph.errors import GraphError, LoadError
 from qgraph.foreign import Proto
+from qgraph.frontends.site import Ref
 from qgraph.frontends.tf_schemas import no_effect
 from qgraph.ir.types import Array, Shape
 
-Ref = tuple[str, int]  # node name, output index
 LARGEST = 1 << 28  # elements of a constant that does not store each of them
 
 # tensorflow/core/framework/types.proto; reference dtypes are these plus 100.

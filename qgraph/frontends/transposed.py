@@ -14,9 +14,10 @@ import numpy as np
 
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.site import ImportSite
+from qgraph.ir.ops.windows import Padding, PaddingRule
 from qgraph.ir.types import Array
+from qgraph.ops.attribute_types import Pair
 
-Pair = tuple[int, int]
 LARGEST_FILTER = 1 << 22
 
 
@@ -26,10 +27,10 @@ def taps_of(kernel: Pair, extra: Pair, strides: Pair) -> Pair:
     return h, w
 
 
-def around(taps: Pair) -> tuple[Pair, ...] | str:
+def around(taps: Pair) -> Padding:
     """The padding of the convolution to phases."""
-    pads = tuple((t - 1, t - 1) for t in taps)
-    return pads if any(map(any, pads)) else "valid"
+    height, width = ((t - 1, t - 1) for t in taps)
+    return (height, width) if any((*height, *width)) else PaddingRule.VALID
 
 
 def check_room(shape: tuple[int, ...], weights: Array) -> None:

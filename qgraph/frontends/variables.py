@@ -18,7 +18,8 @@ from qgraph.foreign import Proto, TFModule
 from qgraph.frontends.graphdef import needed_part
 from qgraph.frontends.inline import inline_calls
 from qgraph.frontends.refused import check_inference
-from qgraph.frontends.tf_node import DTYPES, Ref, TFNode, decode_constant, parse_ref, read_nodes
+from qgraph.frontends.site import Ref
+from qgraph.frontends.tf_node import DTYPES, TFNode, decode_constant, parse_ref, read_nodes
 from qgraph.ir.types import Array
 
 VARIABLES = ("Variable", "VariableV2", "VarHandleOp")

@@ -21,7 +21,8 @@ from qgraph.errors import UnsupportedError
 from qgraph.ir.types import ROUNDINGS, Array, rounding_of_numbers
 from qgraph.kernels import plain, plain_rounding
 from qgraph.kernels.extension import load
-from qgraph.kernels.plain import Exponents, Float32, Float64, Int64, Pair, Stage
+from qgraph.kernels.plain import Exponents, Float32, Float64, Int64, Stage
+from qgraph.ops.attribute_types import Pair
 
 Int32 = npt.NDArray[np.int32]
 

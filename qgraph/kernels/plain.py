@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from qgraph.ir.types import Rounding, rounding_of_numbers
+from qgraph.ops.attribute_types import Pair
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Exponents = int | npt.NDArray[np.integer[Any]]
-Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -46,8 +46,6 @@ def words(hint: object) -> str:
     """A type in words."""
     if is_union(hint):
         return " or ".join(map(words, get_args(hint)))
-    if get_origin(hint) is Literal:
-        return ", ".join(map(str, get_args(hint)))
     if hint in _WORDS:
         return _WORDS[hint]
     kind = _class_of(hint)
@@ -61,8 +59,6 @@ def reader(hint: object) -> Reader:
     """
     if is_union(hint):
         return _any_of([reader(part) for part in get_args(hint)])
-    if get_origin(hint) is Literal:
-        return _one_of(get_args(hint))
     if get_origin(hint) is tuple:
         return _tuple_of(get_args(hint))
     if hint in _PLAIN:
@@ -127,15 +123,6 @@ def _any_of(readers: list[Reader]) -> Reader:
                 return each(value)
             except Misfit:
                 continue
-        raise Misfit
-
-    return read
-
-
-def _one_of(choices: tuple[object, ...]) -> Reader:
-    def read(value: object) -> Any:
-        if isinstance(value, str) and value in choices:
-            return value
         raise Misfit
 
     return read

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from qgraph.errors import GraphError
 from qgraph.ops.attributes import Attributes, attribute
 
+TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)  # orders of the axes of images
+
 
 @dataclass(frozen=True)
 class TransposeAttrs(Attributes):

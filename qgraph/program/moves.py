@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from qgraph.ir.graph import Node
-from qgraph.ir.ops import movement
+from qgraph.ir.ops import blocks, movement
 from qgraph.ir.ops.attributes import AxisAttrs
 from qgraph.ir.types import Codes
 from qgraph.ops.movement import TransposeAttrs
-from qgraph.program.ops.base import Sizes
+from qgraph.ops.shapes import Sizes
 from qgraph.program.writer import ProgramWriter, Rule
 
 
@@ -45,10 +45,10 @@ def _concat(node: Node, writer: ProgramWriter) -> None:
 def _pad(node: Node, writer: ProgramWriter) -> None:
     attrs, sizes = node.typed(movement.PaddingAttrs), writer.shape(node.inputs[0])
     paddings, mode = attrs.paddings, attrs.mode
-    if mode == "constant":
+    if mode is movement.PadMode.CONSTANT:
         return writer.step("pad", node.inputs, node.name, paddings=paddings)
     axes = [
-        (axis, np.pad(np.arange(sizes[axis]), pads, mode=mode))
+        (axis, movement.mirrored(np.arange(sizes[axis]), [pads], mode))
         for axis, pads in enumerate(paddings)
         if pads != (0, 0)
     ]
@@ -90,7 +90,7 @@ def _blocks(split: Callable[[int, int, int, int, int], Sizes], perm: Sizes) -> R
 
     def rule(node: Node, writer: ProgramWriter) -> None:
         n, h, w, c = writer.shape(node.inputs[0])
-        parts = split(n, h, w, c, node.typed(movement.BlockAttrs).block)
+        parts = split(n, h, w, c, node.typed(blocks.BlockAttrs).block)
         turned = _turned(node, writer, node.inputs[0], parts, perm)
         writer.step("reshape", (turned,), node.name, shape=writer.shape(node.name))
 
@@ -98,7 +98,7 @@ def _blocks(split: Callable[[int, int, int, int, int], Sizes], perm: Sizes) -> R
 
 
 def _space_to_batch(node: Node, writer: ProgramWriter) -> None:
-    attrs = node.typed(movement.SpaceToBatchAttrs)
+    attrs = node.typed(blocks.SpaceToBatchAttrs)
     (bh, bw), paddings = attrs.block, ((0, 0), *attrs.paddings, (0, 0))
     old = writer.shape(node.inputs[0])
     n, h, w, c = (d + a + b for d, (a, b) in zip(old, paddings, strict=True))
@@ -110,7 +110,7 @@ def _space_to_batch(node: Node, writer: ProgramWriter) -> None:
 
 
 def _batch_to_space(node: Node, writer: ProgramWriter) -> None:
-    attrs = node.typed(movement.BatchToSpaceAttrs)
+    attrs = node.typed(blocks.BatchToSpaceAttrs)
     (bh, bw), ((top, bottom), (left, right)) = attrs.block, attrs.crops
     n, h, w, c = writer.shape(node.inputs[0])
     parts = (bh, bw, n // (bh * bw), h, w, c)

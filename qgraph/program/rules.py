@@ -19,8 +19,8 @@ from qgraph.ir.ops.windows import explicit_pads
 from qgraph.ir.reading import spec_of
 from qgraph.ir.types import AnyExponent, Exponent
 from qgraph.ops.attribute_types import Pads, Pair
+from qgraph.ops.shapes import Sizes
 from qgraph.program.ops import OPS as PROGRAM_OPS
-from qgraph.program.ops.base import Sizes
 from qgraph.program.writer import ProgramWriter, Rule
 
 ONE = (1, 1)

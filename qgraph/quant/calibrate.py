@@ -34,7 +34,7 @@ from qgraph.quant.joint import FINER, joint_exponents, members_of
 from qgraph.quant.output_error import consumers_of, exponent_by_output
 from qgraph.quant.running_tensor import RunningTensor
 from qgraph.quant.shifts import check_shifts, fit_zeros, nearest_legal
-from qgraph.quant.thresholds import Distribution, Ends, choose_exponent
+from qgraph.quant.thresholds import Distribution, Range, choose_exponent
 from qgraph.quant.topology import (
     QUANTIZERS,
     SIGNED_ACTIVATIONS,
@@ -260,7 +260,7 @@ class _Sweep:
         found, source = RunningTensor(self._is_counted(node)), node.inputs[0]
         exact = node.typed(TableAttrs).exact if node.op == "lookup" else None
 
-        def look(x: Array, ends: Ends | None) -> None:
+        def look(x: Array, ends: Range | None) -> None:
             # What a table stands for, before it is quantized.
             found.add(exact(x) if exact else x, None if exact else ends)
 

@@ -29,7 +29,7 @@ from qgraph.quant.float_statistics import (
 from qgraph.quant.graph_values import GraphValues
 from qgraph.quant.moments import expected_means, means_map
 from qgraph.quant.paired import layer_of, quantized_constant_of, set_constant
-from qgraph.quant.thresholds import Ends
+from qgraph.quant.thresholds import Range
 from qgraph.rewrite.constants import Float64
 
 
@@ -89,7 +89,7 @@ def _correct(
     if held is None or bias is None:
         return BiasCorrection(layer.name, 0.0, "its bias is not a quantized constant")
 
-    def summed(x: Array, _: Ends | None) -> tuple[Float64, int]:
+    def summed(x: Array, _: Range | None) -> tuple[Float64, int]:
         return channel_sums(x), positions(x)
 
     parts = values.reduced(biased.inputs[0], summed)

@@ -17,6 +17,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array, Moments, Shape, TensorType
 from qgraph.quant.input_fit import Fit, fitted
 from qgraph.quant.noise import fields_of, scales_of
+from qgraph.quant.thresholds import Range
 from qgraph.rewrite.constants import Float64
 
 SAMPLES = 64
@@ -30,8 +31,6 @@ TYPICAL = (0.47, 0.25)
 FARTHEST = 0.25
 DEVIATIONS = 2.5  # where other inputs end
 AS_GIVEN = "as given"
-
-Range = tuple[float, float]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from qgraph.progress import Steps, silent_steps
 from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.graph_run import GraphRun, unquantized
 from qgraph.quant.running_tensor import RunningTensor
-from qgraph.quant.thresholds import Distribution, Ends
+from qgraph.quant.thresholds import Distribution, Range
 from qgraph.quant.topology import QUANTIZERS
 from qgraph.rewrite.constants import Float64, is_layer
 
@@ -104,7 +104,7 @@ class _Values:
     def names(self) -> set[str]:
         return self.tensors.keys() | self.sums.keys()
 
-    def look(self, chunk: int, name: str, x: Array, ends: Ends | None) -> None:
+    def look(self, chunk: int, name: str, x: Array, ends: Range | None) -> None:
         """Look at one chunk of a value."""
         if name in self.sums:
             self.sums[name][chunk] = channel_sums(x)

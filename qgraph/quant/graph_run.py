@@ -16,15 +16,15 @@ from qgraph.ir.reading import value_of
 from qgraph.ir.types import Array
 from qgraph.quant.output_error import run_unquantized
 from qgraph.quant.stages import JoinedNodes, linked
-from qgraph.quant.thresholds import Ends
+from qgraph.quant.thresholds import Range
 
 # As `run_node`: a node, its inputs, and whether the result may be written into the first.
 RunNode = Callable[[Node, Sequence[Array], bool], tuple[Array, ...]]
 # A value that was just computed, and its range where that is known.
-OnValue = Callable[[str, Array, Ends | None], None]
+OnValue = Callable[[str, Array, Range | None], None]
 
 
-def _ignore(name: str, x: Array, ends: Ends | None) -> None:
+def _ignore(name: str, x: Array, ends: Range | None) -> None:
     pass
 
 
@@ -106,7 +106,7 @@ class ChunkValues:
         self.made: dict[str, Array] = {}
         self._constants, self._given, self._run = constants, given, run
 
-    def run(self, link: JoinedNodes, in_place: Collection[str]) -> Ends | None:
+    def run(self, link: JoinedNodes, in_place: Collection[str]) -> Range | None:
         """Compute the results of a link, and their range where that costs nothing."""
         if link.stage is not None:
             x, name = self[link.first.inputs[0]], link.nodes[-1].name

@@ -15,7 +15,7 @@ from qgraph.quant.data import chunk_count
 from qgraph.quant.graph_run import ChunkValues, overwrites
 from qgraph.quant.spill import Shelf
 from qgraph.quant.stages import linked
-from qgraph.quant.thresholds import Ends
+from qgraph.quant.thresholds import Range
 
 R = TypeVar("R")
 
@@ -81,7 +81,7 @@ class GraphValues:
         self._catch_up(value)
         return self._chunks[value]
 
-    def reduced(self, value: str, function: Callable[[Array, Ends | None], R]) -> Sequence[R]:
+    def reduced(self, value: str, function: Callable[[Array, Range | None], R]) -> Sequence[R]:
         """`function` of each chunk of such a value, and of its range if that is known.
 
         It is called while the chunk is in cache, where the value is yet to be computed.
@@ -91,7 +91,7 @@ class GraphValues:
             return [*self._each(lambda i: function(chunks[i], None), range(len(chunks)))]
         found: dict[int, R] = {}
 
-        def reduce(i: int, x: Array, ends: Ends | None) -> None:
+        def reduce(i: int, x: Array, ends: Range | None) -> None:
             found[i] = function(x, ends)
 
         self._catch_up(value, reduce)
@@ -110,7 +110,7 @@ class GraphValues:
         return found
 
     def _catch_up(
-        self, asked: str = "", on_chunk: Callable[[int, Array, Ends | None], None] | None = None
+        self, asked: str = "", on_chunk: Callable[[int, Array, Range | None], None] | None = None
     ) -> None:
         """Run the nodes that wait, one chunk through all of them before the next.
 

@@ -17,9 +17,7 @@ from qgraph.ir.ops import op_definition
 from qgraph.ir.types import Array
 from qgraph.parallel import over_chunks
 from qgraph.quant.data import chunk_count, chunk_inputs
-from qgraph.quant.thresholds import range_of
-
-Range = tuple[float, float]
+from qgraph.quant.thresholds import Range, range_of
 
 # An input with as many numbers a sample is taken for an image, or the like.
 IMAGE_NUMBERS = 64

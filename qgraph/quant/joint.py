@@ -31,7 +31,7 @@ from qgraph.quant.output_error import (
 from qgraph.quant.thresholds import (
     FINER_EXPONENTS,
     Distribution,
-    Ends,
+    Range,
     candidates_from,
     squared_error,
 )
@@ -49,7 +49,7 @@ def joint_exponents(
     method: CalibrationMethod,
     statistics: FloatStatistics,
     constant: Constant,
-    settle_sign: Callable[[Node, Ends], QuantSpec],
+    settle_sign: Callable[[Node, Range], QuantSpec],
     each: Each,
 ) -> dict[str, int]:
     """The exponent of each scale group with activations, by the least summed error of `method`.
@@ -123,7 +123,7 @@ def _by_output(
     return {group: [*cost([totals[n] for n in names])] for group, names in groups.items()}
 
 
-def _candidates(members: Sequence[tuple[QuantSpec, Ends]], finer: int) -> Sequence[int]:
+def _candidates(members: Sequence[tuple[QuantSpec, Range]], finer: int) -> Sequence[int]:
     """From the exponent that clips no member to finer ones."""
     coarsest = min(
         exponent_for_max(max(-low, high), spec.bits, spec.signed) for spec, (low, high) in members

@@ -23,7 +23,8 @@ from qgraph.quant.output_moments import (
     cross_moments,
     second_moments,
 )
-from qgraph.quant.rounding import QuadraticError, Reals
+from qgraph.quant.rounding import QuadraticError
+from qgraph.rewrite.constants import Float64
 
 # Inputs solved for at once.
 BLOCK = 4096
@@ -41,10 +42,10 @@ class RoundedWeights:
     judged without it.
     """
 
-    weights: Reals
-    used: Reals
-    judged: Reals
-    seen: Reals
+    weights: Float64
+    used: Float64
+    judged: Float64
+    seen: Float64
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class LayerCodes:
     """
 
     rows: LayerRows
-    w: Reals
+    w: Float64
     used: OutputErrors
     judged: OutputErrors
     known: Moments | None
@@ -81,7 +82,7 @@ class LayerCodes:
     def nearest(self, spec: QuantSpec, each: Each) -> RoundedWeights:
         """Weights as the quantizer makes them."""
         unit = self._unit(spec)
-        codes: Reals = np.clip(ROUND[spec.rounding](self.w / unit), spec.lo, spec.hi)
+        codes: Float64 = np.clip(ROUND[spec.rounding](self.w / unit), spec.lo, spec.hi)
         return self._choice(codes * unit, each)
 
     def solve(self, spec: QuantSpec, plain: RoundedWeights, each: Each) -> RoundedWeights:
@@ -99,13 +100,13 @@ class LayerCodes:
             np.where(better, rounded.seen, plain.seen),
         )
 
-    def _unit(self, spec: QuantSpec) -> Reals:
+    def _unit(self, spec: QuantSpec) -> Float64:
         """The value of one step, [groups, 1, n]."""
         groups, _, n = self.w.shape
-        unit: Reals = np.ldexp(np.ones(groups * n), -np.asarray(spec.exponent))
+        unit: Float64 = np.ldexp(np.ones(groups * n), -np.asarray(spec.exponent))
         return unit.reshape(groups, 1, n)
 
-    def _choice(self, weights: Reals, each: Each) -> RoundedWeights:
+    def _choice(self, weights: Float64, each: Each) -> RoundedWeights:
         off = weights - self.w
         seen = self.judged.errors(off, each)
         used = seen if self.judged is self.used else self.used.errors(off, each)
@@ -114,7 +115,7 @@ class LayerCodes:
         judged = seen + x[:, self.rows.judged].shape[1] * remembered
         return RoundedWeights(weights, used, judged, seen)
 
-    def _remembered(self, off: Reals) -> Reals | float:
+    def _remembered(self, off: Float64) -> Float64 | float:
         """Squared errors of remembered inputs, [groups, n], for each row of samples."""
         if self.known is None:
             return 0.0
@@ -122,7 +123,7 @@ class LayerCodes:
         error = mean**2 + np.einsum("gk,gkn->gn", self.known.deviation**2, off**2)
         return np.asarray(REMEMBERED * error)
 
-    def _rounded(self, spec: QuantSpec, each: Each) -> Reals:
+    def _rounded(self, spec: QuantSpec, each: Each) -> Float64:
         """Weights for the output."""
         if self._whole is None:
             return self._rounded_in_blocks(spec, each)
@@ -130,14 +131,14 @@ class LayerCodes:
         return self._round(error, wanted, spec)
 
     @cached_property
-    def _whole(self) -> tuple[QuadraticError, Reals] | None:
+    def _whole(self) -> tuple[QuadraticError, Float64] | None:
         """The error of all inputs at once and the weights with the least; None if they are many."""
         if not isinstance(self.used, OutputMoments):
             return None
         error = self._quadratic_error(self.used.inputs, slice(0, self.w.shape[1]))
         return error, self.w + np.linalg.solve(error.hessian, self.used.cross)
 
-    def _rounded_in_blocks(self, spec: QuantSpec, each: Each) -> Reals:
+    def _rounded_in_blocks(self, spec: QuantSpec, each: Each) -> Float64:
         """Blocks of inputs in turn, the others as they are by then."""
         x, count = self.rows.x[:, self.rows.used], self.w.shape[1]
         rest, result = self.rows.rest[:, self.rows.used], self.w.copy()
@@ -150,11 +151,11 @@ class LayerCodes:
             rest = rest - inputs @ (result - self.w)[:, block].astype(inputs.dtype)
         return result
 
-    def _round(self, error: QuadraticError, wanted: Reals, spec: QuantSpec) -> Reals:
+    def _round(self, error: QuadraticError, wanted: Float64, spec: QuantSpec) -> Float64:
         unit = self._unit(spec)
         return error.rounded(wanted / unit, spec.lo, spec.hi) * unit
 
-    def _quadratic_error(self, inputs: Reals, block: slice) -> QuadraticError:
+    def _quadratic_error(self, inputs: Float64, block: slice) -> QuadraticError:
         """That of some inputs; inputs: their second moments over the rows used."""
         size = np.trace(inputs, axis1=1, axis2=2) / inputs.shape[1]
         ridge = np.where(size > 0, RIDGE * size, 1.0)
@@ -168,15 +169,15 @@ class LayerCodes:
 def _at_inputs(known: Moments, groups: int, inputs: int) -> Moments:
     """Moments of channels -> of each of the `inputs` of a product, [groups, inputs]."""
 
-    def spread(values: Reals) -> Reals:
+    def spread(values: Float64) -> Float64:
         of_group = values.reshape(groups, -1)
         return np.tile(of_group, (1, inputs // of_group.shape[1]))
 
     return Moments(spread(known.mean), spread(known.deviation))
 
 
-def _second_moments(known: Moments, inputs: slice) -> Reals:
+def _second_moments(known: Moments, inputs: slice) -> Float64:
     """E[x x^T] of independent inputs, [groups, k, k]."""
     mean, deviation = known.mean[:, inputs], known.deviation[:, inputs]
-    among: Reals = mean[:, :, None] * mean[:, None, :]
+    among: Float64 = mean[:, :, None] * mean[:, None, :]
     return among + (deviation**2)[:, :, None] * np.eye(mean.shape[1])

@@ -35,6 +35,7 @@ WEIGHT_STEP = 2.0**-7
 # The share of a mean that counts: rounded weights and biases make up for most of a constant error.
 MEANS = 0.1
 LEAST_VARIANCE = 0.01  # of an output, as a share of the median
+# Beyond 2^12 a channel's numbers are negligible next to the others, and a factor gains nothing.
 LARGEST_LOG2 = 12.0
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node
@@ -24,7 +23,7 @@ from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import fake_quantize
 from qgraph.parallel import Each
 from qgraph.quant.thresholds import candidates_from
-from qgraph.rewrite.constants import is_layer
+from qgraph.rewrite.constants import Float64, is_layer
 
 # Exponents tried beyond the one that clips nothing: to a sixteenth of the range.
 FINER_BY_OUTPUT = 4
@@ -32,7 +31,6 @@ FINER_BY_OUTPUT = 4
 MOST_LAYERS = 4
 
 Step = Callable[[Array], Array]
-Reals = npt.NDArray[np.float64]
 # The value of what depends on no data, None for what does.
 Constant = Callable[[str], Array | None]
 
@@ -63,8 +61,8 @@ class Errors:
     [layers, 1 + candidates].
     """
 
-    itself: Reals
-    layers: Reals
+    itself: Float64
+    layers: Float64
 
     def __add__(self, other: Errors) -> Errors:
         return Errors(self.itself + other.itself, self.layers + other.layers)
@@ -166,7 +164,7 @@ def _off(found: Array, wanted: Array) -> float:
         return _power(found - wanted)
 
 
-def cost(members: Sequence[Errors]) -> Reals:
+def cost(members: Sequence[Errors]) -> Float64:
     """One number a candidate, for one tensor or for all that share a scale.
 
     Each layer's error is relative to its own signal. Tensors that count for themselves are added
@@ -175,10 +173,10 @@ def cost(members: Sequence[Errors]) -> Reals:
     layers = np.concatenate([e.layers for e in members])
     own = np.array([e.itself for e in members if e.itself[0] > 0]).reshape(-1, layers.shape[1])
     signals = np.where(layers[:, :1] > 0, layers[:, :1], 1.0)
-    total: Reals = (layers[:, 1:] / signals).sum(axis=0)
+    total: Float64 = (layers[:, 1:] / signals).sum(axis=0)
     if len(own):
         total = total + own[:, 1:].sum(axis=0) / own[:, 0].mean()
-    worst: Reals = np.where(np.isnan(total), np.inf, total)
+    worst: Float64 = np.where(np.isnan(total), np.inf, total)
     return worst
 
 

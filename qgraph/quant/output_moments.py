@@ -13,7 +13,7 @@ import numpy as np
 
 from qgraph.ir.types import Array
 from qgraph.parallel import Each
-from qgraph.quant.rounding import Reals
+from qgraph.rewrite.constants import Float64
 
 # Rows whose products are added up in float32: exactly, where they are codes of 8 bits on a scale.
 ROWS = 256
@@ -25,7 +25,7 @@ FLOAT32_MOST = float(np.finfo(np.float32).max)
 class OutputErrors(Protocol):
     """Errors of a layer's output if its weights are off."""
 
-    def errors(self, off: Reals, each: Each, /) -> Reals:
+    def errors(self, off: Float64, each: Each, /) -> Float64:
         """Sums of squares of `x @ off - rest`, [groups, n]; off [groups, k, n]."""
 
 
@@ -36,7 +36,7 @@ class RowErrors:
     x: Array
     rest: Array
 
-    def errors(self, off: Reals, each: Each) -> Reals:
+    def errors(self, off: Float64, each: Each) -> Float64:
         """Do what `OutputErrors.errors` does."""
         result = np.empty((off.shape[0], off.shape[2]))
 
@@ -58,9 +58,9 @@ class OutputMoments:
     inputs [groups, k, k], cross [groups, k, n], power [groups, n]; see `LayerRows`.
     """
 
-    inputs: Reals
-    cross: Reals
-    power: Reals
+    inputs: Float64
+    cross: Float64
+    power: Float64
 
     @staticmethod
     def of(x: Array, rest: Array, each: Each) -> OutputMoments:
@@ -68,7 +68,7 @@ class OutputMoments:
         power = np.einsum("grn,grn->gn", rest, rest, dtype=np.float64)
         return OutputMoments(second_moments(x, each), cross_moments(x, rest, each), power)
 
-    def errors(self, off: Reals, each: Each) -> Reals:
+    def errors(self, off: Float64, each: Each) -> Float64:
         """Do what `OutputErrors.errors` does, in k * k products a column instead of rows * k."""
         result = np.empty(self.power.shape)
 
@@ -84,7 +84,7 @@ class OutputMoments:
         return result
 
 
-def second_moments(x: Array, each: Each) -> Reals:
+def second_moments(x: Array, each: Each) -> Float64:
     """`x^T x` of each group, [groups, k, k], symmetric to the bit; x [groups, rows, k], float32."""
     result = np.empty((x.shape[0], x.shape[2], x.shape[2]))
 
@@ -105,7 +105,7 @@ def second_moments(x: Array, each: Each) -> Reals:
     return result
 
 
-def cross_moments(x: Array, rest: Array, each: Each) -> Reals:
+def cross_moments(x: Array, rest: Array, each: Each) -> Float64:
     """`x^T rest` of each group, [groups, k, n]."""
     result = np.empty((x.shape[0], x.shape[2], rest.shape[2]))
 
@@ -118,7 +118,7 @@ def cross_moments(x: Array, rest: Array, each: Each) -> Reals:
     return result
 
 
-def _product(left: Array, right: Array) -> Reals:
+def _product(left: Array, right: Array) -> Float64:
     """`left^T right`; both [groups, rows, ...]."""
     total = np.zeros((left.shape[0], left.shape[2], right.shape[2]))
     for rows in _ranges(left.shape[1], ROWS):

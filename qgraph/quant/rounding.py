@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qgraph import kernels
-
-Reals = npt.NDArray[np.float64]
+from qgraph.rewrite.constants import Float64
 
 SWEEPS = 8  # through all rows, looking for steps
 
@@ -28,12 +27,12 @@ class QuadraticError:
     before it, rows and columns in this order.
     """
 
-    hessian: Reals
+    hessian: Float64
     order: npt.NDArray[np.intp]
-    lower: Reals
+    lower: Float64
 
     @staticmethod
-    def of(hessian: Reals) -> QuadraticError:
+    def of(hessian: Float64) -> QuadraticError:
         order = np.argsort(-np.diagonal(hessian, axis1=1, axis2=2), axis=1, kind="stable")
         backwards = order[:, ::-1]
         turned = np.take_along_axis(
@@ -46,11 +45,11 @@ class QuadraticError:
             hessian, order, lower / np.diagonal(lower, axis1=1, axis2=2)[:, :, None]
         )
 
-    def rounded(self, v: Reals, lo: int, hi: int) -> Reals:
+    def rounded(self, v: Float64, lo: int, hi: int) -> Float64:
         """Integers in [lo, hi] with a small error, [groups, k, n]."""
         return kernels.descend(self.in_turn(v, lo, hi), v, self.hessian, lo, hi, SWEEPS)
 
-    def in_turn(self, v: Reals, lo: int, hi: int) -> Reals:
+    def in_turn(self, v: Float64, lo: int, hi: int) -> Float64:
         """Round row after row, each one's error made up by the rows after it."""
         order = self.order[:, :, None]
         codes = kernels.round_in_turn(np.take_along_axis(v, order, 1), self.lower, lo, hi)

@@ -12,8 +12,8 @@ from qgraph.quant.thresholds import (
     LOG2_BINS,
     Counts,
     Distribution,
-    Ends,
     Histogram,
+    Range,
     ends_of,
     power_of,
     range_over,
@@ -35,9 +35,9 @@ class RunningTensor:
         self._counts: Counts = np.zeros(2, np.int64)
         self._log2_width = 0
         self._zeros = 0
-        self._ends: list[Ends] = []
+        self._ends: list[Range] = []
 
-    def add(self, x: Array, known: Ends | None = None) -> None:
+    def add(self, x: Array, known: Range | None = None) -> None:
         """Look at a chunk, whose range may be known; `result` refuses what is not finite."""
         ends = known or ends_of(x)
         if ends is None:

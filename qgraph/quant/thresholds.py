@@ -30,7 +30,7 @@ SAMPLES_PER_BIN = 32
 # where it clips at most one value in 5,000.
 COSTLY, COSTLY_RARE, RARE = 4.0, 16.0, 2e-4
 Counts = npt.NDArray[np.int64]
-Ends = tuple[float, float]
+Range = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -70,17 +70,17 @@ class Histogram:
         return replace(self, counts=counts)
 
 
-def range_of(chunks: Sequence[Array], name: str, each: Each = map) -> tuple[float, float]:
+def range_of(chunks: Sequence[Array], name: str, each: Each = map) -> Range:
     """Least and greatest value over all chunks. Raises CalibrationError on NaN or infinity."""
     return range_over([*each(lambda i: ends_of(chunks[i]), range(len(chunks)))], name)
 
 
-def ends_of(chunk: Array) -> Ends | None:
+def ends_of(chunk: Array) -> Range | None:
     """Least and greatest value of one chunk, if it has any."""
     return kernels.minmax(np.asarray(chunk, np.float32)) if chunk.size else None
 
 
-def range_over(ends: Sequence[Ends | None], name: str) -> Ends:
+def range_over(ends: Sequence[Range | None], name: str) -> Range:
     """The range over chunks from the ends of each. Raises CalibrationError on NaN or infinity."""
     known = [e for e in ends if e is not None]
     if not known:
@@ -117,7 +117,7 @@ def power_of(largest: float) -> int:
 class Distribution:
     """The least and the greatest value of a tensor, and its histogram where one was asked for."""
 
-    range: Ends
+    range: Range
     histogram: Histogram | None = None
 
 

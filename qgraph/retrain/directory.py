@@ -13,7 +13,6 @@ from typing import Any
 from qgraph.archives import read_arrays, read_json, reading
 from qgraph.artifacts import constants, versions
 from qgraph.choices import CalibrationMethod
-from qgraph.compiler import Quantized
 from qgraph.errors import LoadError, UnsupportedError
 from qgraph.files import Reserved, reserved
 from qgraph.ir.graph import Graph
@@ -23,6 +22,7 @@ from qgraph.ir.reading import kind_of
 from qgraph.ir.types import Array
 from qgraph.npz import write_npz
 from qgraph.quant.profile import Profile, dump_profile, load_profile
+from qgraph.quantized import Quantized
 from qgraph.quiet import quiet_tensorflow
 from qgraph.records import from_json, to_json, to_object
 from qgraph.rewrite.trace import Trace, TraceRecord

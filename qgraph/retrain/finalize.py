@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from qgraph.compiler import Quantized, finished
+from qgraph.compiler import finished
 from qgraph.errors import LoadError
 from qgraph.ir.graph import Graph
 from qgraph.quant.shifts import check_shifts
+from qgraph.quantized import Quantized
 from qgraph.quiet import quiet_tensorflow
 from qgraph.retrain.directory import TrainingDirectory, load
 from qgraph.static.agreement import agreement

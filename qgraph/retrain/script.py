@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qgraph.compiler import Quantized
 from qgraph.ir.graph import Graph
+from qgraph.quantized import Quantized
 from qgraph.train.folded import Norm, norms_of
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.linear import COMPUTE, ConvAttrs
 from qgraph.ir.ops.norm import NormAttrs
 from qgraph.ir.ops.pool import ReductionAttrs
+from qgraph.ir.ops.windows import PaddingRule
 from qgraph.ir.reading import marks_of
 from qgraph.ir.types import Array, Moments
 
@@ -30,13 +31,13 @@ def is_layer(node: Node) -> bool:
 def is_unpadded(graph: Graph, layer: Node) -> bool:
     """True if every window of the layer is known to lie inside its input."""
     attrs = layer.attributes
-    if not isinstance(attrs, ConvAttrs) or attrs.padding == "valid":
+    if not isinstance(attrs, ConvAttrs) or attrs.padding is PaddingRule.VALID:
         return True
     kernel: Any = (graph.types[layer.inputs[1]].shape or ())[:2]
-    if attrs.padding == "same" and kernel == (1, 1):
+    if attrs.padding is PaddingRule.SAME and kernel == (1, 1):
         return True
     sizes: Any = (graph.types[layer.inputs[0]].shape or (None,) * 4)[1:3]
-    if attrs.padding == "same" and None in sizes:
+    if attrs.padding is PaddingRule.SAME and None in sizes:
         return False
     return not any(n for pair in attrs.pads(sizes, kernel) for n in pair)
 

@@ -14,10 +14,10 @@ from qgraph.passes import PassManager
 from qgraph.pipelines import Pipeline
 from qgraph.progress import Progress
 from qgraph.quant.data import Data
-from qgraph.quant.data_free import Range
 from qgraph.quant.exponents import Exponents, assign_exponents
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import Profile
+from qgraph.quant.thresholds import Range
 from qgraph.static.samples import Samples, samples_for
 from qgraph.transforms.scale_inputs import ScaleInputs
 

@@ -16,11 +16,11 @@ from qgraph.errors import UsageError
 from qgraph.foreign import Tensor
 from qgraph.ir.types import ROUNDINGS, Rounding, rounding_of_numbers
 from qgraph.kernels.plain import BLOCKS, LANES, LEAF_ROWS, LEAVES
+from qgraph.numerics import MAX_EXPONENT
 from qgraph.train.fused import FusedOps, fused_ops
 from qgraph.train.gpu import gpu_ops
 
 MAX_BITS = 32  # past 24, codes are rounded to what float32 holds
-MAX_EXPONENT = 126
 FLOATS = ("float32", "bfloat16", "float16")
 
 Forward = Callable[[Tensor, Tensor], Tensor]

@@ -20,7 +20,7 @@ import qgraph
 from qgraph import retrain
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
-from qgraph.compiler import Quantized
+from qgraph.quantized import Quantized
 from qgraph.train.callbacks import FreezeThresholds
 from qgraph.train.optimizer import adam_for
 from qgraph.train.options import Options

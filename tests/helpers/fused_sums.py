@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from qgraph.ir.ops.windows import Pair, taps
+from qgraph.ir.ops.windows import taps
 from qgraph.kernels.plain import Float32, Float64
+from qgraph.ops.attribute_types import Pair
 
 BLOCK = 256  # kConvDepth in fused_ops/core/conv.h
 

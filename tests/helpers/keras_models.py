@@ -9,7 +9,7 @@ import tf_keras as keras
 from qgraph import retrain
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
-from qgraph.compiler import Quantized
+from qgraph.quantized import Quantized
 from qgraph.train.keras import QuantizedModel
 
 BATCH = 16

@@ -9,11 +9,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from qgraph.compiler import Quantized, quantize
+from qgraph.compiler import quantize
 from qgraph.frontends import load
 from qgraph.ir.graph import Graph
 from qgraph.program import Program, lower
 from qgraph.quant.profile import load_profile, parse_profile
+from qgraph.quantized import Quantized
 from tests.helpers.downloads import fetched
 
 BESIDE = Path(__file__).parents[3] / "shared" / "policies"

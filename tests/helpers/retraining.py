@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import tf_keras as keras
 
-from qgraph.compiler import Quantized, quantize
+from qgraph.compiler import quantize
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
+from qgraph.quantized import Quantized
 from qgraph.train.data import ArrayBatches
 from qgraph.train.folded import norms_of
 from qgraph.train.loop import Trainer

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qgraph.compiler import Quantized, quantize
+from qgraph.compiler import quantize
 from qgraph.frontends import load
+from qgraph.quantized import Quantized
 from qgraph.verification.verify import verify
 from tests.helpers.c_programs import needs_compiler
 from tests.helpers.real_networks import POLICIES, PROFILES, needs_policies, quantized

@@ -10,13 +10,14 @@ from qgraph.artifacts import save
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def, tensor_names
 from qgraph.backends.tf.program import TFProgram, as_tensorflow
-from qgraph.compiler import Quantized, quantize
+from qgraph.compiler import quantize
 from qgraph.exact.sums import FLOAT32_EXACT
 from qgraph.frontends import load
 from qgraph.interpret import evaluate
 from qgraph.ir.cast import cast_floats
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
+from qgraph.quantized import Quantized
 from qgraph.recipes import FLOAT
 from tests.helpers.real_networks import (
     NETWORKS,

@@ -5,10 +5,11 @@ import pytest
 import tensorflow as tf
 
 from qgraph.artifacts import integer_values
-from qgraph.compiler import Quantized, quantize
+from qgraph.compiler import quantize
 from qgraph.exact.reference import Reference
 from qgraph.ir.types import Fixed
 from qgraph.quant.topology import QUANTIZERS
+from qgraph.quantized import Quantized
 from qgraph.retrain.directory import check_trainable
 from qgraph.train.folded import norms_of
 from qgraph.train.model import TrainingGraph

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.compiler import Quantized
 from qgraph.ir.graph import Graph
+from qgraph.quantized import Quantized
 from tests.helpers.keras_models import samples
 from tests.helpers.trained import images, trained
 

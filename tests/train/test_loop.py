@@ -8,11 +8,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from qgraph.compiler import Quantized
 from qgraph.errors import CalibrationError, LoadError, OutputError, TrainingError, UsageError
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.quant.topology import value_exponent
+from qgraph.quantized import Quantized
 from qgraph.train.checkpoint import read_checkpoint
 from qgraph.train.data import ArrayBatches, LabelledBatch
 from qgraph.train.loop import BEST, LAST, Trainer

@@ -16,12 +16,13 @@ import numpy.typing as npt
 import onnx
 
 from qgraph.backends.onnx.builder import OnnxModelBuilder, element_type
-from qgraph.backends.onnx.layouts import TO_NCHW, TO_NHWC, axis_in, turned
+from qgraph.backends.onnx.layouts import axis_in, turned
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import AttrValue
 from qgraph.ir.types import Array
 from qgraph.names import Namespace
 from qgraph.ops.lowerings import Lowerings
+from qgraph.ops.movement import TO_NCHW, TO_NHWC
 from qgraph.program import Program, Step, Tensor
 from qgraph.program.ops import (
     ClipAttrs,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from qgraph.ir.types import Array
-
-TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
+from qgraph.ops.movement import TO_NCHW
 
 
 def turned(array: Array) -> Array:

@@ -16,10 +16,11 @@ import onnx
 
 from qgraph.backends.onnx.emission import NO_NAMES
 from qgraph.backends.onnx.float_values import ValueEmission, reach, value_lowerings
-from qgraph.backends.onnx.layouts import TO_NCHW, turned
+from qgraph.backends.onnx.layouts import turned
 from qgraph.errors import UnsupportedError
 from qgraph.exact.sums import FLOAT32_EXACT, FLOAT64_EXACT
 from qgraph.ir.types import Array, QuantSpec, Role, Rounding
+from qgraph.ops.movement import TO_NCHW
 from qgraph.program import Program, Step
 from qgraph.program.ops import RequantizeAttrs
 

@@ -15,13 +15,13 @@ from qgraph.archives import JsonObject
 from qgraph.backends.ends import ends_of
 from qgraph.backends.network_forms import Network, Runner
 from qgraph.backends.onnx.builder import metadata_of
-from qgraph.backends.onnx.layouts import TO_NHWC
 from qgraph.distribution import install_hint
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.exact.reference import Reference
 from qgraph.foreign import OnnxObject
 from qgraph.ir.types import Array
 from qgraph.names import onnx_name
+from qgraph.ops.movement import TO_NHWC
 
 
 def onnx_runtime(path: Path) -> Runner:

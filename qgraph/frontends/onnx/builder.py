@@ -17,11 +17,11 @@ import numpy as np
 from qgraph.errors import GraphError, LoadError, UnsupportedError
 from qgraph.foreign import OnnxObject
 from qgraph.frontends.inexpressible import Inexpressible
-from qgraph.frontends.onnx.node import OnnxNode, Ref
+from qgraph.frontends.onnx.node import OnnxNode
 from qgraph.frontends.onnx.opaque import OnnxSource, infer_types, source_of
 from qgraph.frontends.onnx.tensors import decode
 from qgraph.frontends.partial import LARGEST, Partial
-from qgraph.frontends.site import Construction, ImportSite
+from qgraph.frontends.site import Construction, ImportSite, Ref
 from qgraph.interpret import run_node
 from qgraph.ir.narrow_floats import widened_array
 from qgraph.ir.ops import op_definition

@@ -11,8 +11,9 @@ from qgraph.frontends.ends import needed, no_outputs
 from qgraph.frontends.importing import given_shapes, sweep, with_shape_hint
 from qgraph.frontends.onnx.builder import OnnxGraphBuilder
 from qgraph.frontends.onnx.model import Model
-from qgraph.frontends.onnx.node import INPUT, OnnxNode, Ref
+from qgraph.frontends.onnx.node import INPUT, OnnxNode
 from qgraph.frontends.onnx.ops import EVALUATORS, IMPORTERS
+from qgraph.frontends.site import Ref
 from qgraph.ir.graph import Graph
 from qgraph.ir.narrow_floats import note
 from qgraph.ir.types import Shape, TensorType

@@ -11,8 +11,9 @@ from pathlib import Path
 from qgraph.errors import GraphError, LoadError, QGraphError, UnsupportedError
 from qgraph.foreign import AttrValue, OnnxObject, Proto
 from qgraph.frontends.onnx.functions import inlined
-from qgraph.frontends.onnx.node import INITIALIZER, INPUT, OnnxNode, Ref, ir_name
+from qgraph.frontends.onnx.node import INITIALIZER, INPUT, OnnxNode, ir_name
 from qgraph.frontends.onnx.tensors import dtype_name, narrow_types
+from qgraph.frontends.site import Ref
 from qgraph.ir.types import Shape, TensorType
 
 OLDEST = 9

@@ -11,8 +11,7 @@ import numpy as np
 from qgraph.errors import GraphError
 from qgraph.foreign import AttrValue
 from qgraph.frontends.onnx.schemas import no_effect
-
-Ref = tuple[str, int]  # node name, output index
+from qgraph.frontends.site import Ref
 
 # Ops for parts of the file that are not nodes.
 INPUT, INITIALIZER = "Input", "Initializer"

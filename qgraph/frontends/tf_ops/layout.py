@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from qgraph.frontends.builder import TfSite
 from qgraph.frontends.tf_node import TFNode
-
-TO_NHWC = (0, 2, 3, 1)
-TO_NCHW = (0, 3, 1, 2)
-Pair = tuple[int, int]
+from qgraph.ir.ops.windows import Padding, PaddingRule
+from qgraph.ops.attribute_types import Pair
+from qgraph.ops.movement import TO_NCHW, TO_NHWC
 
 
 def channels_first(node: TFNode) -> bool:
@@ -41,11 +40,11 @@ def window(node: TFNode) -> dict[str, object] | None:
     return {"strides": strides, "dilations": dilations, "padding": pads}
 
 
-def padding(node: TFNode) -> str | tuple[Pair, Pair] | None:
+def padding(node: TFNode) -> Padding | None:
     """`same`, `valid` or ((top, bottom), (left, right)); None for another explicit padding."""
     name = node.text("padding").lower()
     if name != "explicit":
-        return name if name in ("same", "valid") else None
+        return PaddingRule(name) if name in [*PaddingRule] else None
     p = node.integers("explicit_paddings")
     if len(p) != 8:
         return None

@@ -7,8 +7,10 @@ from types import MappingProxyType
 
 from qgraph.errors import GraphError
 from qgraph.frontends.builder import Importer, Result, TfSite
-from qgraph.frontends.tf_ops.layout import Pair, padding, spatial
+from qgraph.frontends.tf_ops.layout import padding, spatial
 from qgraph.frontends.transposed import around, check_room, cut, laid_out, phases, taps_of
+from qgraph.ir.ops.windows import PaddingRule
+from qgraph.ops.attribute_types import Pair
 
 
 def _conv_transpose(site: TfSite) -> Result:
@@ -19,14 +21,14 @@ def _conv_transpose(site: TfSite) -> Result:
     size, target = _sizes(site)
     if filters is None or filters.ndim != 4 or strides is None or dilations != (1, 1):
         return None
-    if mode not in ("same", "valid") or size is None or target is None:
+    if not isinstance(mode, PaddingRule) or size is None or target is None:
         return None
     if node.text("data_format", "NHWC") != "NHWC" or not site.type(2).is_float:
         return None
     kernel: Pair = filters.shape[:2]
     # Padding of the convolution whose gradient this is, and positions that it does not use.
     totals = [(i - 1) * s + k - o for i, s, k, o in zip(size, strides, kernel, target, strict=True)]
-    if mode == "valid" and max(totals) > 0:
+    if mode is PaddingRule.VALID and max(totals) > 0:
         raise GraphError(f"an image of {target} is too small for the filter", node=site.name)
     extra: Pair = (max(-totals[0], 0), max(-totals[1], 0))
     pads = tuple((max(t, 0) // 2, max(t, 0) - max(t, 0) // 2) for t in totals)

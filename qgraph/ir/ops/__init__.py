@@ -9,6 +9,7 @@ from qgraph.errors import GraphError
 from qgraph.ir.ops import (
     activation,
     arithmetic,
+    blocks,
     composed,
     linear,
     movement,
@@ -32,6 +33,7 @@ OPS: Mapping[str, AnyOp] = MappingProxyType(
             arithmetic,
             pool,
             movement,
+            blocks,
         )
         for definition in module.OPS
     }

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-from qgraph.ops.attribute_types import Pads, Pair
+from qgraph.ir.ops.windows import Padding
+from qgraph.ops.attribute_types import Pair
 from qgraph.ops.attributes import Attributes, attribute
-
-WindowPadding = Literal["same", "valid"] | Pads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +24,7 @@ class SlidingAttrs(Attributes):
     """A window that slides over height and width."""
 
     strides: Pair = attribute("positions from one window to the next", low=1)
-    padding: WindowPadding = attribute("positions around the image", low=0)
+    padding: Padding = attribute("positions around the image", low=0)
 
 
 @dataclass(frozen=True, kw_only=True)

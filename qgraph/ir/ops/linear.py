@@ -24,8 +24,9 @@ from qgraph.ir.ops.base import (
     one_scale,
 )
 from qgraph.ir.ops.sliding import convolved, convolved_by_channel
-from qgraph.ir.ops.windows import Pads, Pair, explicit_pads, out_sizes
+from qgraph.ir.ops.windows import explicit_pads, out_sizes
 from qgraph.ir.types import Array, Codes, Fixed, TensorType
+from qgraph.ops.attribute_types import Pads, Pair
 from qgraph.ops.attributes import A, Attributes, attribute
 from qgraph.ops.reach import Ranged, Reach, reach_of_products, reach_of_sum
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from qgraph.enums import StrEnum
 from qgraph.errors import GraphError
 from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs
 from qgraph.ir.ops.base import (
@@ -23,7 +24,7 @@ from qgraph.ir.ops.base import (
     same_as_first,
 )
 from qgraph.ir.types import Array, Codes, Shape, TensorType
-from qgraph.ops.attribute_types import Pads, Pair
+from qgraph.ops.attribute_types import Pair
 from qgraph.ops.attributes import A, Attributes, attribute
 from qgraph.ops.movement import TransposeAttrs
 from qgraph.ops.reach import Ranged, Reach, reach_of_any, with_zero
@@ -31,13 +32,22 @@ from qgraph.ops.reach import Ranged, Reach, reach_of_any, with_zero
 Infer = Callable[[Any, Sequence[TensorType]], TensorType]
 
 
+class PadMode(StrEnum):
+    """The elements around a padded tensor."""
+
+    CONSTANT = "constant"
+    REFLECT = "reflect"  # mirrored without the edge
+    SYMMETRIC = "symmetric"  # mirrored with the edge
+
+
 @dataclass(frozen=True, kw_only=True)
 class PaddingAttrs(Attributes):
     """Elements around a tensor."""
 
     paddings: tuple[Pair, ...] = attribute("elements before and after, for each axis", low=0)
-    mode: Literal["constant", "reflect", "symmetric"] = attribute(
-        "what they are: `value`, or elements of the tensor mirrored at its edge", default="constant"
+    mode: PadMode = attribute(
+        "what they are: `value`, or elements of the tensor mirrored at its edge",
+        default=PadMode.CONSTANT,
     )
     value: int | float = attribute("the elements of mode `constant`", default=0)
 
@@ -70,29 +80,6 @@ class ResizeAttrs(Attributes):
     size: Pair = attribute("height and width of the result", low=1)
     align_corners: bool = attribute("whether corners lie on corners", default=False)
     half_pixel: bool = attribute("whether positions are centres of pixels", default=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class BlockAttrs(Attributes):
-    """Square blocks of an image."""
-
-    block: int = attribute("height and width of a block", low=1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpaceToBatchAttrs(Attributes):
-    """Blocks of an image, whose positions become images."""
-
-    block: Pair = attribute("height and width of a block", low=1)
-    paddings: Pads = attribute("zeros around the image", low=0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class BatchToSpaceAttrs(Attributes):
-    """Images that become positions in blocks of one."""
-
-    block: Pair = attribute("height and width of a block", low=1)
-    crops: Pads = attribute("what is cut off around the image", low=0)
 
 
 def _infer_concat(attrs: AxisAttrs, inputs: Sequence[TensorType]) -> TensorType:
@@ -133,9 +120,14 @@ def _infer_pad(attrs: PaddingAttrs, inputs: Sequence[TensorType]) -> TensorType:
 
 
 def _pad(attrs: PaddingAttrs, inputs: Sequence[Array]) -> Array:
-    if attrs.mode == "constant":
+    if attrs.mode is PadMode.CONSTANT:
         return np.pad(inputs[0], attrs.paddings, constant_values=attrs.value)
-    return np.pad(inputs[0], attrs.paddings, mode=attrs.mode)
+    return mirrored(inputs[0], attrs.paddings, attrs.mode)
+
+
+def mirrored(x: Array, paddings: Sequence[Pair], mode: PadMode) -> Array:
+    """A tensor with its own elements around it."""
+    return np.pad(x, paddings, mode="reflect" if mode is PadMode.REFLECT else "symmetric")
 
 
 def _infer_reshape(attrs: TargetAttrs, inputs: Sequence[TensorType]) -> TensorType:
@@ -226,100 +218,11 @@ def _resize_nearest(attrs: ResizeAttrs, inputs: Sequence[Array]) -> Array:
     return x[:, nearest(x.shape[1], h, *flags)][:, :, nearest(x.shape[2], w, *flags)]
 
 
-def _check_divides(x: TensorType, dim: int | None, parts: int) -> None:
-    if dim is not None and dim % parts:
-        raise GraphError(f"{dim} in {x} does not divide into {parts}")
-
-
-def _infer_block(up: bool) -> Infer:
-    def infer(attrs: BlockAttrs, inputs: Sequence[TensorType]) -> TensorType:
-        x, b = inputs[0], attrs.block
-        if x.shape is None or len(x.shape) != 4:
-            raise GraphError(f"needs an NHWC tensor of rank 4, found {x}")
-        n, h, w, c = x.shape
-        if up:
-            _check_divides(x, c, b * b)
-            dims = (None if h is None else h * b, None if w is None else w * b)
-            return x.with_shape((n, *dims, None if c is None else c // (b * b)))
-        _check_divides(x, h, b)
-        _check_divides(x, w, b)
-        dims = (None if h is None else h // b, None if w is None else w // b)
-        return x.with_shape((n, *dims, None if c is None else c * b * b))
-
-    return infer
-
-
-def _space_to_depth(attrs: BlockAttrs, inputs: Sequence[Array]) -> Array:
-    x, b = inputs[0], attrs.block
-    n, h, w, c = x.shape
-    y = x.reshape(n, h // b, b, w // b, b, c).transpose(0, 1, 3, 2, 4, 5)
-    return y.reshape(n, h // b, w // b, b * b * c)
-
-
-def _depth_to_space(attrs: BlockAttrs, inputs: Sequence[Array]) -> Array:
-    x, b = inputs[0], attrs.block
-    n, h, w, c = x.shape
-    y = x.reshape(n, h, w, b, b, c // (b * b)).transpose(0, 1, 3, 2, 4, 5)
-    return y.reshape(n, h * b, w * b, c // (b * b))
-
-
-def _infer_space_to_batch(attrs: SpaceToBatchAttrs, inputs: Sequence[TensorType]) -> TensorType:
-    x = inputs[0]
-    if x.shape is None or len(x.shape) != 4:
-        raise GraphError(f"needs an NHWC tensor of rank 4, found {x}")
-    (bh, bw), ((t, b), (left, right)) = attrs.block, attrs.paddings
-    n, h, w, c = x.shape
-    _check_divides(x, None if h is None else h + t + b, bh)
-    _check_divides(x, None if w is None else w + left + right, bw)
-    return x.with_shape(
-        (
-            None if n is None else n * bh * bw,
-            None if h is None else (h + t + b) // bh,
-            None if w is None else (w + left + right) // bw,
-            c,
-        )
-    )
-
-
-def _space_to_batch(attrs: SpaceToBatchAttrs, inputs: Sequence[Array]) -> Array:
-    (bh, bw) = attrs.block
-    x = np.pad(inputs[0], ((0, 0), *attrs.paddings, (0, 0)))
-    n, h, w, c = x.shape
-    y = x.reshape(n, h // bh, bh, w // bw, bw, c).transpose(2, 4, 0, 1, 3, 5)
-    return y.reshape(n * bh * bw, h // bh, w // bw, c)
-
-
-def _infer_batch_to_space(attrs: BatchToSpaceAttrs, inputs: Sequence[TensorType]) -> TensorType:
-    x = inputs[0]
-    if x.shape is None or len(x.shape) != 4:
-        raise GraphError(f"needs an NHWC tensor of rank 4, found {x}")
-    (bh, bw), ((t, b), (left, right)) = attrs.block, attrs.crops
-    n, h, w, c = x.shape
-    _check_divides(x, n, bh * bw)
-    return x.with_shape(
-        (
-            None if n is None else n // (bh * bw),
-            None if h is None else h * bh - t - b,
-            None if w is None else w * bw - left - right,
-            c,
-        )
-    )
-
-
-def _batch_to_space(attrs: BatchToSpaceAttrs, inputs: Sequence[Array]) -> Array:
-    (bh, bw), ((t, b), (left, right)) = attrs.block, attrs.crops
-    x = inputs[0]
-    n, h, w, c = x.shape
-    y = x.reshape(bh, bw, n // (bh * bw), h, w, c).transpose(2, 3, 0, 4, 1, 5)
-    y = y.reshape(n // (bh * bw), h * bh, w * bw, c)
-    return y[:, t : h * bh - b, left : w * bw - right]
-
-
 def _pad_nonnegative(attrs: PaddingAttrs, inputs: Sequence[bool]) -> bool:
     return attrs.value >= 0 and all(inputs)
 
 
-def _reach_with_zero(attrs: Attributes, inputs: Sequence[Ranged], shapes: Shapes) -> Reach:
+def reach_with_zero(attrs: Attributes, inputs: Sequence[Ranged], shapes: Shapes) -> Reach:
     """The range of ops that insert zeros."""
     return with_zero(reach_of_any(inputs))
 
@@ -334,7 +237,7 @@ def _reshaped_apart(attrs: TargetAttrs, shape: Shape) -> bool:
     return known and math.prod(d or 0 for d in rest) == math.prod(target[1:])
 
 
-def _mover(
+def mover(
     name: str,
     attributes: type[A],
     infer: Infer,
@@ -344,6 +247,7 @@ def _mover(
     nonnegative: Callable[[A, Sequence[bool]], bool] = as_its_inputs,
     elementwise: bool = False,
 ) -> AnyOp:
+    """The definition of an op that moves the elements of one tensor."""
     return OpDef(
         name, (1, 1), attributes, infer, evaluate, moved(evaluate), scale=Scale.KEPT, reach=reach,
         nonnegative=nonnegative, moves=True, elementwise=elementwise, apart=apart,
@@ -351,7 +255,7 @@ def _mover(
 
 
 OPS: tuple[AnyOp, ...] = (
-    _mover(
+    mover(
         "identity", Attributes, same_as_first, lambda attrs, inputs: inputs[0], always,
         elementwise=True,
     ),
@@ -360,35 +264,28 @@ OPS: tuple[AnyOp, ...] = (
         scale=Scale.SHARED, reach=reach_of_inputs, nonnegative=as_its_inputs, moves=True,
         apart=lambda attrs, shape: attrs.axis % len(shape) != 0,
     ),
-    _mover(
+    mover(
         "pad", PaddingAttrs, _infer_pad, _pad, lambda attrs, shape: attrs.paddings[0] == (0, 0),
-        _reach_with_zero, _pad_nonnegative,
+        reach_with_zero, _pad_nonnegative,
     ),
-    _mover("reshape", TargetAttrs, _infer_reshape, _reshape, _reshaped_apart),
-    _mover(
+    mover("reshape", TargetAttrs, _infer_reshape, _reshape, _reshaped_apart),
+    mover(
         "transpose", TransposeAttrs, _infer_transpose,
         lambda attrs, inputs: np.transpose(inputs[0], attrs.perm),
         lambda attrs, shape: attrs.perm[0] == 0,
     ),
-    _mover(
+    mover(
         "slice", PartAttrs, _infer_slice, _slice,
         lambda attrs, shape: attrs.slices[0] == slice(None, None, 1),
     ),
-    _mover(
+    mover(
         "squeeze", AxesAttrs, _infer_squeeze,
         lambda attrs, inputs: np.squeeze(inputs[0], attrs.axes), _squeezed_apart,
     ),
-    _mover(
+    mover(
         "expand_dims", AxisAttrs, _infer_expand_dims,
         lambda attrs, inputs: np.expand_dims(inputs[0], attrs.axis),
         lambda attrs, shape: attrs.axis % (len(shape) + 1) != 0,
     ),
-    _mover("resize_nearest", ResizeAttrs, _infer_resize, _resize_nearest, always),
-    _mover("space_to_depth", BlockAttrs, _infer_block(up=False), _space_to_depth, always),
-    _mover("depth_to_space", BlockAttrs, _infer_block(up=True), _depth_to_space, always),
-    _mover(
-        "space_to_batch", SpaceToBatchAttrs, _infer_space_to_batch, _space_to_batch, None,
-        _reach_with_zero,
-    ),
-    _mover("batch_to_space", BatchToSpaceAttrs, _infer_batch_to_space, _batch_to_space, None),
+    mover("resize_nearest", ResizeAttrs, _infer_resize, _resize_nearest, always),
 )  # fmt: skip

@@ -11,8 +11,9 @@ from qgraph.errors import GraphError
 from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs, SlidingAttrs
 from qgraph.ir.ops.base import AnyOp, OpDef, Scale, always, as_its_inputs, moved, reach_of_inputs
 from qgraph.ir.ops.sliding import largest, lowest
-from qgraph.ir.ops.windows import Pads, Pair, explicit_pads, out_sizes, padded, taps
+from qgraph.ir.ops.windows import explicit_pads, out_sizes, padded, taps
 from qgraph.ir.types import Array, Shape, TensorType
+from qgraph.ops.attribute_types import Pads, Pair
 from qgraph.ops.attributes import A, attribute
 
 ONE = (1, 1)

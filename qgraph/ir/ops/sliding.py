@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from qgraph.ir.ops.windows import Pads, Pair, padded, taps
+from qgraph.ir.ops.windows import padded, taps
 from qgraph.ir.types import Array
+from qgraph.ops.attribute_types import Pads, Pair
 
 
 def convolved(x: Array, w: Array, strides: Pair, dilations: Pair, pads: Pads) -> Array:

@@ -7,24 +7,32 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from qgraph.enums import StrEnum
 from qgraph.errors import GraphError
 from qgraph.ir.types import Array
+from qgraph.ops.attribute_types import Pads, Pair
 
-Pair = tuple[int, int]
-Pads = tuple[Pair, Pair]
-Padding = str | Pads  # "same", "valid" or ((top, bottom), (left, right))
+
+class PaddingRule(StrEnum):
+    """Padding that follows from the sizes of the image and the window."""
+
+    SAME = "same"  # a window at every `stride` positions of the image
+    VALID = "valid"  # none
+
+
+Padding = PaddingRule | Pads  # or ((top, bottom), (left, right))
 LARGEST = 1 << 28  # positions of a padded input
 
 
 def out_size(
-    size: int | None, kernel: int, stride: int, dilation: int, padding: str | Pair
+    size: int | None, kernel: int, stride: int, dilation: int, padding: PaddingRule | Pair
 ) -> int | None:
     """Positions of a window along one axis; None where the size is unknown."""
     if size is None:
         return None
-    if padding == "same":
+    if padding is PaddingRule.SAME:
         return -(-size // stride)
-    before, after = (0, 0) if padding == "valid" else (int(padding[0]), int(padding[1]))
+    before, after = (0, 0) if padding is PaddingRule.VALID else (int(padding[0]), int(padding[1]))
     span = (kernel - 1) * dilation + 1
     count = (size + before + after - span) // stride + 1
     if count < 1:
@@ -35,7 +43,7 @@ def out_size(
 def out_sizes(
     sizes: Sequence[int | None], kernel: Pair, strides: Pair, dilations: Pair, padding: Padding
 ) -> tuple[int | None, int | None]:
-    per_axis = (padding, padding) if isinstance(padding, str) else padding
+    per_axis = (padding, padding) if isinstance(padding, PaddingRule) else padding
     height, width = (
         out_size(sizes[i], kernel[i], strides[i], dilations[i], per_axis[i]) for i in (0, 1)
     )
@@ -51,9 +59,9 @@ def explicit_pads(
     sizes: Sequence[int], kernel: Pair, strides: Pair, dilations: Pair, padding: Padding
 ) -> Pads:
     """Explicit padding; `same` splits as in TensorFlow, with the odd element after."""
-    if not isinstance(padding, str):
+    if not isinstance(padding, PaddingRule):
         return padding
-    if padding == "valid":
+    if padding is PaddingRule.VALID:
         return ((0, 0), (0, 0))
     pads = []
     for i in (0, 1):

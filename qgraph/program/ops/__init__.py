@@ -12,9 +12,10 @@ from types import MappingProxyType
 from qgraph.errors import GraphError
 from qgraph.ops.movement import TransposeAttrs
 from qgraph.ops.reach import Reach
+from qgraph.ops.shapes import Sizes
 from qgraph.ops.windows import MaxPoolAttrs
 from qgraph.program.ops import elementwise, movement, products, reductions
-from qgraph.program.ops.base import AnyProgramOp, Index, OpClass, Operand, ProgramOp, Sizes
+from qgraph.program.ops.base import AnyProgramOp, Index, OpClass, Operand, ProgramOp
 from qgraph.program.ops.elementwise import BinaryAttrs, ClipAttrs, LookupAttrs, RequantizeAttrs
 from qgraph.program.ops.movement import (
     ConcatAttrs,

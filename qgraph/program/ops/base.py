@@ -10,9 +10,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from qgraph.ir.types import Array, Codes
 from qgraph.ops.attributes import Attributes, declarations
 from qgraph.ops.reach import Reach
+from qgraph.ops.shapes import Sizes
 from qgraph.program.ops.layout import layout_of
 
-Sizes = tuple[int, ...]
 Index = tuple[int, ...]
 
 

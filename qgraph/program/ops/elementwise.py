@@ -21,7 +21,8 @@ from qgraph.ops.reach import (
     reach_of_smaller,
     reach_of_sum,
 )
-from qgraph.program.ops.base import AnyProgramOp, Index, Manual, OpClass, Operand, ProgramOp, Sizes
+from qgraph.ops.shapes import Sizes
+from qgraph.program.ops.base import AnyProgramOp, Index, Manual, OpClass, Operand, ProgramOp
 from qgraph.program.ops.layout import PerChannel
 
 LARGEST = 1 << 53  # of codes

@@ -14,17 +14,8 @@ from qgraph.ops.attribute_types import Pair
 from qgraph.ops.attributes import Attributes, attribute
 from qgraph.ops.movement import TransposeAttrs
 from qgraph.ops.reach import Reach
-from qgraph.ops.shapes import concatenated
-from qgraph.program.ops.base import (
-    A,
-    AnyProgramOp,
-    Index,
-    Manual,
-    OpClass,
-    Operand,
-    ProgramOp,
-    Sizes,
-)
+from qgraph.ops.shapes import Sizes, concatenated
+from qgraph.program.ops.base import A, AnyProgramOp, Index, Manual, OpClass, Operand, ProgramOp
 from qgraph.program.ops.elementwise import ALWAYS, always
 
 

@@ -15,8 +15,9 @@ from qgraph.ir.types import Codes
 from qgraph.ops.attribute_types import Pads, Pair
 from qgraph.ops.attributes import Attributes, attribute
 from qgraph.ops.reach import Reach, reach_of_products
+from qgraph.ops.shapes import Sizes
 from qgraph.ops.windows import NO_PADS, ONE, slid
-from qgraph.program.ops.base import AnyProgramOp, Index, Manual, OpClass, Operand, ProgramOp, Sizes
+from qgraph.program.ops.base import AnyProgramOp, Index, Manual, OpClass, Operand, ProgramOp
 
 
 @dataclass(frozen=True)

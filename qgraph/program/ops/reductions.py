@@ -15,8 +15,9 @@ from qgraph.ir.ops.standardize import Standardization, standardized
 from qgraph.ir.types import Codes
 from qgraph.ops.attributes import Attributes, attribute
 from qgraph.ops.reach import Reach
+from qgraph.ops.shapes import Sizes
 from qgraph.ops.windows import ONE, MaxPoolAttrs, slid
-from qgraph.program.ops.base import AnyProgramOp, Index, Manual, OpClass, Operand, ProgramOp, Sizes
+from qgraph.program.ops.base import AnyProgramOp, Index, Manual, OpClass, Operand, ProgramOp
 from qgraph.program.ops.elementwise import ALWAYS, MORE_THAN_CHANNELS, always
 from qgraph.program.ops.movement import joined
 from qgraph.program.ops.products import SLIDES, taps_of

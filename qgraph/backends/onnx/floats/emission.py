@@ -12,15 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from qgraph.backends.onnx.builder import OnnxModelBuilder, element_type
-from qgraph.backends.onnx.layouts import TO_NCHW, TO_NHWC, axis_in, turned
+from qgraph.backends.onnx.layouts import axis_in, turned
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import AttrValue
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
-from qgraph.ir.types import Array, TensorType
+from qgraph.ir.types import Array, Shape, TensorType
 from qgraph.names import Namespace
+from qgraph.ops.movement import TO_NCHW, TO_NHWC
 
-Shape = tuple[int | None, ...]
 SIZES_HINT = "give the sizes of inputs, like --input-shape image=?,224,224,3"
 
 

@@ -14,7 +14,7 @@ from qgraph.ir.ops.attributes import AxisAttrs, SlidingAttrs
 from qgraph.ir.ops.linear import ConvAttrs
 from qgraph.ir.ops.norm import NormAttrs
 from qgraph.ir.ops.pool import ArgmaxAttrs, PoolAttrs, ReductionAttrs
-from qgraph.ir.ops.windows import explicit_pads
+from qgraph.ir.ops.windows import PaddingRule, explicit_pads
 
 OIHW = (3, 2, 0, 1)  # of filters [height, width, inputs, outputs]
 NO_DILATION = (1, 1)
@@ -28,7 +28,9 @@ def window(e: FloatEmission, node: Node, kernel: tuple[int, ...]) -> dict[str, A
     if isinstance(attrs, ConvAttrs):
         made["dilations"] = dilations = attrs.dilations
     sizes = e.shape(node.inputs[0], node)[1:3]
-    if padding == "same" and any(d is None and s != 1 for d, s in zip(sizes, strides, strict=True)):
+    if padding is PaddingRule.SAME and any(
+        d is None and s != 1 for d, s in zip(sizes, strides, strict=True)
+    ):
         if dilations != NO_DILATION:
             raise UnsupportedError(
                 "a dilated window with strides over an open size has unknown padding",

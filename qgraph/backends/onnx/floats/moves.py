@@ -10,12 +10,12 @@ from qgraph.backends.onnx.emission import END
 from qgraph.backends.onnx.floats.elementwise import Lower
 from qgraph.backends.onnx.floats.emission import FloatEmission
 from qgraph.backends.onnx.floats.layers import keeps_order
-from qgraph.backends.onnx.layouts import TO_NCHW, TO_NHWC
 from qgraph.ir.graph import Node
-from qgraph.ir.ops import movement
+from qgraph.ir.ops import blocks, movement
 from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs
+from qgraph.ir.ops.movement import PadMode
 from qgraph.ops.attribute_types import Pair
-from qgraph.ops.movement import TransposeAttrs
+from qgraph.ops.movement import TO_NCHW, TO_NHWC, TransposeAttrs
 
 POOLS = ("max_pool", "avg_pool")
 
@@ -37,14 +37,14 @@ def _pad(e: FloatEmission, node: Node) -> None:
     mode, paddings = attrs.mode, attrs.paddings
     shape = e.shape(x, node)
     room = [d is not None and max(p) >= d for d, p in zip(shape, paddings, strict=True)]
-    if mode == "symmetric" or (mode == "reflect" and any(room)):
+    if mode is PadMode.SYMMETRIC or (mode is PadMode.REFLECT and any(room)):
         _mirrored(e, node, mode, paddings)
         return
     nchw = e.made_nchw(x)
     pairs = [paddings[axis] for axis in TO_NCHW] if nchw else paddings
     ends = [before for before, _ in pairs] + [after for _, after in pairs]
     inputs = [e.get(x, nchw), e.numbers(ends, f"{node.name}/pads")]
-    if mode == "constant":
+    if mode is PadMode.CONSTANT:
         inputs.append(e.scalar(_fill(e, node), x))
     e.put(node.name, e.op("Pad", *inputs, stem=node.name, mode=mode), nchw)
 
@@ -157,19 +157,19 @@ def _resize_nearest(e: FloatEmission, node: Node) -> None:
 
 def _space_to_depth(e: FloatEmission, node: Node) -> None:
     name = e.get(node.inputs[0], nchw=True)
-    block = node.typed(movement.BlockAttrs).block
+    block = node.typed(blocks.BlockAttrs).block
     e.put(node.name, e.op("SpaceToDepth", name, stem=node.name, blocksize=block), nchw=True)
 
 
 def _depth_to_space(e: FloatEmission, node: Node) -> None:
     name = e.get(node.inputs[0], nchw=True)
-    block = node.typed(movement.BlockAttrs).block
+    block = node.typed(blocks.BlockAttrs).block
     made = e.op("DepthToSpace", name, stem=node.name, blocksize=block, mode="DCR")
     e.put(node.name, made, nchw=True)
 
 
 def _space_to_batch(e: FloatEmission, node: Node) -> None:
-    (x,), attrs = node.inputs, node.typed(movement.SpaceToBatchAttrs)
+    (x,), attrs = node.inputs, node.typed(blocks.SpaceToBatchAttrs)
     (down, across), ((top, bottom), (left, right)) = attrs.block, attrs.paddings
     height, width, channels = e.sizes(x, (1, 2, 3), node)
     height, width = height + top + bottom, width + left + right
@@ -183,7 +183,7 @@ def _space_to_batch(e: FloatEmission, node: Node) -> None:
 
 
 def _batch_to_space(e: FloatEmission, node: Node) -> None:
-    (x,), attrs = node.inputs, node.typed(movement.BatchToSpaceAttrs)
+    (x,), attrs = node.inputs, node.typed(blocks.BatchToSpaceAttrs)
     (down, across), ((top, bottom), (left, right)) = attrs.block, attrs.crops
     height, width, channels = e.sizes(x, (1, 2, 3), node)
     name = _in_shape(e, node, e.get(x), (down, across, -1, height, width, channels))

@@ -15,7 +15,7 @@ from qgraph.ir.graph import Attrs, Node
 from qgraph.ir.ops.attributes import SlidingAttrs
 from qgraph.ir.ops.linear import ConvAttrs
 from qgraph.ir.ops.pool import ArgmaxAttrs, PoolAttrs, ReductionAttrs
-from qgraph.ir.ops.windows import explicit_pads
+from qgraph.ir.ops.windows import PaddingRule, explicit_pads
 from qgraph.ops.attribute_types import Pads
 
 
@@ -139,7 +139,10 @@ def _depthwise(e: Emission, node: Node) -> str:
         if high is None or wide is None:
             raise UnsupportedError("unequal strides need a known image size", node=node.name)
         kernel = filters[0], filters[1]
-        mode, pads = "VALID", explicit_pads((high, wide), kernel, strides, dilations, "same")
+        mode, pads = (
+            "VALID",
+            explicit_pads((high, wide), kernel, strides, dilations, PaddingRule.SAME),
+        )
     if pads is not None:
         x = _pad_spatial(e, node, x, pads, dtype)
     step = strides[0] if even else 1

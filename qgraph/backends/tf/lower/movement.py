@@ -10,7 +10,7 @@ from qgraph.backends.tf.builder import DType
 from qgraph.backends.tf.emission import Emission
 from qgraph.backends.tf.lower.base import Lower, simple, strided_slice
 from qgraph.ir.graph import Node
-from qgraph.ir.ops import movement
+from qgraph.ir.ops import blocks, movement
 from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs
 from qgraph.ops.movement import TransposeAttrs
 
@@ -84,7 +84,7 @@ def _block(op: str) -> Lower:
     def lower(e: Emission, node: Node) -> str:
         dtype = e.dtypes[node.name]
         x = e.tensor(node.inputs[0], dtype)
-        block = node.typed(movement.BlockAttrs).block
+        block = node.typed(blocks.BlockAttrs).block
         return e.builder.add(op, node.name, [x], T=DType(dtype), block_size=block)
 
     return lower
@@ -94,10 +94,10 @@ def _batch_block(op: str, pads: str) -> Lower:
     def lower(e: Emission, node: Node) -> str:
         dtype = e.dtypes[node.name]
         attrs = node.attributes
-        if isinstance(attrs, movement.SpaceToBatchAttrs):
+        if isinstance(attrs, blocks.SpaceToBatchAttrs):
             sizes, ends = attrs.block, attrs.paddings
         else:
-            cropped = node.typed(movement.BatchToSpaceAttrs)
+            cropped = node.typed(blocks.BatchToSpaceAttrs)
             sizes, ends = cropped.block, cropped.crops
         block = e.builder.const(np.array(sizes, np.int32), f"{node.name}/block")
         edges = e.builder.const(np.array(ends, np.int32), f"{node.name}/{pads}")

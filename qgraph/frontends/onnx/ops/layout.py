@@ -9,11 +9,11 @@ import numpy as np
 from qgraph.errors import GraphError
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import OnnxSite
+from qgraph.ir.ops.windows import PaddingRule
+from qgraph.ops.attribute_types import Pair
+from qgraph.ops.movement import TO_NCHW, TO_NHWC
 
-TO_NHWC = (0, 2, 3, 1)
-TO_NCHW = (0, 3, 1, 2)
 LAST = (0, 2, 1)  # and back
-Pair = tuple[int, int]
 NONE: tuple[Pair, Pair] = ((0, 0), (0, 0))
 
 
@@ -97,14 +97,14 @@ def window(
     mode = site.node.text("auto_pad", "NOTSET")
     if mode == "NOTSET":
         pads = explicit(site)
-        return "valid" if pads == NONE else pads
+        return PaddingRule.VALID if pads == NONE else pads
     refuse_pads(site)
     if mode == "VALID":
-        return "valid"
+        return PaddingRule.VALID
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
         raise GraphError(f"unknown auto_pad `{mode}`", node=site.name)
     if mode == "SAME_UPPER" and site.rank() == 4 and not numbers:
-        return "same"
+        return PaddingRule.SAME
     sizes = site.builder.graph.types[image(site)].shape
     return tuple(
         _same(size, kernel[i], strides[i], dilations[i], mode)
@@ -127,14 +127,14 @@ def _same(size: int | None, kernel: int, stride: int, dilation: int, mode: str) 
 
 def with_ceiling(site: OnnxSite, padding: Any, kernel: Pair, strides: Pair) -> Any:
     """`padding`, with more at the end if the last, incomplete window counts (`ceil_mode`)."""
-    if not site.node.flag("ceil_mode") or padding == "same":
+    if not site.node.flag("ceil_mode") or padding is PaddingRule.SAME:
         return padding
-    pads = NONE if padding == "valid" else padding
+    pads = NONE if padding is PaddingRule.VALID else padding
     sizes = site.builder.graph.types[image(site)].shape
     made = tuple(
         _ceiling(size, kernel[i], strides[i], pads[i]) for i, size in enumerate((sizes or ())[1:3])
     )
-    return "valid" if made == NONE else made
+    return PaddingRule.VALID if made == NONE else made
 
 
 def _ceiling(size: int | None, kernel: int, stride: int, pads: Pair) -> Pair:

@@ -11,7 +11,6 @@ from qgraph.errors import GraphError
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.onnx.ops.layout import (
-    Pair,
     back,
     check_kernel,
     image,
@@ -20,6 +19,7 @@ from qgraph.frontends.onnx.ops.layout import (
     sizes_of,
     window,
 )
+from qgraph.ops.attribute_types import Pair
 
 
 def _conv(site: OnnxSite) -> Result:

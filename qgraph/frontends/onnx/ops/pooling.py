@@ -10,7 +10,6 @@ from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.onnx.ops.layout import (
     NONE,
-    Pair,
     back,
     image,
     in_nhwc,
@@ -18,6 +17,8 @@ from qgraph.frontends.onnx.ops.layout import (
     window,
     with_ceiling,
 )
+from qgraph.ir.ops.windows import PaddingRule
+from qgraph.ops.attribute_types import Pair
 
 
 def _window(site: OnnxSite) -> tuple[Pair, Pair]:
@@ -41,11 +42,13 @@ def _average_pool(site: OnnxSite) -> Result:
     kernel, strides = _window(site)
     counted = site.node.flag("count_include_pad")
     pads, x = window(site, kernel, strides, (1, 1), numbers=counted), image(site)
-    if counted and pads not in ("valid", NONE):
+    if counted and pads not in (PaddingRule.VALID, NONE):
         around = ((0, 0), *pads, (0, 0))
         x = site.helper("padded", "pad", x, paddings=around, mode="constant", value=0)
         room = site.node.flag("ceil_mode")
-        pads = _around(with_ceiling(site, pads, kernel, strides), pads) if room else "valid"
+        pads = (
+            _around(with_ceiling(site, pads, kernel, strides), pads) if room else PaddingRule.VALID
+        )
     else:
         pads = with_ceiling(site, pads, kernel, strides)
     made = site.helper("nhwc", "avg_pool", x, ksize=kernel, strides=strides, padding=pads)

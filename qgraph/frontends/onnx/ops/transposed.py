@@ -11,7 +11,6 @@ from qgraph.errors import GraphError
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.onnx.ops.layout import (
-    Pair,
     back,
     check_kernel,
     explicit,
@@ -21,6 +20,7 @@ from qgraph.frontends.onnx.ops.layout import (
 )
 from qgraph.frontends.transposed import around, check_room, cut, laid_out, phases, taps_of
 from qgraph.ir.types import Array
+from qgraph.ops.attribute_types import Pair
 
 
 def _conv_transpose(site: OnnxSite) -> Result:

@@ -115,7 +115,7 @@ def test_what_is_not_finite_names_the_member():
     x = g.input("x", "float32", (None, 4))
     logged = g.add("log", x, name="logged")
     g.outputs["y"] = g.add("add", g.add("matmul", logged, g.const(np.eye(4, dtype="f4"))), x)
-    with pytest.raises(CalibrationError, match="is NaN or infinite"):
+    with pytest.raises(CalibrationError, match="NaN or infinite"):
         quantize(g, INT8, {"x": np.zeros((8, 4), np.float32)}, "mse")
 
 

@@ -26,6 +26,10 @@ from qgraph.train.options import Options
 
 Losses: TypeAlias = KerasModel  # a keras.losses.Loss, or a dictionary of them by output
 
+# AutoGraph would rewrite each line of the network, which takes time and prints warnings. Losses and
+# metrics, which users write, stay converted.
+unconverted = tf.autograph.experimental.do_not_convert
+
 
 class QuantizedModel(keras.Model):  # type: ignore[misc]
     """A quantized network that compiles and fits like any Keras model.
@@ -132,6 +136,10 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         """Outputs; in training, batch norms that are not frozen use the batch, and gather."""
+        return self._computed(inputs, training)
+
+    @unconverted  # type: ignore[untyped-decorator]
+    def _computed(self, inputs: Tensor, training: bool | None) -> Tensor:
         fed = by_name(self.network.graph, inputs)
         if not training:
             return self._public(self.network(fed))
@@ -187,6 +195,7 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
         if wide != self._wide:
             self._wide, self.test_function, self.predict_function = wide, None, None
 
+    @unconverted  # type: ignore[untyped-decorator]
     def _inference(self, inputs: Tensor) -> Tensor:
         fed = by_name(self.network.graph, inputs)
         wanted = self.network.graph.outputs.values()
@@ -205,6 +214,7 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
         """Configuration that Keras saves with weights."""
         return {"name": self.name}
 
+    @unconverted  # type: ignore[untyped-decorator]
     def _unpacked(self, data: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Inputs, targets and weights of samples; the float network's outputs for no targets."""
         inputs, targets, weights = keras.utils.unpack_x_y_sample_weight(data)

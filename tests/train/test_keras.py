@@ -165,6 +165,16 @@ def test_a_network_for_one_sample_takes_one_at_a_time(tmp_path):
 # -- without labels ------------------------------------------------------------------------------
 
 
+def test_tensorflow_warns_of_nothing(plain, monkeypatch, caplog):
+    """AutoGraph warns, once per function, of code that it cannot rewrite."""
+    monkeypatch.setattr(tf.get_logger(), "propagate", True)
+    model, x = compiled(plain), samples()
+    model.fit(x, batch_size=BATCH, verbose=0)
+    model.evaluate(x, batch_size=BATCH, verbose=0)
+    model.predict(x, batch_size=BATCH, verbose=0)
+    assert not caplog.records
+
+
 def test_without_labels_the_float_network_teaches(plain):
     model, x = compiled(plain, keras.optimizers.Adam(0.003)), samples()
     wanted = evaluate(plain.floating, {"x": x})["p"].astype("float64")

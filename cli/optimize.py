@@ -61,10 +61,12 @@ def optimize(
     check_model(model)
     if output.exists() and (model.exists() and output.samefile(model)):
         raise OutputError(
-            "the output is the model itself", node=str(output), hint="give another name"
+            "the output is the model itself", node=str(output), hint="choose another name"
         )
     if output.exists() and not force:
-        raise OutputError("exists", node=str(output), hint="give another name, or --force")
+        raise OutputError(
+            "exists", node=str(output), hint="choose another name, or replace it: --force"
+        )
     own_modules()
     pipeline = pipeline_of(passes, without or "")
     with at_work(as_json) as progress:

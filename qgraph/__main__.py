@@ -1,6 +1,6 @@
 """`python -m qgraph` is the command line."""
 
-from qgraph.cli.main import main
+from qgraph.cli.start import main
 
 if __name__ == "__main__":
     main()

@@ -33,12 +33,12 @@ def check_free(path: Path, own: Collection[str] = (), *, force: bool = False) ->
         raise OutputError(
             f"contains `{foreign[0]}`, which qgraph did not write and does not replace",
             node=str(path),
-            hint="give another place",
+            hint="choose another path",
         )
     if found and not force:
-        by_force = "" if foreign else ", or --force to replace it"
+        by_force = "" if foreign else ", or replace it: --force, in Python force=True"
         raise OutputError(
-            "exists and is not empty", node=str(path), hint=f"give another place{by_force}"
+            "exists and is not empty", node=str(path), hint=f"choose another path{by_force}"
         )
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise OutputError(

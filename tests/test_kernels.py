@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import qgraph
 from qgraph import kernels
 from qgraph.backends.engine import Engine
 from qgraph.errors import UnsupportedError
@@ -83,9 +85,22 @@ def test_what_is_native_alone_says_why_it_is_not_available(monkeypatch) -> None:
 
 def test_an_extension_that_is_not_built_is_done_without(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "qgraph._native", None)
+    monkeypatch.setattr(sys, "path", [])
     module, why = load()
     assert module is None
     assert why.startswith("numpy: the native extension isn't available")
+
+
+def test_a_checkout_that_hides_an_installed_extension_says_so(monkeypatch, tmp_path) -> None:
+    """Python in a clone imports the clone, which has no native code after `pip install .`."""
+    (tmp_path / "qgraph").mkdir()
+    (tmp_path / "qgraph/_native.abi3.so").touch()
+    monkeypatch.setitem(sys.modules, "qgraph._native", None)
+    monkeypatch.setattr(sys, "path", [str(Path(qgraph.__file__).parents[1]), str(tmp_path)])
+    with pytest.warns(RuntimeWarning, match="run Python in another directory"):
+        module, why = load()
+    assert module is None
+    assert f"before the installed {tmp_path / 'qgraph'}" in why
 
 
 @given(floats(nan=True))

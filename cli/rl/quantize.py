@@ -138,7 +138,7 @@ def quantize(
 
 def _check_output(output: Path, force: bool) -> None:
     if output.is_dir() or (output.exists() and not force):
-        hint = "give another place" + ("" if output.is_dir() else ", or --force to replace it")
+        hint = "choose another path" + ("" if output.is_dir() else ", or replace it: --force")
         raise OutputError("exists already", node=str(output), hint=hint)
     if not output.resolve().parent.is_dir():
         raise OutputError("its directory does not exist", node=str(output))

@@ -50,3 +50,14 @@ def test_interrupt_while_calibrating(model, tmp_path, flags):
     assert ("Traceback" in err) == (flags == ["--debug"])
     assert left_in(tmp_path) - {"__pycache__"} == {"slow.py", "calibrating", "out"}
     assert (tmp_path / "out/manifest.json").read_text() == "earlier"
+
+
+def test_interrupt_while_modules_are_imported(tmp_path):
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "qgraph", "--version"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

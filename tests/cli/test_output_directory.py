@@ -44,8 +44,8 @@ def test_force_is_not_advised_where_it_would_not_help(quantize, tmp_path):
     before = state(tmp_path)
     for force in ((), ("--force",)):
         done = run("export", tmp_path / "out", "-f", "c", "-o", tmp_path / "out", *force)
-        assert_refused(done, "give another place")
-        assert "or --force" not in done.err and state(tmp_path) == before
+        assert_refused(done, "choose another path")
+        assert "--force" not in done.err and state(tmp_path) == before
 
 
 def test_force_replaces_an_earlier_output(quantize, tmp_path):

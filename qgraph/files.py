@@ -28,7 +28,7 @@ def check_free(path: Path, own: Collection[str] = (), *, force: bool = False) ->
         foreign = [name for name in found if name not in own]
         parent = next((p for p in path.resolve().parents if p.exists()), path)
     except OSError as error:
-        raise _failure(path, error) from None
+        raise unwritable(path, error) from None
     if foreign and force:
         raise OutputError(
             f"contains `{foreign[0]}`, which qgraph did not write and does not replace",
@@ -143,10 +143,11 @@ def _told_as_output_error(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _failure(path, error) from error
+        raise unwritable(path, error) from error
 
 
-def _failure(path: Path, error: OSError) -> OutputError:
+def unwritable(path: Path, error: OSError) -> OutputError:
+    """The error for a file that the system refuses to write."""
     return OutputError(f"cannot be written: {error.strerror or error}", node=str(path))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -78,3 +79,17 @@ def test_words_with_a_meaning_are_enumerations() -> None:
 )
 def test_literals_are_found(source: str, words: set[str]) -> None:
     assert literals(source) == words
+
+
+def test_switches_over_enumerations_have_no_catch_all() -> None:
+    """So that the compiler names a case that is missing; switches over numbers may have one."""
+    sources = (f for f in (ROOT / "fused_ops").rglob("*") if f.suffix in SUFFIXES)
+    found = {
+        str(file.relative_to(ROOT))
+        for file in sources
+        if "tests" not in file.parts and re.search(r"\bdefault:", file.read_text("utf-8"))
+    }
+    assert found == {
+        "fused_ops/actor/vnni_body.h",  # rows and vectors of a tile
+        "fused_ops/engine/kernels/finish_body.h",  # bytes of a number
+    }

@@ -1,5 +1,7 @@
 // The kernels of quantize_grid.h.
 
+#include <cstdlib>
+
 #include "cuda/launch.h"
 #include "cuda/quantize.h"
 #include "cuda/quantize_grid.h"
@@ -71,9 +73,10 @@ Kernels kernels_of(const QuantizeGrid& grid, Type type) {
             return vectors ? kKernels<Type::float32, kVec> : kKernels<Type::float32, 1>;
         case Type::bfloat16:
             return vectors ? kKernels<Type::bfloat16, kVec> : kKernels<Type::bfloat16, 1>;
-        default:
+        case Type::float16:
             return vectors ? kKernels<Type::float16, kVec> : kKernels<Type::float16, 1>;
     }
+    std::abort();  // `wrong` refuses every other type
 }
 
 // The error in the arguments, or null.

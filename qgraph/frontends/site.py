@@ -16,7 +16,7 @@ from qgraph.errors import first_line
 from qgraph.foreign import AttrValue
 from qgraph.frontends.batch import BatchTracker
 from qgraph.frontends.inexpressible import Inexpressible
-from qgraph.frontends.partial import LARGEST, Partial, worth_tracking
+from qgraph.frontends.partial import LARGEST, Partial, elementwise, worth_tracking
 from qgraph.frontends.watched import WatchedAttributes, WatchedInputs
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array, Shape, TensorType
@@ -219,3 +219,10 @@ def of_all(function: Callable[[S, list[Partial]], Any]) -> Callable[[S], Partial
         return tuple(results)
 
     return evaluate
+
+
+def of_elements(
+    function: Callable[..., Array], dtype: str | None = None
+) -> Callable[[S], Partials]:
+    """An evaluator of small tensors, element by element; `dtype` of the result, if not the same."""
+    return of_all(lambda site, args: elementwise(function, args, dtype))

@@ -12,6 +12,7 @@ import numpy as np
 
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import Proto
+from qgraph.frontends.refused import nodes_run
 from qgraph.frontends.tf_node import DTYPES
 from qgraph.ir.narrow_floats import NARROW
 from qgraph.ir.types import Array
@@ -26,13 +27,13 @@ def widened(graph_def: Proto) -> tuple[Proto, frozenset[str]]:
 
     Raises UnsupportedError for an op that reads the bits of a narrow float.
     """
-    attributes = (value for node in _nodes(graph_def) for value in node.attr.values())
+    attributes = (value for node in nodes_run(graph_def) for value in node.attr.values())
     found = frozenset(name for value in attributes for name in _narrow(value))
     if not found:
         return graph_def, found
     result = type(graph_def)()
     result.CopyFrom(graph_def)
-    for node in _nodes(result):
+    for node in nodes_run(result):
         _check_bits(node)
         for value in node.attr.values():
             _widen(value)
@@ -41,12 +42,6 @@ def widened(graph_def: Proto) -> tuple[Proto, frozenset[str]]:
         for argument in (*signature.input_arg, *signature.output_arg):
             argument.type = _wide(argument.type)
     return result, found
-
-
-def _nodes(graph_def: Proto) -> Iterable[Proto]:
-    yield from graph_def.node
-    for function in graph_def.library.function:
-        yield from function.node_def
 
 
 def _name(enum: int) -> str:

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from qgraph.exact.reference import Reference
 from qgraph.exact.sums import farthest_input, seen_taps, sums_of_products
 from qgraph.ir.graph import Graph
-from qgraph.ir.ops.windows import explicit_pads
+from qgraph.ir.ops.windows import PaddingRule, explicit_pads
 from qgraph.ir.types import Fixed
 from tests.exact.test_bounds import integers
 
-PADDINGS = st.sampled_from(["same", "valid", ((0, 2), (1, 0)), ((2, 1), (0, 1))])
+PADDINGS = st.sampled_from([*PaddingRule, ((0, 2), (1, 0)), ((2, 1), (0, 1))])
 PAIRS = st.tuples(st.integers(1, 3), st.integers(1, 3))
 
 

@@ -14,6 +14,7 @@ from qgraph.ir.ops.arithmetic import COMPARISONS
 from qgraph.ir.ops.attributes import MarkedAttrs
 from qgraph.ir.ops.linear import ConvAttrs
 from qgraph.ir.ops.pool import PoolAttrs
+from qgraph.ir.ops.windows import PaddingRule
 from qgraph.ir.types import Fixed, QuantSpec, TensorType
 from qgraph.numerics import dequantize
 from qgraph.ops.attributes import Attributes, attributes_of
@@ -162,7 +163,7 @@ PADS = st.tuples(*[st.tuples(st.integers(0, 2), st.integers(0, 2))] * 2)
 
 @settings(max_examples=60)
 @given(
-    st.integers(0, 99), TWO, TWO, TWO, st.sampled_from(["same", "valid"]) | PADS,
+    st.integers(0, 99), TWO, TWO, TWO, st.sampled_from(PaddingRule) | PADS,
     st.sampled_from([1, 2, 3]), st.integers(1, 2), st.booleans(), st.booleans(),
 )  # fmt: skip
 def test_convolution(seed, kernel, strides, dilations, padding, groups, width, depthwise, single):
@@ -189,7 +190,7 @@ def test_convolution(seed, kernel, strides, dilations, padding, groups, width, d
     assert inferred.shape == wanted.shape
 
 
-@pytest.mark.parametrize("padding", ["same", "valid", ((1, 0), (2, 1))])
+@pytest.mark.parametrize("padding", [*PaddingRule, ((1, 0), (2, 1))])
 def test_average_pool_counts_real_positions_only(padding):
     attrs = PoolAttrs(ksize=(3, 3), strides=(2, 2), padding=padding)
     x = np.random.default_rng(0).normal(size=(1, 6, 7, 2))

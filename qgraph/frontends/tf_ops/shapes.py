@@ -18,7 +18,7 @@ from qgraph.frontends.partial import (
     plain_arithmetic,
     reduced,
 )
-from qgraph.frontends.site import Partials, of_all
+from qgraph.frontends.site import Partials, of_all, of_elements
 from qgraph.frontends.tf_node import NOT_NUMPY
 from qgraph.frontends.tf_ops.slicing import strided_spec
 from qgraph.ir.types import Array
@@ -38,14 +38,6 @@ def _size(site: TfSite) -> Partials:
 def _rank(site: TfSite) -> Partials:
     rank = site.type().rank
     return None if rank is None else (Partial.known(np.int32(rank)),)
-
-
-def _binary(function: Callable[[Array, Array], Array]) -> Evaluator:
-    return of_all(lambda site, args: elementwise(function, args))
-
-
-def _comparison(function: Callable[..., Array]) -> Evaluator:
-    return of_all(lambda site, args: elementwise(function, args, "bool"))
 
 
 def _divide(site: TfSite, args: list[Partial]) -> Partial | None:
@@ -186,29 +178,29 @@ EVALUATORS: Mapping[str, Evaluator] = MappingProxyType(
         "ShapeN": _shape,
         "Size": _size,
         "Rank": _rank,
-        "Add": _binary(np.add),
-        "AddV2": _binary(np.add),
-        "Sub": _binary(np.subtract),
-        "Mul": _binary(np.multiply),
-        "Minimum": _binary(np.minimum),
-        "Maximum": _binary(np.maximum),
+        "Add": of_elements(np.add),
+        "AddV2": of_elements(np.add),
+        "Sub": of_elements(np.subtract),
+        "Mul": of_elements(np.multiply),
+        "Minimum": of_elements(np.minimum),
+        "Maximum": of_elements(np.maximum),
         "FloorDiv": of_all(_divide),
         "RealDiv": of_all(_divide),
         "Div": of_all(_divide),
         "TruncateDiv": of_all(_divide),
         "FloorMod": of_all(_modulo),
-        "Equal": _comparison(np.equal),
-        "NotEqual": _comparison(np.not_equal),
-        "Less": _comparison(np.less),
-        "LessEqual": _comparison(np.less_equal),
-        "Greater": _comparison(np.greater),
-        "GreaterEqual": _comparison(np.greater_equal),
-        "LogicalAnd": _comparison(np.logical_and),
-        "LogicalOr": _comparison(np.logical_or),
-        "LogicalNot": _comparison(np.logical_not),
+        "Equal": of_elements(np.equal, "bool"),
+        "NotEqual": of_elements(np.not_equal, "bool"),
+        "Less": of_elements(np.less, "bool"),
+        "LessEqual": of_elements(np.less_equal, "bool"),
+        "Greater": of_elements(np.greater, "bool"),
+        "GreaterEqual": of_elements(np.greater_equal, "bool"),
+        "LogicalAnd": of_elements(np.logical_and, "bool"),
+        "LogicalOr": of_elements(np.logical_or, "bool"),
+        "LogicalNot": of_elements(np.logical_not, "bool"),
         **{name: of_all(evaluate) for name, evaluate in plain_arithmetic("tensorflow")},
-        "Floor": of_all(lambda site, args: elementwise(np.floor, args)),
-        "Ceil": of_all(lambda site, args: elementwise(np.ceil, args)),
+        "Floor": of_elements(np.floor),
+        "Ceil": of_elements(np.ceil),
         "Prod": _reduction(np.prod),
         "Sum": _reduction(np.sum),
         "Max": _reduction(np.max),

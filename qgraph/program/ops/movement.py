@@ -13,7 +13,7 @@ from qgraph.ir.types import Codes
 from qgraph.ops.attribute_types import Pair
 from qgraph.ops.attributes import Attributes, attribute
 from qgraph.ops.movement import TransposeAttrs
-from qgraph.ops.reach import Reach
+from qgraph.ops.reach import Reach, reach_of_any
 from qgraph.ops.shapes import Sizes, concatenated
 from qgraph.program.ops.base import A, AnyProgramOp, Index, Manual, OpClass, Operand, ProgramOp
 from qgraph.program.ops.elementwise import ALWAYS, always
@@ -133,9 +133,7 @@ def _take_shape(attrs: TakeAttrs, shapes: Sequence[Sizes]) -> Sizes:
 
 def joined(attrs: Attributes, inputs: Sequence[Operand]) -> Reach:
     """Range of all elements of the operands."""
-    return Reach(
-        min(x.low for x in inputs), max(x.high for x in inputs), max(x.magnitude for x in inputs)
-    )
+    return reach_of_any(inputs)
 
 
 def _padded(attrs: Attributes, inputs: Sequence[Operand]) -> Reach:

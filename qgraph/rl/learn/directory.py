@@ -12,7 +12,7 @@ from pathlib import Path
 
 from qgraph.archives import read_json, reading
 from qgraph.errors import LoadError, OutputError, UsageError
-from qgraph.files import write_whole
+from qgraph.files import unwritable, write_whole
 from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.agents.registry import config_from_json
 
@@ -34,7 +34,7 @@ class RunDirectory:
             path.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(path / LOCK, os.O_CREAT | os.O_RDWR, 0o666)
         except OSError as error:
-            raise _unwritable(path, error) from None
+            raise unwritable(path, error) from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -99,7 +99,7 @@ class Rows:
         try:
             self.stream.write(self._lines([row]))
         except OSError as error:
-            raise _unwritable(self.path, error) from None
+            raise unwritable(self.path, error) from None
 
     def close(self) -> None:
         self.stream.close()
@@ -125,7 +125,3 @@ def _check_same_settings(config: RunConfig, options: Mapping[str, object]) -> No
                 hint=f'begin a new run, or add "{name}": {json.dumps(usual[name])} to the file to '
                 f"continue with the setting of new runs of `{config.environment}`",
             )
-
-
-def _unwritable(path: Path, error: OSError) -> OutputError:
-    return OutputError(f"cannot be written: {error.strerror or error}", node=str(path))

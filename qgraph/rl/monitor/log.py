@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from qgraph.errors import LoadError, OutputError
-from qgraph.files import write_whole
+from qgraph.errors import LoadError
+from qgraph.files import unwritable, write_whole
 from qgraph.records import from_json
 from qgraph.rl.compress.chain import Compressor
 from qgraph.rl.monitor.indicators import Indicators
@@ -52,7 +52,7 @@ class Log:
             self._lines = (folder / LINES).open("a", encoding="utf-8")
             self._table = (folder / TABLE).open("w", newline="", encoding="utf-8")
         except OSError as error:
-            raise _unwritable(folder, error) from None
+            raise unwritable(folder, error) from None
         self._folder = folder
         self._writer = csv.DictWriter(self._table, COLUMNS)
         self._writer.writeheader()
@@ -68,7 +68,7 @@ class Log:
             self._lines.flush()
             self._table.flush()
         except OSError as error:
-            raise _unwritable(self._folder, error) from None
+            raise unwritable(self._folder, error) from None
 
     def close(self) -> None:
         self._lines.close()
@@ -122,7 +122,3 @@ def _read(line: str) -> DecisionRow:
     decision = Decision(Compressor.parse(own.compressor), own.share, own.reason)
     refused = None if own.refused is None else Compressor.parse(own.refused)
     return DecisionRow(seen, decision, own.failed, refused, own.looked)
-
-
-def _unwritable(path: Path, error: OSError) -> OutputError:
-    return OutputError(f"cannot be written: {error.strerror or error}", node=str(path))

@@ -19,7 +19,7 @@ from qgraph.frontends.partial import (
     plain_arithmetic,
     reduced,
 )
-from qgraph.frontends.site import Partials, of_all
+from qgraph.frontends.site import Partials, of_all, of_elements
 from qgraph.ir.types import Array
 
 
@@ -35,18 +35,6 @@ def _shape(site: OnnxSite) -> Partials:
 def _size(site: OnnxSite) -> Partials:
     dims = site.dims()
     return None if dims is None else (reduced(np.prod, dims, (0,), False),)
-
-
-def _binary(function: Callable[[Array, Array], Array]) -> Evaluator:
-    return of_all(lambda site, args: elementwise(function, args))
-
-
-def _unary(function: Callable[[Array], Array]) -> Evaluator:
-    return of_all(lambda site, args: elementwise(function, args))
-
-
-def _comparison(function: Callable[..., Array]) -> Evaluator:
-    return of_all(lambda site, args: elementwise(function, args, "bool"))
 
 
 def _nonzero(values: Array) -> Array:
@@ -200,25 +188,25 @@ EVALUATORS: Mapping[str, Evaluator] = MappingProxyType(
     {
         "Shape": _shape,
         "Size": _size,
-        "Add": _binary(np.add),
-        "Sub": _binary(np.subtract),
-        "Mul": _binary(np.multiply),
+        "Add": of_elements(np.add),
+        "Sub": of_elements(np.subtract),
+        "Mul": of_elements(np.multiply),
         "Div": of_all(_divide),
         "Mod": of_all(_modulo),
         "Min": _folded(np.minimum),
         "Max": _folded(np.maximum),
         "Sum": _folded(np.add),
         **{name: of_all(evaluate) for name, evaluate in plain_arithmetic("onnx")},
-        "Floor": _unary(np.floor),
-        "Ceil": _unary(np.ceil),
-        "Not": _unary(np.logical_not),
+        "Floor": of_elements(np.floor),
+        "Ceil": of_elements(np.ceil),
+        "Not": of_elements(np.logical_not),
         "Equal": of_all(_equal),
-        "Less": _comparison(np.less),
-        "LessOrEqual": _comparison(np.less_equal),
-        "Greater": _comparison(np.greater),
-        "GreaterOrEqual": _comparison(np.greater_equal),
-        "And": _comparison(np.logical_and),
-        "Or": _comparison(np.logical_or),
+        "Less": of_elements(np.less, "bool"),
+        "LessOrEqual": of_elements(np.less_equal, "bool"),
+        "Greater": of_elements(np.greater, "bool"),
+        "GreaterOrEqual": of_elements(np.greater_equal, "bool"),
+        "And": of_elements(np.logical_and, "bool"),
+        "Or": of_elements(np.logical_or, "bool"),
         "ReduceProd": _reduction(np.prod),
         "ReduceSum": _reduction(np.sum),
         "ReduceMax": _reduction(np.max),

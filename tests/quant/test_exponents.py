@@ -332,7 +332,7 @@ def test_a_file_has_a_tensor_a_line(usual, tmp_path):
 
 
 WRONG = {
-    "": "is not JSON",
+    "": "not JSON",
     "[]": "not exponents of format 1",
     '{"format": 2, "tensors": {}}': "not exponents of format 1",
     '{"format": 1}': "`tensors` and `features` must be mappings",
@@ -348,7 +348,7 @@ WRONG = {
     '{"format": 1, "tensors": {}, "features": {"x": [1, null]}}': "x: {}: exponents of features",
     '{"format": 1, "tensors": {}, "plan": 3}': "`plan` must be text",
     '{"format": 1, "tensors": {}, "apart": 3}': "`apart` must be true or false",
-    "[" * 100_000: "is not JSON",
+    "[" * 100_000: "not JSON",
 }  # fmt: skip
 
 

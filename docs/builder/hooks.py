@@ -1,7 +1,7 @@
 """Hooks of mkdocs: pages that are generated, and links to files outside of docs/.
 
 mkdocs calls `on_files` before it reads pages, and for each page `on_page_markdown`, then
-`on_page_content`.
+`on_page_content` and `on_post_page`.
 """
 
 from __future__ import annotations
@@ -90,6 +90,12 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         text = " ".join(unescape(re.sub(r"<[^>]+>", "", found[1])).split())
         page.meta["description"] = _shortened(text)
     return html
+
+
+def on_post_page(html: str, page: Page, config: MkDocsConfig) -> str:
+    """A name for the search, which the theme leaves without one for screen readers."""
+    dialog = '<div class="md-search" data-md-component="search" role="dialog"'
+    return html.replace(dialog, f'{dialog} aria-label="Search"')
 
 
 def _shortened(text: str) -> str:

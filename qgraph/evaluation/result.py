@@ -104,7 +104,7 @@ class Evaluation:
             if value is not None
         ]
         title = f"{counted(self.samples, 'sample')}, {self.sizes.compression:.2f} times smaller"
-        return table_html(title, ("output", "network", "", ""), rows)
+        return table_html(title, ("output", "network", "score", "value"), rows)
 
     def facts(self) -> dict[str, object]:
         """All attributes as plain values, for JSON.

@@ -122,7 +122,7 @@ class Session:
         inputs = [("input", name, self.graph.types[name]) for name in self.graph.inputs]
         outputs = [("output", n, self.graph.types[v]) for n, v in self.graph.outputs.items()]
         title = f"Session of {self.graph.name}, {self.engine.level}"
-        return table_html(title, ("", "name", "type"), [*inputs, *outputs])
+        return table_html(title, ("end", "name", "type"), [*inputs, *outputs])
 
     def _run_engine(self, codes: Mapping[str, Array], batch: int | None) -> dict[str, Array]:
         parts = [self.engine.run_codes(part) for part in self._parts(codes, batch)]

@@ -90,8 +90,11 @@ def refuse(path: Path) -> None:
         raise _unreadable_directory(path)
     if not path.is_file():
         return
-    with path.open("rb") as file:
-        head = file.read(HEAD)
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD)
+    except OSError:
+        return  # loading reports the reason
     if not head:
         raise LoadError("the file is empty", node=str(path), hint="write or download it again")
     found = _by_content(path, head)

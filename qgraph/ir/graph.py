@@ -146,8 +146,12 @@ class Graph:
         return value
 
     def const(self, value: object, name: str = "const") -> str:
-        # In C order: kernels would copy another layout at each call.
-        return self.add("const", name=name, attrs={"value": np.asarray(value, order="C")})
+        array = np.asarray(value)
+        # In C order: kernels would copy another layout at each call. One number that stands for
+        # many, by strides of 0, stays one.
+        if 0 not in array.strides:
+            array = np.asarray(array, order="C")
+        return self.add("const", name=name, attrs={"value": array})
 
     def add(
         self,

@@ -1,7 +1,7 @@
 """Attributes of ops: frozen dataclasses that check their own ranges."""
 
 from dataclasses import dataclass
-from types import GenericAlias, SimpleNamespace
+from types import GenericAlias
 from typing import Any
 
 import numpy as np
@@ -58,8 +58,14 @@ def test_declarations_say_what_a_reference_page_needs() -> None:
     assert (mode.range, high.range) == ("floor, ceil", "at most 7")
 
 
+class TypeStatement:
+    """Like NDArray of numpy 2.5, which Python 3.11 has no syntax for."""
+
+    __value__ = np.ndarray[Any, np.dtype[Any]]
+
+
 def test_an_array_is_read_where_its_type_is_a_type_statement() -> None:
-    statement = SimpleNamespace(__value__=np.ndarray[Any, np.dtype[Any]])  # numpy 2.5's NDArray
+    statement = TypeStatement()
     for hint in (statement, GenericAlias(statement, (np.float32,))):
         array = np.zeros(3)
         assert reader(hint)(array) is array

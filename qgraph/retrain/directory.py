@@ -38,7 +38,7 @@ FILES = MappingProxyType(
     {
         TRAINING: "versions, names, what the calibration found",
         "graph.txt": "the quantized graph as text",
-        "float.txt": "the float graph, which teaches where there are no labels",
+        "float.txt": "the float graph, the teacher of training without labels",
         "arrays.npz": "weights, batch norms and samples of both",
         "profile.yaml": "the target profile",
         "rewrites.json": "what was rewritten, what was refused and why",
@@ -57,7 +57,7 @@ class TrainingDirectory:
 
     Attributes:
         graph: The quantized, calibrated graph.
-        floating: The float graph, which teaches where there are no labels.
+        floating: The float graph, the teacher of training without labels.
         norms: Batch norms, which are in the weights of `graph`.
         profile: The target.
         method: How activation thresholds were found.

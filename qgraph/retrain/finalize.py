@@ -39,7 +39,7 @@ def finalize(
         The quantized network; its `save` writes an output directory.
 
     Raises:
-        LoadError: The directory is not one to train in, or there is no such checkpoint.
+        LoadError: The directory is not a training directory, or the checkpoint does not exist.
         ExactnessError: Training led to scales that the profile does not have.
 
     Example:

@@ -32,7 +32,7 @@ def save_training_graph(path: str | Path, form: str = TrainingGraphForm.STOCK) -
 
     Raises:
         LoadError: The directory is not one to train in.
-        UsageError: There is no such form, or the library is not installed.
+        UsageError: The form is unknown, or the library is not installed.
         OutputError: It cannot be written.
 
     Example:

@@ -64,7 +64,7 @@ def load_checkpoint(model: TrainedModel, path: str | Path) -> None:
         path: The training directory that it was made from.
 
     Raises:
-        LoadError: There is no checkpoint, or it is of another network.
+        LoadError: The checkpoint does not exist, or belongs to another network.
 
     Example:
         >>> model = qgraph.retrain.keras_model("tuned")

@@ -101,7 +101,7 @@ def inspect(
         return
     _print_ends(facts.inputs, facts.outputs)
     _print_ops(facts)
-    for note in facts.notes:
+    for note in (*facts.notes, *pipeline.notes()):
         console().print(f"note: {note}\n", soft_wrap=True)
     print_passes_run(results)
     if trace:

@@ -189,7 +189,7 @@ def quantize(
         None if given is None else _source_of(exponents),
         describe_passes(pipeline.static(choice.profile, choice.plan)),
         [*unguided, *samples.warnings, *choice.warnings()],
-        list(graph.notes),
+        [*graph.notes, *pipeline.notes()],
         _agreement(graph, samples, choice.parts),
     )
     progress("measuring", 0, 1)

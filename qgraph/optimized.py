@@ -182,7 +182,7 @@ def optimize(
     pipeline = pipeline_of(passes, names)
     if pipeline.passes is not None:
         _check_float(pipeline.passes)
-    steps = pipeline.prepare(PLAIN)
+    steps = pipeline.floating(PLAIN)
     progress("loading", 0, 1)
     ends = {"inputs": inputs, "outputs": outputs}
     graph = load(model, **ends, input_shapes=input_shapes, signature=signature, trust=trust)

@@ -33,6 +33,7 @@ from qgraph.passes import Pass, declared
 from qgraph.quant.plan import PLAIN, Plan, plan_steps, step_name
 from qgraph.quant.profile import Profile, builtin_profiles, load_profile
 from qgraph.recipes import FLOAT, OPTIONAL, RECIPES, insert, prepare
+from qgraph.transforms.insert_quantizers import InsertQuantizers
 from qgraph.transforms.scale_inputs import ScaleInputs
 
 QUANTIZED, SCALED = "quantized", "scale-groups"
@@ -268,6 +269,7 @@ class Pipeline:
 
     passes: these instead of the float recipe and of what a plan adds to it, in order; with a pass
     that quantizes among them, instead of the whole recipe. without: names of passes to leave out.
+    Behind a list that doesn't quantize come the passes that quantizers require (`added`).
     """
 
     passes: tuple[Pass, ...] | None = None
@@ -277,10 +279,28 @@ class Pipeline:
         """The passes of a recipe that are not left out."""
         return tuple(step for step in recipe if step.name not in self.without)
 
-    def prepare(self, plan: Plan) -> tuple[Pass, ...]:
-        """The passes in front of quantizers."""
+    def floating(self, plan: Plan) -> tuple[Pass, ...]:
+        """The passes on float graphs: of the recipe, or those that are listed."""
         steps = self.kept(prepare(plan) if self.passes is None else self.passes)
         return steps[: _first_quantizing(steps)]
+
+    def added(self) -> tuple[Pass, ...]:
+        """The passes of the float recipe that quantizers require, and the list doesn't have."""
+        steps = self.kept(self.passes or ())
+        if self.passes is None or _first_quantizing(steps) < len(steps):
+            return ()
+        facts = frozenset[str]().union(*(step.ensures for step in steps))
+        lacking = InsertQuantizers.requires - facts
+        return self.kept(step for step in FLOAT if step.ensures & lacking)
+
+    def prepare(self, plan: Plan) -> tuple[Pass, ...]:
+        """The passes in front of quantizers."""
+        return (*self.floating(plan), *self.added())
+
+    def notes(self) -> list[str]:
+        """What the user should know: passes that were added to the list."""
+        names = [f"`{step.name}`" for step in self.added()]
+        return [f"quantizers require {', '.join(names)}, added to the pass list"] if names else []
 
     def insert(self, profile: Profile) -> tuple[Pass, ...]:
         """The passes that quantize, and those behind them."""
@@ -294,6 +314,8 @@ class Pipeline:
 
     def check(self, profile: Profile, facts: Iterable[str] = ()) -> None:
         """Raise PassError where a pass lacks what it requires. facts: those of the graph."""
+        if self.added():  # hints must not name what isn't in the list
+            check_facts(self.floating(PLAIN), facts=facts)
         check_facts(self.static(profile), (QUANTIZED, SCALED), facts)
 
     def allows(self, plan: Plan) -> bool:

@@ -20,6 +20,7 @@ from qgraph.ir.graph import Graph
 from qgraph.passes import Pass, PassManager
 from qgraph.pipelines import (
     PASSES,
+    USUAL,
     Pipeline,
     check_facts,
     parse_passes,
@@ -35,6 +36,7 @@ from qgraph.transforms.absorb_biases import AbsorbBiases
 from qgraph.transforms.equalize_channels import EqualizeChannels
 from qgraph.transforms.fix_input_shape import FixInputShape
 from qgraph.transforms.fold_constant_channels import FoldConstantChannels
+from qgraph.transforms.lower_batch_norm import LowerBatchNorm
 from qgraph.transforms.scale_inputs import ScaleInputs
 from qgraph.transforms.wrap_accumulators import WrapAccumulators
 from tests.helpers.own_passes import OfCodes, Picky, Rename
@@ -158,7 +160,7 @@ UNFIT = {
     "equalize-channels": "pass `equalize-channels`, number 1 of the list, requires "
     "`batch-norm-folded`, which no pass before it ensures\n  add `fold-batch-norm` or "
     "`lower-batch-norm` in front",
-    "fold-batch-norm,equalize-channels{biases=true}": "pass `insert-quantizers`, number 3 of the "
+    "fold-batch-norm,insert-quantizers": "pass `insert-quantizers`, number 2 of the "
     "list, requires `batch-norm-lowered`, which no pass before it ensures\n  add "
     "`lower-batch-norm` in front",
     "strip-unused,equalize-channels,lower-batch-norm": "number 2 of the list, requires "
@@ -212,6 +214,24 @@ def test_quantizers_follow_a_list_that_has_none():
     made = pipeline_of("float,equalize-channels")
     assert made.prepare(PLAIN) == (*FLOAT, EqualizeChannels())
     assert made.insert(INT8) == insert(INT8)
+
+
+def test_what_quantizers_require_follows_a_list():
+    listed = parse_passes("fold-batch-norm,equalize-channels{biases=true}")
+    made = pipeline_of(listed)
+    made.check(INT8)
+    assert made.floating(PLAIN) == listed and made.added() == (LowerBatchNorm(),)
+    assert made.static(INT8) == (*listed, LowerBatchNorm(), *insert(INT8))
+    assert made.notes() == ["quantizers require `lower-batch-norm`, added to the pass list"]
+    for complete in (USUAL, pipeline_of("float"), pipeline_of("static"), pipeline_of(without="fold-flattens")):
+        assert complete.added() == () and complete.notes() == []
+
+
+def test_a_pass_that_is_left_out_is_not_added():
+    left_out = pipeline_of("fold-batch-norm", "lower-batch-norm")
+    assert left_out.added() == ()
+    with pytest.raises(PassError, match="requires `batch-norm-lowered`"):
+        left_out.check(INT8)
 
 
 def test_a_pass_that_is_left_out_is_left_out_everywhere():
@@ -293,9 +313,9 @@ PAGE = (Path(__file__).parents[1] / "docs/pipelines.md").read_text("utf-8")
 
 
 def test_the_lists_of_the_page_parse_and_fit():
-    lists = re.findall(r"--passes ([^\s`]+)", PAGE)
+    lists = [text.strip("'") for text in re.findall(r"--passes ([^\s`]+)", PAGE)]
     mine = [text for text in lists if "mine:" in text]
-    assert len(lists) == 4 and len(mine) == 1
+    assert len(lists) == 5 and len(mine) == 1
     for text in {*lists} - {*mine}:
         pipeline_of(text).check(INT8)
     for text in re.findall(r"--without (\S+)", PAGE):

@@ -16,6 +16,8 @@ from qgraph.frontends.onnx import import_model, read
 from qgraph.ir.printing import print_graph
 from qgraph.passes import PassManager
 from qgraph.recipes import FLOAT
+from qgraph.manifest import read_manifest
+from qgraph.verification.verify import verify
 from tests.helpers.cli import left_in, run, small_network, typical_images
 from tests.helpers.named_networks import named_network, samples_for
 from tests.helpers.onnx_graphs import one_op, runtime
@@ -230,6 +232,25 @@ def test_two_passes_are_a_whole_list(tmp_path, name):
         else run_onnx(tmp_path / name, {"image": IMAGES})["y"]
     )
     np.testing.assert_allclose(ours, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["net.pb", "net.onnx"])
+def test_two_passes_are_a_whole_list_for_quantize_too(tmp_path, name):
+    (tmp_path / "net.pb").write_bytes(two_layers().SerializeToString())
+    if name == "net.onnx":
+        qgraph.optimize(tmp_path / "net.pb", passes="strip-unused").save(tmp_path / name)
+    np.save(tmp_path / "images.npy", IMAGES)
+    passes = "fold-batch-norm,equalize-channels{biases=true}"
+    out = tmp_path / "out"
+    done = run("quantize", tmp_path / name, "-c", tmp_path / "images.npy", "-o", out,
+               "--passes", passes)  # fmt: skip
+    assert done.code == 0, done.err
+    assert "note: quantizers require `lower-batch-norm`, added to the pass list" in done.out
+    added = "fold-batch-norm,equalize-channels,lower-batch-norm,insert-quantizers"
+    assert read_manifest(out).facts.passes.startswith(added)  # biases=true is the default
+    assert verify(out).equal
+    shown = run("inspect", tmp_path / name, "--passes", passes)
+    assert "`lower-batch-norm`, added to the pass list" in shown.out
 
 
 def test_constants_behind_identities_are_refused_with_the_pass_that_helps(networks, tmp_path):

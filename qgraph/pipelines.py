@@ -298,7 +298,7 @@ class Pipeline:
         return (*self.floating(plan), *self.added())
 
     def notes(self) -> list[str]:
-        """What the user should know: passes that were added to the list."""
+        """Notes for the user: passes that were added to the list."""
         names = [f"`{step.name}`" for step in self.added()]
         return [f"quantizers require {', '.join(names)}, added to the pass list"] if names else []
 

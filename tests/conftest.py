@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.helpers.extras"]
+pytest_plugins = ["tests.helpers.extras", "tests.helpers.instruction_sets"]
 
 settings.register_profile(
     "qgraph", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]

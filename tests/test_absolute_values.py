@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from qgraph.ir.graph import Graph
 from tests.helpers.forms import check_every_form
+from tests.helpers.layers import WINDOW
 from tests.helpers.quantized import PROFILES
-
-WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
 
 
 def _conv(graph: Graph, x: str, rng: np.random.Generator, channels: int = 4) -> str:

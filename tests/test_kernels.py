@@ -168,7 +168,7 @@ def test_depthwise_is_numpys(data: st.DataObject) -> None:
     assert same_bits(y, plain.depthwise_conv2d(x, w, strides, dilations, pads))
 
 
-@pytest.mark.parametrize("instructions", kernels.INSTRUCTION_SETS)
+@pytest.mark.usefixtures("instruction_set")
 @pytest.mark.parametrize(
     ("image", "kernel", "outputs", "strides", "dilations", "pads"),
     [
@@ -179,16 +179,12 @@ def test_depthwise_is_numpys(data: st.DataObject) -> None:
     ],
 )
 def test_convolution_is_summed_in_the_order_that_is_defined(
-    image, kernel, outputs, strides, dilations, pads, instructions: str
+    image, kernel, outputs, strides, dilations, pads
 ) -> None:
-    before = kernels.instruction_set()
-    if not kernels.use_instruction_set(instructions):
-        pytest.skip(f"no {instructions} here")
     rng = np.random.default_rng(0)
     x = rng.normal(size=image).astype(np.float32)
     w = rng.normal(size=(*kernel, outputs)).astype(np.float32)
     found = kernels.conv2d(x, w, strides, dilations, pads)
-    kernels.use_instruction_set(before)
     assert same_bits(found, convolved(x, w, strides, dilations, pads))
 
 

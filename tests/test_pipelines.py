@@ -223,7 +223,12 @@ def test_what_quantizers_require_follows_a_list():
     assert made.floating(PLAIN) == listed and made.added() == (LowerBatchNorm(),)
     assert made.static(INT8) == (*listed, LowerBatchNorm(), *insert(INT8))
     assert made.notes() == ["quantizers require `lower-batch-norm`, added to the pass list"]
-    for complete in (USUAL, pipeline_of("float"), pipeline_of("static"), pipeline_of(without="fold-flattens")):
+    for complete in (
+        USUAL,
+        pipeline_of("float"),
+        pipeline_of("static"),
+        pipeline_of(without="fold-flattens"),
+    ):
         assert complete.added() == () and complete.notes() == []
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -21,20 +20,7 @@ from tests.helpers.vectors import vector_file
 BIG = 600_007  # many blocks, several threads' worth, and no multiple of anything
 
 
-@pytest.fixture(params=kernels.INSTRUCTION_SETS, autouse=True, scope="module")
-def instruction_set(request) -> Iterator[str]:
-    before = kernels.instruction_set()
-    if not kernels.use_instruction_set(request.param):
-        pytest.skip(f"no {request.param} here")
-    yield request.param
-    kernels.use_instruction_set(before)
-
-
-@pytest.fixture(params=[1, 2, 3, 4])
-def threads(request) -> Iterator[int]:
-    kernels.set_threads(request.param)
-    yield request.param
-    kernels.set_threads(2)
+pytestmark = pytest.mark.usefixtures("instruction_set")
 
 
 def same_bits(a, b) -> bool:

@@ -13,6 +13,8 @@ from tests.helpers.evaluate import assert_same_function
 from tests.helpers.generators.choices import Choices
 from tests.helpers.generators.graphs import random_graph
 from tests.helpers.generators.layers import Network
+from tests.helpers.graphs import ops
+from tests.helpers.layers import WINDOW
 
 UNKNOWN_TO_QUANTIZATION = {
     "batch_norm", "leaky_relu", "avg_pool", "mean", "sub", "div", "neg", "identity",
@@ -30,10 +32,6 @@ def run(graph: Graph) -> Trace:
     return trace
 
 
-def ops(g: Graph) -> list[str]:
-    return [n.op for n in g.topological() if n.op != "const"]
-
-
 def network(*shape: int) -> Network:
     return Network(Choices(0), "float64", "net", *shape)
 
@@ -41,7 +39,7 @@ def network(*shape: int) -> Network:
 def conv(net: Network, x: str, out: int, kernel: int = 3, **attrs) -> str:
     shape = (kernel, kernel, net.shape(x)[3], out)
     w = net.op("identity", net.const(net.normal(*shape), "weights"), name="weights/read")
-    attrs = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"} | attrs
+    attrs = WINDOW | attrs
     return net.op("conv2d", x, w, name="conv", **attrs)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,20 +14,7 @@ from qgraph.kernels.plain import Float64
 ENDS = [(-8, 7), (-128, 127), (0, 15), (-1, 0)]
 
 
-@pytest.fixture(params=kernels.INSTRUCTION_SETS, autouse=True, scope="module")
-def instruction_set(request) -> Iterator[str]:
-    before = kernels.instruction_set()
-    if not kernels.use_instruction_set(request.param):
-        pytest.skip(f"no {request.param} here")
-    yield request.param
-    kernels.use_instruction_set(before)
-
-
-@pytest.fixture(params=[1, 2, 3, 4])
-def threads(request) -> Iterator[int]:
-    kernels.set_threads(request.param)
-    yield request.param
-    kernels.set_threads(2)
+pytestmark = pytest.mark.usefixtures("instruction_set")
 
 
 @st.composite

@@ -8,8 +8,7 @@ from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
 from qgraph.compiler import quantize
 from qgraph.ir.graph import Graph
-
-CONV = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
+from tests.helpers.layers import WINDOW
 
 
 def network(*between: str) -> Graph:
@@ -20,10 +19,10 @@ def network(*between: str) -> Graph:
         return graph.const(rng.normal(size=shape).astype(np.float32), "w")
 
     x = graph.input("x", "float32", (None, 5, 5, 2))
-    x = graph.add("conv2d", x, filters(3, 3, 2, 4), name="first", attrs=CONV)
+    x = graph.add("conv2d", x, filters(3, 3, 2, 4), name="first", attrs=WINDOW)
     for op in between:
         x = graph.add(op, x, attrs={"axis": -1} if op == "softmax" else {})
-    graph.outputs["y"] = graph.add("conv2d", x, filters(1, 1, 4, 3), name="last", attrs=CONV)
+    graph.outputs["y"] = graph.add("conv2d", x, filters(1, 1, 4, 3), name="last", attrs=WINDOW)
     return graph
 
 

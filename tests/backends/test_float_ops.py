@@ -10,6 +10,7 @@ from qgraph.backends.tf.program import TFProgram
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.arithmetic import COMPARISONS
+from tests.helpers.layers import WINDOW
 
 RNG = np.random.default_rng(0)
 
@@ -74,7 +75,7 @@ def test_products_behind_a_convolution_do_not_end_the_process():
         "conv2d",
         g.input("x", "float32", (None, 5, 5, 2)),
         g.const(RNG.normal(size=(3, 3, 2, 2)).astype(np.float32)),
-        attrs={"strides": (1, 1), "dilations": (1, 1), "padding": "same"},
+        attrs=WINDOW,
     )
     g.outputs["alone"] = y
     for factor in (128.0, 0.25, 128.0):

@@ -16,6 +16,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.ops.activation import POINTWISE
 from qgraph.ir.types import QuantSpec
 from tests.helpers.evaluate import random_feeds
+from tests.helpers.layers import WINDOW
 from tests.helpers.quantized import (
     INT8,
     INT32_BIAS,
@@ -26,7 +27,6 @@ from tests.helpers.quantized import (
 )
 
 RNG = np.random.default_rng(5)
-WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
 EXPLICIT = ((1, 2), (0, 2))
 
 

@@ -12,6 +12,7 @@ from qgraph.rl.compress import ChainPolicy, Compressor
 from qgraph.rl.head import Head
 from qgraph.rl.learn.networks import network
 from qgraph.rl.monitor import parse_strategy
+from tests.helpers.processes import Ended
 
 CARTPOLE = bench.TASKS["cartpole"]
 
@@ -87,12 +88,6 @@ def test_a_report_of_runs(tmp_path, monkeypatch):
 def test_runs_that_are_complete_are_passed_over(tmp_path, monkeypatch):
     put(tmp_path, bench.NONE, 0, [1], 1e-6)
     begun = []
-
-    class Ended:
-        returncode = 0
-
-        def poll(self):
-            return 0
 
     def start(folder, said):
         begun.append(folder.name)

@@ -10,6 +10,7 @@ from benchmarks import low_precision_speed, result, training_runs
 from benchmarks.low_precision_memory import World, bytes_of
 from qgraph.rl.agents.earlier import half_settings
 from qgraph.rl.half.methods import METHODS
+from tests.helpers.processes import Ended
 
 PENDULUM = bench.TASKS[0]
 
@@ -79,13 +80,6 @@ def test_steps_are_timed_where_there_is_float16(monkeypatch, capsys, tmp_path):
     assert [row["learner"] for row in table.rows] == [
         f"states, {how}" for how in ("float32", "mixed", "all")
     ]
-
-
-class Ended:
-    returncode = 0
-
-    def poll(self):
-        return 0
 
 
 def test_memory_is_counted_from_shapes():

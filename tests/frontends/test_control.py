@@ -7,7 +7,8 @@ import tensorflow as tf
 from qgraph.errors import GraphError, UnsupportedError
 from qgraph.frontends import load_graph_def
 from qgraph.interpret import evaluate
-from tests.helpers.tf_graphs import assert_same_as_tf, graph_def_of, opaque_kinds, v1
+from tests.helpers.graphs import opaque_kinds
+from tests.helpers.tf_graphs import assert_same_as_tf, graph_def_of, v1
 
 X = np.linspace(-2, 2, 6, dtype="float32").reshape(2, 3)
 

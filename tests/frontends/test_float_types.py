@@ -14,8 +14,9 @@ from qgraph.errors import UnsupportedError
 from qgraph.frontends import load, load_graph_def
 from qgraph.interpret import evaluate
 from qgraph.ir.printing import print_graph
+from tests.helpers.graphs import opaque_kinds
 from tests.helpers.onnx_graphs import imported, one_op
-from tests.helpers.tf_graphs import graph_def_of, opaque_kinds, v1
+from tests.helpers.tf_graphs import graph_def_of, v1
 
 NARROW = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 KINDS = {

@@ -10,7 +10,8 @@ import tf_keras
 
 from qgraph.frontends import load, load_keras
 from qgraph.interpret import evaluate
-from tests.helpers.tf_graphs import graph_def_of, opaque_kinds, run_tf, v1
+from tests.helpers.graphs import opaque_kinds
+from tests.helpers.tf_graphs import graph_def_of, run_tf, v1
 
 X = np.random.default_rng(0).standard_normal((2, 8, 8, 3)).astype("float32")
 

@@ -4,7 +4,8 @@ import pytest
 import tensorflow as tf
 
 from qgraph.frontends import load_graph_def
-from tests.helpers.tf_graphs import assert_same_as_tf, graph_def_of, opaque_kinds, v1
+from tests.helpers.graphs import opaque_kinds
+from tests.helpers.tf_graphs import assert_same_as_tf, graph_def_of, v1
 from tests.helpers.tf_layers import IMAGE, MATRIX, weights
 
 FILTERS = {

@@ -7,7 +7,8 @@ import tensorflow as tf
 from qgraph.frontends import load_graph_def
 from qgraph.interpret import evaluate
 from qgraph.ir.printing import print_graph
-from tests.helpers.tf_graphs import graph_def_of, opaque_kinds, v1
+from tests.helpers.graphs import opaque_kinds
+from tests.helpers.tf_graphs import graph_def_of, v1
 from tests.helpers.tf_layers import (
     IMAGE,
     batch_norm,

@@ -7,7 +7,8 @@ import tensorflow as tf
 from qgraph.errors import UnsupportedError
 from qgraph.frontends import load_graph_def
 from qgraph.interpret import evaluate
-from tests.helpers.tf_graphs import assert_same_as_tf, graph_def_of, opaque_kinds, v1
+from tests.helpers.graphs import opaque_kinds
+from tests.helpers.tf_graphs import assert_same_as_tf, graph_def_of, v1
 from tests.helpers.tf_layers import (
     FIXED,
     IMAGE,

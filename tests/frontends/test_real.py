@@ -10,7 +10,8 @@ import tensorflow as tf
 from qgraph.frontends import load
 from qgraph.interpret import evaluate
 from tests.helpers.downloads import fetched
-from tests.helpers.tf_graphs import opaque_kinds, run_tf, v1
+from tests.helpers.graphs import opaque_kinds
+from tests.helpers.tf_graphs import run_tf, v1
 
 POLICIES = sorted((Path(__file__).parents[3] / "shared" / "policies").glob("*.pb"))
 

@@ -12,7 +12,8 @@ from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.partial import Partial, elementwise, joint_shape
 from qgraph.interpret import evaluate
 from qgraph.ir.printing import print_graph
-from tests.helpers.tf_graphs import assert_same_as_tf, graph_def_of, opaque_kinds, v1
+from tests.helpers.graphs import opaque_kinds
+from tests.helpers.tf_graphs import assert_same_as_tf, graph_def_of, v1
 
 raw = tf.raw_ops
 

@@ -14,6 +14,7 @@ from qgraph.errors import QGraphError
 from qgraph.frontends import load_graph_def
 from qgraph.interpret import evaluate
 from qgraph.ir.printing import print_graph
+from tests.helpers.graphs import opaque_kinds
 from tests.helpers.tf_attributes import (
     NODES,
     attributes,
@@ -22,7 +23,7 @@ from tests.helpers.tf_attributes import (
     values_of,
     without_defaults,
 )
-from tests.helpers.tf_graphs import opaque_kinds, run_tf
+from tests.helpers.tf_graphs import run_tf
 from tests.helpers.tf_layers import FIXED
 
 # Fused ops, written by TensorFlow's optimiser alone, are in test_fused_ops.py; images in NCHW, that

@@ -11,9 +11,9 @@ from qgraph.frontends.onnx.ops import IMPORTERS
 from qgraph.frontends.watched import WatchedAttributes, WatchedInputs
 from qgraph.interpret import evaluate
 from qgraph.ir.cast import cast_floats
-from tests.helpers.onnx_graphs import f, imported, model_of, one_op, opaque_kinds
+from tests.helpers.graphs import opaque_kinds
+from tests.helpers.onnx_graphs import f, imported, model_of, one_op
 from tests.helpers.tf_graphs import assert_same_as_tf, graph_def_of, v1
-from tests.helpers.tf_graphs import opaque_kinds as tf_opaque_kinds
 
 X = f(1, 8, 4, 4)
 
@@ -90,4 +90,4 @@ def test_tensorflow_attribute_that_is_not_read_leaves_the_node_to_its_source(
     kept = {**tf_importing.IMPORTERS, "LeakyRelu": importer}
     monkeypatch.setattr(tf_importing, "IMPORTERS", kept)
     build = lambda: tf.nn.leaky_relu(v1.placeholder("float32", (None, 6), "x"), alpha)  # noqa: E731
-    assert tf_opaque_kinds(assert_same_as_tf(graph_def_of(build))) == left
+    assert opaque_kinds(assert_same_as_tf(graph_def_of(build))) == left

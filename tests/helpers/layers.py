@@ -1,6 +1,7 @@
 """Small networks before the quantizer, and the text of what it makes of them."""
 
 import re
+from types import MappingProxyType
 
 import numpy as np
 
@@ -10,9 +11,10 @@ from qgraph.passes import PassManager
 from qgraph.rewrite.trace import Trace
 from qgraph.transforms.insert_quantizers import InsertQuantizers
 from qgraph.transforms.lower_batch_norm import LowerBatchNorm
+from tests.helpers.evaluate import reasons as refused
 from tests.helpers.quantized import INT8
 
-WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
+WINDOW = MappingProxyType({"strides": (1, 1), "dilations": (1, 1), "padding": "same"})
 
 
 class Net:
@@ -55,3 +57,10 @@ def inserted(net: Net, y: str, profile=INT8) -> tuple[str, Trace]:
     text = "\n".join(line.rpartition(" : ")[0] or line for line in lines)
     text = re.sub(r"dilations=.*?, padding=\"\w+\",? ?|strides=\(1, 1\)", "", text)
     return text.replace(" {}", "").replace(" f=None", "").replace(", }", "}"), trace
+
+
+def check_inserted(net: Net, y: str, golden: str, profile=INT8, reasons=()) -> None:
+    """The quantizers are inserted as in `golden`, with these refusals."""
+    text, trace = inserted(net, y, profile)
+    assert text == "\n".join(line.strip() for line in golden.strip().splitlines())
+    assert refused(trace) == [*reasons]

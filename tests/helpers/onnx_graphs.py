@@ -7,6 +7,7 @@ from onnx import TensorProto, ValueInfoProto, helper, numpy_helper
 
 from qgraph.frontends.onnx import import_model, read
 from qgraph.interpret import evaluate
+from tests.helpers.graphs import opaque_kinds
 
 RANDOM = np.random.default_rng(7)
 KINDS = {
@@ -75,10 +76,6 @@ def runtime(model, feeds):
 
 def imported(model, **options):
     return import_model(read(model), **options)
-
-
-def opaque_kinds(graph):
-    return sorted(n.attrs["kind"] for n in graph.nodes.values() if n.op == "opaque")
 
 
 def assert_like_runtime(model, feeds, opaque=(), tolerance=2e-5):

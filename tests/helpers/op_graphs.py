@@ -11,6 +11,7 @@ import numpy as np
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.activation import POINTWISE
 from qgraph.ir.ops.arithmetic import COMPARISONS
+from tests.helpers.layers import WINDOW
 
 RNG = np.random.default_rng(0)
 Build = Callable[[Graph], str]
@@ -54,7 +55,7 @@ def in_nchw(build: Build) -> Build:
 
 
 def conv(g: Graph, shape: Any = (None, 7, 9, 4), kernel: Any = (3, 2, 4, 5), **attrs: Any) -> str:
-    attrs = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"} | attrs
+    attrs = WINDOW | attrs
     return g.add("conv2d", image(g, *shape), g.const(normal(*kernel)), attrs=attrs)
 
 
@@ -73,7 +74,7 @@ def computed_filter(g: Graph) -> str:
 
 
 def depthwise(g: Graph, multiplier: int = 2, computed: bool = False, **attrs: Any) -> str:
-    attrs = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"} | attrs
+    attrs = WINDOW | attrs
     w = image(g, 3, 3, 4, multiplier, name="w") if computed else ""
     return g.add(
         "depthwise_conv2d", image(g), w or g.const(normal(3, 3, 4, multiplier)), attrs=attrs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,6 +30,12 @@ def begun(path: Path, algorithm: str, environment: str, **settings: Any) -> Trai
 def resumed(path: Path) -> Training:
     directory = RunDirectory(path, resume=True)
     return Training(directory.config(), directory, resume=True)
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file."""
+    with path.open() as stream:
+        return list(csv.DictReader(stream))
 
 
 def unwatched(status: object) -> None:

@@ -32,10 +32,6 @@ def run_tf(graph_def: Any, feeds: Mapping[str, Any], fetches: list[str]) -> list
             return session.run(tensors, {f"{k}:0": v for k, v in feeds.items()})
 
 
-def opaque_kinds(graph: Graph) -> list[str]:
-    return sorted(n.attrs["kind"] for n in graph.nodes.values() if n.op == "opaque")
-
-
 def random_feeds(graph: Graph, batch: int = 2, seed: int = 0) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     feeds = {}

@@ -5,7 +5,8 @@ from qgraph.interpret import evaluate
 from qgraph.ir.cast import cast_floats
 from qgraph.ir.verify import verify
 from tests.helpers.generators.graphs import random_graph
-from tests.helpers.tf_graphs import graph_def_of, opaque_kinds, v1
+from tests.helpers.graphs import opaque_kinds
+from tests.helpers.tf_graphs import graph_def_of, v1
 
 
 def test_everything_is_float64():

@@ -21,9 +21,9 @@ from qgraph.quant.topology import QUANTIZERS, value_exponent
 from qgraph.recipes import FLOAT
 from tests.helpers.evaluate import random_feeds
 from tests.helpers.generators.graphs import random_graph
+from tests.helpers.layers import WINDOW
 from tests.helpers.quantized import INT8, INT32_BIAS, PROFILES, exact, insert, quantize
 
-WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
 RNG = np.random.default_rng(2)
 
 

@@ -31,6 +31,7 @@ from qgraph.rewrite.trace import Trace
 from qgraph.static.build import build
 from tests.helpers.generators.graphs import graphs
 from tests.helpers.generators.profiles import profiles
+from tests.helpers.layers import WINDOW
 
 INT8 = load_profile("graffitist-int8")
 RNG = np.random.default_rng(0)
@@ -44,7 +45,7 @@ def network(channels: int = 4) -> Graph:
     def conv(value: str, name: str) -> str:
         shape = (3, 3, g.types[value].shape[3], channels)
         w = g.const(RNG.normal(0, 0.3, shape).astype(np.float32), f"{name}/w")
-        window = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
+        window = WINDOW
         y = g.add("conv2d", value, w, name=name, attrs=window)
         b = g.const(RNG.normal(0, 0.2, channels).astype(np.float32), f"{name}/b")
         return g.add("relu", g.add("bias_add", y, b, name=f"{name}/biased"))

@@ -7,8 +7,8 @@ from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
 from qgraph.quant.input_range import doubts, ranges_seen
 from qgraph.recipes import CLEAN
+from tests.helpers.layers import WINDOW
 
-WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
 RNG = np.random.default_rng(0)
 
 

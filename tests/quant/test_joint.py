@@ -10,10 +10,11 @@ from qgraph.quant.calibrate import Calibration, calibrate
 from qgraph.quant.topology import QUANTIZERS
 from qgraph.recipes import FLOAT
 from tests.helpers.generators.graphs import random_graph
+from tests.helpers.layers import WINDOW
 from tests.helpers.quantized import INT8, insert, quantize
 
 RNG = np.random.default_rng(3)
-POINTWISE = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
+POINTWISE = WINDOW
 
 
 def summed() -> Graph:

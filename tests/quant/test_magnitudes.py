@@ -6,9 +6,9 @@ import pytest
 import qgraph
 from qgraph.errors import CalibrationError, ExactnessError
 from qgraph.ir.graph import Graph
+from tests.helpers.layers import WINDOW
 from tests.helpers.quantized import assert_tf_equals_reference
 
-WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
 X = np.random.default_rng(1).uniform(-1, 1, (32, 6, 6, 3))
 KINDS = ("plain", "leaky", "add", "pool", "depthwise", "norm", "layer_norm", "concat", "softmax")
 MAGNITUDES = [(1e-12, 1.0), (1e12, 1.0), (1.0, 1e-12), (1.0, 1e12), (1e-12, 1e-12), (1e12, 1e-12)]

@@ -7,10 +7,10 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.types import QuantSpec
 from qgraph.quant.calibrate import Calibration, calibrate
 from qgraph.quant.output_error import ITSELF, Errors, consumers_of, cost, errors, exponent_by_output
+from tests.helpers.layers import WINDOW
 from tests.helpers.quantized import insert
 
 RNG = np.random.default_rng(5)
-WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
 POOL = {"ksize": (2, 2), "strides": (2, 2), "padding": "valid"}
 S8 = QuantSpec(8, True, "activation")
 

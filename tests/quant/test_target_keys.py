@@ -15,6 +15,7 @@ from qgraph.recipes import FLOAT
 from tests.helpers.forms import check_every_form
 from tests.helpers.generators.graphs import graphs
 from tests.helpers.generators.profiles import profiles
+from tests.helpers.layers import WINDOW
 from tests.helpers.quantized import INT8, quantize
 
 FEW = settings(
@@ -32,7 +33,7 @@ def residual(seed: int = 0) -> Graph:
     def conv(value: str, name: str, inputs: int) -> str:
         w = g.const(rng.normal(size=(3, 3, inputs, 4)).astype(np.float32) / 4, f"{name}/w")
         b = g.const(rng.normal(size=4).astype(np.float32) / 4, f"{name}/b")
-        window = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
+        window = WINDOW
         made = g.add("conv2d", value, w, name=name, attrs=window)
         return g.add("bias_add", made, b, name=f"{name}/bias")
 

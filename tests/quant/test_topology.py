@@ -11,8 +11,7 @@ from qgraph.quant.topology import (
     sources,
     value_exponent,
 )
-
-WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
+from tests.helpers.layers import WINDOW
 
 
 def start() -> tuple[Graph, str]:

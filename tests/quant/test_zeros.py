@@ -13,10 +13,10 @@ from qgraph.passes import PassManager
 from qgraph.quant.calibrate import Calibration, calibrate
 from qgraph.quant.profile import Profile
 from qgraph.recipes import FLOAT
+from tests.helpers.layers import WINDOW
 from tests.helpers.quantized import INT8, INT32_BIAS, PROFILES, assert_tf_equals_reference, insert
 
 RNG = np.random.default_rng(5)
-WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
 X = RNG.uniform(0.1, 1, (4, 4, 4, 3)).astype(np.float32)
 KINDS = ("int8", "int4", "int32-bias", "per-channel", "per-channel-int32", "half_up", "floor")
 

@@ -16,7 +16,8 @@ from qgraph.interpret import evaluate
 from qgraph.passes import PassManager
 from qgraph.recipes import FLOAT
 from tests.helpers.downloads import fetched
-from tests.helpers.onnx_graphs import opaque_kinds, runtime
+from tests.helpers.graphs import opaque_kinds
+from tests.helpers.onnx_graphs import runtime
 
 pytestmark = pytest.mark.real
 

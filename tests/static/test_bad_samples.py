@@ -14,10 +14,10 @@ from qgraph.errors import ExactnessError
 from qgraph.exact.reference import Reference
 from qgraph.ir.graph import Graph
 from tests.helpers.cli import run, small_network, typical_images
+from tests.helpers.layers import WINDOW
 from tests.helpers.quantized import assert_tf_equals_reference, exact
 
 RNG = np.random.default_rng(4)
-WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
 LAYERS = ("conv0", "conv1", "dw", "fc")
 
 

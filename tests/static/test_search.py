@@ -22,10 +22,10 @@ from qgraph.static.build import build
 from qgraph.static.comparison import Comparison
 from qgraph.static.sample_parts import split
 from qgraph.static.search import Trial, search, steps_of
+from tests.helpers.layers import WINDOW
 
 RNG = np.random.default_rng(0)
 INT4 = load_profile("graffitist-int4")
-WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
 
 
 def network(batch: int | None = None) -> Graph:

@@ -9,6 +9,7 @@ from qgraph.passes import PassManager
 from qgraph.quant.calibrate import calibrate
 from qgraph.recipes import static
 from qgraph.train.model import TrainingGraph
+from tests.helpers.layers import WINDOW
 from tests.helpers.quantized import PROFILES
 from tests.train.test_training_graph import assert_is_inference, tensors
 
@@ -43,7 +44,7 @@ def windows(
     rng = np.random.default_rng(0)
     g = Graph("net")
     x = g.input("x", "float32", (None, *sizes, channels))
-    attrs = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"} | changes
+    attrs = WINDOW | changes
     weights = g.const(rng.normal(size=shape).astype(np.float32), "weights")
     g.outputs["y"] = g.add("relu", g.add(op, x, weights, name="windows", attrs=attrs))
     return g, {"x": rng.normal(size=(4, 9, 10, channels)).astype(np.float32)}

@@ -7,6 +7,7 @@ from qgraph.ir.printing import print_graph
 from qgraph.rewrite.trace import Trace
 from qgraph.transforms.avg_pool_to_depthwise import AvgPoolToDepthwise
 from tests.helpers.evaluate import reasons, run_pass
+from tests.helpers.graphs import ops
 
 
 def net(size=(7, 6), ksize=(3, 3), strides=(2, 2), padding="same", channels=2) -> Graph:
@@ -15,10 +16,6 @@ def net(size=(7, 6), ksize=(3, 3), strides=(2, 2), padding="same", channels=2) -
     attrs = {"ksize": ksize, "strides": strides, "padding": padding}
     g.outputs["y"] = g.add("avg_pool", x, name="pool", attrs=attrs)
     return g
-
-
-def ops(g: Graph) -> list[str]:
-    return [n.op for n in g.topological() if n.op != "const"]
 
 
 @pytest.mark.parametrize("size", [(7, 6), (3, 9), (8, 8)], ids=str)

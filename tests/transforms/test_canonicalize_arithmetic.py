@@ -6,8 +6,9 @@ from qgraph.ir.printing import print_graph
 from qgraph.rewrite.trace import Trace
 from qgraph.transforms.canonicalize_arithmetic import CanonicalizeArithmetic
 from tests.helpers.evaluate import reasons, run_pass
+from tests.helpers.graphs import ops
+from tests.helpers.layers import WINDOW
 
-CONV = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
 RNG = np.random.default_rng(0)
 
 
@@ -18,11 +19,7 @@ def net():
 
 def conv(g: Graph, x: str) -> str:
     w = g.const(RNG.normal(size=(3, 3, 3, 3)), "w")
-    return g.add("conv2d", x, w, name="conv", attrs=CONV)
-
-
-def ops(g: Graph) -> list[str]:
-    return [n.op for n in g.topological() if n.op != "const"]
+    return g.add("conv2d", x, w, name="conv", attrs=WINDOW)
 
 
 def test_golden():

@@ -14,9 +14,9 @@ from qgraph.quant.noise_balance import LayerNoise
 from qgraph.recipes import FLOAT
 from qgraph.transforms.equalize_channels import EqualizeChannels
 from tests.helpers.generators.graphs import random_graph
+from tests.helpers.layers import WINDOW
 
 RNG = np.random.default_rng(0)
-WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
 CHANNELS = np.array([1e-3, 0.1, 1, 30])
 
 

@@ -5,12 +5,13 @@ import numpy as np
 from qgraph.compiler import quantize
 from qgraph.ir.graph import Graph
 from tests.helpers.evaluate import reasons
+from tests.helpers.layers import WINDOW
 
 
 def decibels() -> Graph:
     """conv -> square -> + 1e-10 -> log -> * 4 -> + bias -> relu -> conv."""
     graph, rng = Graph(), np.random.default_rng(0)
-    attrs = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
+    attrs = WINDOW
 
     def const(value, name):
         return graph.const(np.asarray(value, np.float32), name)

@@ -6,6 +6,7 @@ from qgraph.ir.printing import print_graph
 from qgraph.rewrite.trace import Trace
 from qgraph.transforms.fold_batch_norm import FoldBatchNorm
 from tests.helpers.evaluate import reasons, run_pass
+from tests.helpers.graphs import ops
 
 RNG = np.random.default_rng(0)
 CIN = 4
@@ -40,10 +41,6 @@ def norm(g: Graph, x: str, name="bn", epsilon=1e-3, **changes) -> str:
     values |= {"variance": RNG.uniform(0.5, 2, size=c)} | changes
     statistics = [g.const(v, n) for n, v in values.items()]
     return g.add("batch_norm", x, *statistics, name=name, attrs={"epsilon": epsilon})
-
-
-def ops(g: Graph) -> list[str]:
-    return [n.op for n in g.topological() if n.op != "const"]
 
 
 # -- into the layer before -------------------------------------------------------------------

@@ -7,6 +7,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.printing import print_graph
 from qgraph.transforms.fold_centering import FoldCentering
 from tests.helpers.evaluate import reasons, run_pass
+from tests.helpers.layers import WINDOW
 
 RNG = np.random.default_rng(0)
 
@@ -17,7 +18,7 @@ def head(op: str = "matmul", bias: bool = True, axes: tuple[int, ...] = (-1,)) -
     if op == "matmul":
         y = g.add(op, g.input("x", "float64", (3, 5)), g.const(RNG.normal(size=(5, 4)), "w"))
     else:
-        attrs = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
+        attrs = WINDOW
         shape = (3, 3, 4, 1) if op == "depthwise_conv2d" else (3, 3, 4, 4)
         x = g.input("x", "float64", (2, 5, 5, 4))
         y = g.add(op, x, g.const(RNG.normal(size=shape), "w"), name="layer", attrs=attrs)
@@ -57,7 +58,7 @@ def test_what_is_no_centering(other):
 
 def test_refused_for_groups_whose_weights_lie_beside_each_other():
     g = Graph("net")
-    attrs = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
+    attrs = WINDOW
     x = g.input("x", "float64", (2, 5, 5, 4))
     y = g.add("conv2d", x, g.const(RNG.normal(size=(3, 3, 2, 6)), "w"), name="layer", attrs=attrs)
     mean = g.add("mean", y, attrs={"axes": (-1,), "keepdims": True})

@@ -11,7 +11,8 @@ from qgraph.passes import PassManager
 from qgraph.rewrite.trace import Trace
 from qgraph.transforms.fold_constants import FoldConstants
 from tests.helpers.evaluate import reasons
-from tests.helpers.onnx_graphs import f, imported, ints, model_of, opaque_kinds
+from tests.helpers.graphs import opaque_kinds
+from tests.helpers.onnx_graphs import f, imported, ints, model_of
 from tests.helpers.tf_graphs import graph_def_of, run_tf, v1
 
 WEIGHTS = np.random.default_rng(4).uniform(-1, 1, (6, 6)).astype(np.float32)

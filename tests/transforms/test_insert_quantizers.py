@@ -3,15 +3,8 @@
 import numpy as np
 
 from qgraph.ir.types import TensorType
-from tests.helpers.evaluate import reasons as refused
-from tests.helpers.layers import WINDOW, Net, inserted
-from tests.helpers.quantized import INT4, INT8, INT32_BIAS
-
-
-def check(net: Net, y: str, golden: str, profile=INT8, reasons=()) -> None:
-    text, trace = inserted(net, y, profile)
-    assert text == "\n".join(line.strip() for line in golden.strip().splitlines())
-    assert refused(trace) == [*reasons]
+from tests.helpers.layers import WINDOW, Net, check_inserted
+from tests.helpers.quantized import INT4, INT32_BIAS
 
 
 def test_convolution_bias_relu6():
@@ -29,7 +22,7 @@ def test_convolution_bias_relu6():
         %r/q8 = quantize(%r) {spec=<u8 activation>}
         return "y" = %r/q8
     """
-    check(net, y, golden)
+    check_inserted(net, y, golden)
 
 
 def test_layer_without_bias():
@@ -44,7 +37,7 @@ def test_layer_without_bias():
         %r/q8 = quantize(%r) {spec=<u8 activation>}
         return "y" = %r/q8
     """
-    check(net, y, golden)
+    check_inserted(net, y, golden)
 
 
 def test_sum_of_signed_and_unsigned():
@@ -68,7 +61,7 @@ def test_sum_of_signed_and_unsigned():
         %r/q8 = quantize(%r) {spec=<u8 activation>}
         return "y" = %r/q8
     """
-    check(net, y, golden)
+    check_inserted(net, y, golden)
 
 
 def test_leaky_relu_behind_a_layer():
@@ -90,7 +83,7 @@ def test_leaky_relu_behind_a_layer():
         %m/q8 = quantize(%m) {spec=<s8 activation>}
         return "y" = %m/q8
     """
-    check(net, y, golden)
+    check_inserted(net, y, golden)
 
 
 def test_leaky_relu_behind_a_concat():
@@ -114,7 +107,7 @@ def test_leaky_relu_behind_a_concat():
         %m/q8 = quantize(%m) {spec=<s8 activation>}
         return "y" = %m/q8
     """
-    check(net, y, golden)
+    check_inserted(net, y, golden)
 
 
 def test_leaky_relu_without_an_internal_stage():
@@ -132,7 +125,7 @@ def test_leaky_relu_without_an_internal_stage():
         %m/q8 = quantize(%m) {spec=<s8 activation>}
         return "y" = %m/q8
     """
-    check(net, y, golden, INT32_BIAS)
+    check_inserted(net, y, golden, INT32_BIAS)
 
 
 def test_average_pool():
@@ -148,7 +141,7 @@ def test_average_pool():
         %p/q8 = quantize(%p) {spec=<u8 activation>}
         return "y" = %p/q8
     """
-    check(net, y, golden)
+    check_inserted(net, y, golden)
 
 
 def test_average_pool_with_a_map_of_reciprocals():
@@ -166,7 +159,7 @@ def test_average_pool_with_a_map_of_reciprocals():
         %p/q8 = quantize(%p) {spec=<s8 activation>}
         return "y" = %p/q8
     """
-    check(net, y, golden)
+    check_inserted(net, y, golden)
 
 
 def test_concat_gives_all_members_a_sign():
@@ -187,7 +180,7 @@ def test_concat_gives_all_members_a_sign():
         %c = concat(%ra/q8, %b/q8) {axis=1}
         return "y" = %c
     """
-    check(net, y, golden)
+    check_inserted(net, y, golden)
 
 
 def test_max_pool_moves_codes():
@@ -209,7 +202,7 @@ def test_max_pool_moves_codes():
         %d/q8 = quantize(%d/q16) {spec=<s8 activation>}
         return "y" = %d/q8
     """
-    check(net, y, golden)
+    check_inserted(net, y, golden)
 
 
 def test_table():
@@ -224,7 +217,7 @@ def test_table():
         %s = lookup(%f/q8) {domain=<s8 activation>, function="swish", spec=<s8 activation>}
         return "y" = %s
     """
-    check(net, y, golden)
+    check_inserted(net, y, golden)
 
 
 def test_product_of_two_tensors():
@@ -246,7 +239,7 @@ def test_product_of_two_tensors():
         %m/q8 = quantize(%m) {spec=<s8 activation>}
         return "y" = %m/q8
     """
-    check(net, y, golden)
+    check_inserted(net, y, golden)
 
 
 def test_softmax_stays_float():
@@ -261,7 +254,7 @@ def test_softmax_stays_float():
         %s = softmax(%f/q8)
         return "y" = %s
     """
-    check(net, y, golden, reasons=[("s", "stays float: softmax is a float op")])
+    check_inserted(net, y, golden, reasons=[("s", "stays float: softmax is a float op")])
 
 
 def test_an_unknown_op_in_the_middle():
@@ -284,7 +277,7 @@ def test_an_unknown_op_in_the_middle():
         %b/q8 = quantize(%b/q16) {spec=<s8 activation>}
         return "y" = %b/q8
     """
-    check(net, y, golden, reasons=[("o", "stays float: `Strange` is not understood")])
+    check_inserted(net, y, golden, reasons=[("o", "stays float: `Strange` is not understood")])
 
 
 def test_a_layer_with_two_users():
@@ -303,7 +296,7 @@ def test_a_layer_with_two_users():
         %s/q8 = quantize(%s) {spec=<s8 activation>}
         return "y" = %s/q8
     """
-    check(net, y, golden)
+    check_inserted(net, y, golden)
 
 
 def test_first_and_last_layers_keep_8_bits():
@@ -325,7 +318,7 @@ def test_first_and_last_layers_keep_8_bits():
         %last/q8 = quantize(%last/q16) {spec=<s8 activation>}
         return "y" = %last/q8
     """
-    check(net, y, golden, INT4)
+    check_inserted(net, y, golden, INT4)
 
 
 def test_bias_in_the_accumulator():
@@ -342,7 +335,7 @@ def test_bias_in_the_accumulator():
         %r/q8 = quantize(%r) {spec=<u8 activation>}
         return "y" = %r/q8
     """
-    check(net, y, golden, INT32_BIAS)
+    check_inserted(net, y, golden, INT32_BIAS)
 
 
 def test_what_is_left_of_a_batch_norm():
@@ -359,7 +352,7 @@ def test_what_is_left_of_a_batch_norm():
         %bn/q8 = quantize(%bn) {spec=<s8 activation>}
         return "y" = %bn/q8
     """
-    check(net, y, golden)
+    check_inserted(net, y, golden)
 
 
 def test_padding_with_a_value_is_on_no_grid():
@@ -380,4 +373,6 @@ def test_padding_with_a_value_is_on_no_grid():
         %d/q8 = quantize(%d/q16) {spec=<s8 activation>}
         return "y" = %d/q8
     """
-    check(net, y, golden, reasons=[("p", "stays float: its padding value 0.5 is not a code")])
+    check_inserted(
+        net, y, golden, reasons=[("p", "stays float: its padding value 0.5 is not a code")]
+    )

@@ -15,12 +15,14 @@ from qgraph.recipes import FLOAT
 from qgraph.stored import load_network
 from qgraph.transforms.recognize_layer_norm import RecognizeLayerNorm
 from tests.helpers.evaluate import assert_same_function, run_pass
+from tests.helpers.layers import WINDOW
+from tests.helpers.op_writer import OpWriter
 from tests.helpers.tf_graphs import graph_def_of, v1
 
 CHANNELS, EPSILON = 8, 1e-5
 
 
-class Writer:
+class Writer(OpWriter):
     """Arithmetic on values of a graph; means are over channels, numbers become constants."""
 
     def __init__(self, graph: Graph, rank: int) -> None:
@@ -29,13 +31,6 @@ class Writer:
         self.gamma, self.beta = (
             graph.const(rng.normal(size=CHANNELS).astype(np.float32), n) for n in ("gamma", "beta")
         )
-
-    def __getattr__(self, op: str):
-        def add(*inputs, **attrs) -> str:
-            values = [v if isinstance(v, str) else self.number(v) for v in inputs]
-            return self.graph.add(op, *values, attrs=attrs)
-
-        return add
 
     def number(self, value: float) -> str:
         return self.graph.const(np.float32(value), "c")
@@ -206,7 +201,7 @@ def test_norms_of_channels_first_images(axis) -> None:
     rng = np.random.default_rng(0)
     g = Graph("net")
     x = g.input("x", "float32", (None, 5, 5, 3))
-    attrs = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
+    attrs = WINDOW
     first, last = (
         g.const(rng.normal(size=(1, 1, a, b)).astype(np.float32), "w")
         for a, b in ((3, CHANNELS), (CHANNELS, 2))

@@ -15,6 +15,7 @@ from qgraph.recipes import FLOAT
 from qgraph.transforms.prune_constant_channels import PruneConstantChannels
 from tests.helpers.evaluate import random_feeds, reasons, run_pass
 from tests.helpers.generators.graphs import random_graph
+from tests.helpers.layers import WINDOW
 
 RNG = np.random.default_rng(0)
 GOLDEN = """\
@@ -32,7 +33,6 @@ graph "net" {
   return "y" = %end
 }
 """  # noqa: E501
-WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
 EXPLICIT = ((2, 0), (0, 1))
 
 

@@ -23,7 +23,7 @@ from qgraph.recipes import FLOAT
 from qgraph.verification.cases import extreme_cases, from_samples, random_case
 from qgraph.verification.compare import compare
 from tests.helpers.evaluate import reasons as refused
-from tests.helpers.layers import WINDOW, Net, inserted
+from tests.helpers.layers import WINDOW, Net, check_inserted, inserted
 from tests.helpers.quantized import INT8, INT32_BIAS, quantize
 
 POLICY = load_profile("policy-int8")
@@ -33,12 +33,6 @@ REFUSED = {"onnx-qdq", "qonnx"}
 def norm(net: Net, x: str, size: int = 4, **attrs) -> str:
     vectors = (net.const("gamma", size), net.const("beta", size))
     return net.op("layer_norm", x, *vectors, name="n", **{"epsilon": 1e-5, **attrs})
-
-
-def check(net: Net, y: str, golden: str, profile=INT8, reasons=()) -> None:
-    text, trace = inserted(net, y, profile)
-    assert text == "\n".join(line.strip() for line in golden.strip().splitlines())
-    assert refused(trace) == [*reasons]
 
 
 def test_behind_a_layer():
@@ -60,7 +54,7 @@ def test_behind_a_layer():
         %r/q8 = quantize(%r) {spec=<u8 activation>}
         return "y" = %r/q8
     """  # noqa: E501
-    check(net, y, golden)
+    check_inserted(net, y, golden)
 
 
 def test_of_what_has_few_bits_already_and_without_internal_stage():
@@ -77,7 +71,7 @@ def test_of_what_has_few_bits_already_and_without_internal_stage():
         %n/q8 = quantize(%n) {spec=<s8 activation>}
         return "y" = %n/q8
     """  # noqa: E501
-    check(net, y, golden, INT32_BIAS)
+    check_inserted(net, y, golden, INT32_BIAS)
 
 
 def test_what_is_made_of_floats_stays_float():

@@ -9,6 +9,7 @@ from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.transforms.recognize_layer_norm import RecognizeLayerNorm
 from tests.helpers.evaluate import random_feeds, run_pass
+from tests.helpers.graphs import ops
 
 RNG = np.random.default_rng(0)
 
@@ -45,10 +46,6 @@ def quotient(power="pow") -> Graph:
     normal = g.add("div", centred, deviation)
     g.outputs["y"] = g.add("add", g.add("mul", normal, gamma), beta, name="norm")
     return g
-
-
-def ops(g: Graph) -> list[str]:
-    return [n.op for n in g.topological() if n.op != "const"]
 
 
 @pytest.mark.parametrize("spread", ["squared_difference", "square"])

@@ -8,8 +8,8 @@ from qgraph.errors import ExactnessError
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
 from qgraph.recipes import RECIPES
+from tests.helpers.layers import WINDOW
 
-WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(16, 4, 4, 2)).astype(np.float32)
 BAD = (np.inf, -np.inf, np.nan)

@@ -9,7 +9,7 @@ from qgraph.ir.graph import Graph
 from qgraph.static.feature_exponents import feature_exponents
 from qgraph.transforms.scale_inputs import ScaleInputs
 from tests.helpers.evaluate import run_pass
-from tests.helpers.layers import Net, inserted
+from tests.helpers.layers import WINDOW, Net, inserted
 
 
 def net_of(*prefix: str) -> tuple[Net, str]:
@@ -75,7 +75,7 @@ def test_what_is_left_alone(why):
     shape = (None, 4, 4, 4) if why == "an image" else (None, 4)
     x = g.input("x", "float32", shape)
     if why == "an image":
-        attrs = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
+        attrs = WINDOW
         g.outputs["y"] = g.add(
             "conv2d", x, g.const(np.ones((1, 1, 4, 2), np.float32), "w"), attrs=attrs
         )

@@ -20,21 +20,16 @@ from qgraph.rewrite.functions import written_out
 from qgraph.rewrite.trace import Trace
 from qgraph.transforms.compose_functions import ComposeFunctions
 from tests.helpers.evaluate import assert_same_function, reasons, run_pass
+from tests.helpers.layers import WINDOW
+from tests.helpers.op_writer import OpWriter
 from tests.helpers.tf_graphs import graph_def_of, v1
 
 
-class Writer:
+class Writer(OpWriter):
     """Arithmetic on values of a graph; numbers become constants as `constant` makes them."""
 
     def __init__(self, graph: Graph, constant=np.float32) -> None:
         self.graph, self.constant = graph, constant
-
-    def __getattr__(self, op: str):
-        def add(*inputs, **attrs) -> str:
-            values = [v if isinstance(v, str) else self.number(v) for v in inputs]
-            return self.graph.add(op, *values, attrs=attrs)
-
-        return add
 
     def number(self, value: float) -> str:
         return self.graph.const(np.asarray(self.constant(value), np.float32), "c")
@@ -358,7 +353,7 @@ def test_a_mean_over_places_takes_codes_and_one_over_channels_does_not(axes, lea
     g = Graph("net")
     w = Writer(g)
     x = g.input("x", "float32", (None, 4, 4, 3))
-    window = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
+    window = WINDOW
     h = w.conv2d(x, g.const(np.ones((1, 1, 3, 3), np.float32), "first"), **window)
     y = w.mean(w.mul(h, w.sigmoid(h)), axes=axes, keepdims=False)
     if not leaves:

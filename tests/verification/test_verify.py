@@ -23,6 +23,7 @@ from qgraph.verification.dump import against
 from qgraph.verification.verify import verify
 from tests.helpers.cli import run as cli
 from tests.helpers.cli import small_network, typical_images
+from tests.helpers.layers import WINDOW
 from tests.helpers.quantized import INT8
 from tests.helpers.quantized import quantize as quantize_graph
 
@@ -99,7 +100,7 @@ def test_integers_that_begin_behind_float_ops(tmp_path) -> None:
     joined = g.add("relu", g.add("concat", x, x, attrs={"axis": 3}))
     turned = g.add("transpose", joined, attrs={"perm": (0, 2, 1, 3)})
     filters = g.const(np.ones((1, 1, 1, 2), np.float32), "w")
-    window = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
+    window = WINDOW
     g.outputs["y"] = g.add("conv2d", g.add("add", turned, turned), filters, attrs=window)
     samples = {"x": np.linspace(-1, 1, 8, dtype=np.float32).reshape(8, 1, 1, 1)}
     PassManager(FLOAT).run(g)

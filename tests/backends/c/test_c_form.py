@@ -3,26 +3,11 @@
 import subprocess
 from pathlib import Path
 
-import numpy as np
-import pytest
-
-from qgraph.artifacts import save
 from qgraph.backends.c.c_form import compiler
-from qgraph.compiler import quantize
 from qgraph.exports import export
-from qgraph.frontends import load
 from qgraph.stored import load_network
 from qgraph.verification.verify import verify
 from tests.helpers.c_programs import needs_compiler
-
-DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.pb"
-
-
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory) -> Path:
-    images = np.random.default_rng(0).uniform(0, 16, (4, 8, 8, 1)).astype(np.float32)
-    result = quantize(load(DIGITS), images, plan="method=max")
-    return save(result, tmp_path_factory.mktemp("digits") / "out")
 
 
 @needs_compiler

@@ -24,6 +24,7 @@ from qgraph.ir.types import QuantSpec
 from qgraph.passes import PassManager
 from qgraph.recipes import FLOAT
 from tests.helpers.generators.graphs import graphs, random_graph
+from tests.helpers.layers import WINDOW
 from tests.helpers.onnx_graphs import model_of
 from tests.helpers.op_graphs import CASES, biased, conv, image, in_nchw, normal
 
@@ -169,7 +170,7 @@ def test_layers_that_follow_each_other_turn_nothing_between_them():
     y = g.add("transpose", image(g, None, 3, 8, 8), attrs={"perm": (0, 2, 3, 1)})
     for _ in range(3):
         w = g.const(normal(3, 3, g.types[y].shape[3], 4))
-        window = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
+        window = WINDOW
         y = g.add("bias_add", g.add("conv2d", y, w, attrs=window), g.const(normal(4)))
         y = g.add("relu", y)
     g.outputs["y"] = g.add("transpose", y, attrs={"perm": (0, 3, 1, 2)})

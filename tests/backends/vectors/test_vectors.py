@@ -12,13 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qgraph.artifacts import save
 from qgraph.backends.vectors import files
 from qgraph.backends.vectors.vectors_form import VectorsForm
-from qgraph.compiler import quantize
 from qgraph.errors import ExactnessError, UsageError
 from qgraph.exports import export
-from qgraph.frontends import load
 from qgraph.ir.types import ROUNDINGS
 from qgraph.program import Step, lower
 from qgraph.program.accumulators import accumulators
@@ -35,7 +32,6 @@ from tests.helpers.generators.programs import programs, random_program
 needs_icarus = pytest.mark.skipif(
     shutil.which("iverilog") is None, reason="Icarus Verilog (iverilog) is not installed"
 )
-DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.pb"
 
 
 def written(program, folder: Path, form: VectorsForm | None = None) -> dict:
@@ -281,13 +277,6 @@ def test_the_bench_passes_on_random_programs(program, tmp_path_factory) -> None:
 
 
 # -- a network ----------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory) -> Path:
-    images = np.random.default_rng(0).uniform(0, 16, (4, 8, 8, 1)).astype(np.float32)
-    result = quantize(load(DIGITS), images, plan="method=max")
-    return save(result, tmp_path_factory.mktemp("digits") / "out")
 
 
 def test_digits_among_the_forms(digits: Path) -> None:

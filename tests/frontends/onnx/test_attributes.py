@@ -16,6 +16,7 @@ from onnx.reference import ReferenceEvaluator
 from qgraph.errors import QGraphError
 from qgraph.frontends.onnx import import_model, read
 from qgraph.interpret import evaluate
+from tests.helpers.graphs import opaque_kinds
 from tests.helpers.onnx_attributes import (
     changed,
     examples,
@@ -25,7 +26,7 @@ from tests.helpers.onnx_attributes import (
     with_inputs,
     with_outputs,
 )
-from tests.helpers.onnx_graphs import opaque_kinds, runtime
+from tests.helpers.onnx_graphs import runtime
 
 Option = defs.OpSchema.FormalParameterOption
 EXAMPLES = 2  # of each version of an op

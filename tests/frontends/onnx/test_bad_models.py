@@ -8,16 +8,8 @@ from onnx import TensorProto, helper, numpy_helper
 from qgraph.errors import GraphError, LoadError, UnsupportedError, UsageError
 from qgraph.frontends import load
 from qgraph.interpret import evaluate
-from tests.helpers.onnx_graphs import (
-    f,
-    imported,
-    info,
-    ints,
-    model_of,
-    one_op,
-    opaque_kinds,
-    runtime,
-)
+from tests.helpers.graphs import opaque_kinds
+from tests.helpers.onnx_graphs import f, imported, info, ints, model_of, one_op, runtime
 
 ROW = f(3, 6)
 make = helper.make_node

@@ -6,6 +6,7 @@ from onnx.reference import ReferenceEvaluator
 
 from qgraph.errors import GraphError
 from qgraph.interpret import evaluate
+from tests.helpers.graphs import opaque_kinds
 from tests.helpers.onnx_graphs import (
     assert_like_runtime,
     f,
@@ -13,7 +14,6 @@ from tests.helpers.onnx_graphs import (
     imported,
     ints,
     one_op,
-    opaque_kinds,
     positive,
 )
 

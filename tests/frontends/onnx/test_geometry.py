@@ -8,6 +8,7 @@ from onnx import helper
 
 from qgraph.interpret import evaluate
 from tests.frontends.onnx import test_elementwise, test_layers, test_moves
+from tests.helpers.graphs import opaque_kinds
 from tests.helpers.onnx_graphs import (
     assert_like_runtime,
     f,
@@ -17,7 +18,6 @@ from tests.helpers.onnx_graphs import (
     ints,
     model_of,
     one_op,
-    opaque_kinds,
     runtime,
 )
 

@@ -1,6 +1,5 @@
 """IMPALA: one step against numpy, its queue, and that what acted is what is corrected for."""
 
-import csv
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from qgraph.rl.learn.runs import train
 from qgraph.rl.learn.sources import LocalActors
 from tests.helpers.impala import RECORD, SCALE, SMALL, learner, trajectories
 from tests.helpers.rl_records import batch_of
-from tests.helpers.runs import MANY, begun, ends_when, resumed, unwatched
+from tests.helpers.runs import MANY, begun, ends_when, resumed, rows, unwatched
 
 pytest.importorskip("gymnasium", reason="needs the extra `rl`")
 ROOT = Path(__file__).parents[3]
@@ -190,11 +189,6 @@ def test_a_batch_that_may_be_sampled_is_there(actors):
             assert count > 0  # one of both may go on
     assert limiter.samples > 1000
     assert most <= 2 * config.batch_size + actors * (config.unroll_length - 1)
-
-
-def rows(path):
-    with path.open() as stream:
-        return list(csv.DictReader(stream))
 
 
 @pytest.mark.parametrize("correct", ["vtrace,is", "retrace,is"])

@@ -1,6 +1,5 @@
 """Runs: what they write, stop, and go on from."""
 
-import csv
 import json
 import os
 import signal
@@ -18,6 +17,7 @@ from qgraph.rl.learn.energy import together
 from qgraph.rl.learn.runs import train
 from qgraph.rl.learn.training import Training
 from tests.helpers.cli import run as qgraph
+from tests.helpers.runs import rows
 
 pytest.importorskip("gymnasium", reason="needs the extra `rl`")
 SMALL = {
@@ -30,11 +30,6 @@ SMALL = {
     "evaluate_every": 30,
     "episodes": 2,
 }
-
-
-def rows(path):
-    with path.open() as stream:
-        return list(csv.DictReader(stream))
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,14 @@ small range, so factors are chosen that make the ranges of a channel's producers
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
+from qgraph.errors import PassError
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array
 from qgraph.parallel import over_chunks
@@ -24,6 +26,8 @@ from qgraph.rewrite.constants import Float64, times, weights_of
 from qgraph.rewrite.rewriter import Rewriter
 
 SWEEPS = 40
+OCTAVE = 16  # steps of given factors in a power of two
+OWN = "factors are for one network, plan and list of passes: take them from its own exponents.json"
 
 
 @dataclass(frozen=True)
@@ -35,19 +39,27 @@ class EqualizeChannels(Pass):
     would dominate the range of the whole activation. With `powers_of_two` factors are rounded to
     powers of two, which makes the rewrite exact in floating point. With `noise` ranges need not
     meet: factors minimize the noise that 8 bits make, by what batch norms remember, and channels
-    without a batch norm stay.
+    without a batch norm stay. `factors` are taken instead of computed ones: for the outputs
+    of a layer, log2 in sixteenths (`qgraph.static.channel_factors` finds them on samples).
     """
 
     biases: bool = option("Include biases in the range of a channel.", default=True)
     powers_of_two: bool = option("Round factors to powers of two.", default=False)
     noise: bool = option("Minimize noise instead of making ranges equal.", default=False)
+    factors: Mapping[str, tuple[int, ...]] | None = option(
+        "Take these for the outputs of layers, like {conv=[16, 0, -8]}: log2 in sixteenths.",
+        default=None,
+    )
     name: ClassVar[str] = "equalize-channels"
     requires: ClassVar[frozenset[str]] = frozenset({"batch-norm-folded"})
 
     def apply(self, rewriter: Rewriter) -> None:
         graph = rewriter.graph
         channels = channel_map(graph)
-        if self.noise:
+        if self.factors is not None:
+            log2 = _given(channels, self.factors)
+            graph.factors = dict(self.factors)
+        elif self.noise:
             log2 = noise_factors(graph, channels)
         else:
             log2 = _factors(graph, channels, self.biases)
@@ -60,6 +72,39 @@ class EqualizeChannels(Pass):
         for value, moments in graph.moments.items():
             if value in channels.ids:
                 graph.moments[value] = moments.scaled(1 / factors[channels.of(value)])
+
+
+def factors_by_layer(channels: ChannelMap, log2: Float64) -> dict[str, tuple[int, ...]]:
+    """Factors as `EqualizeChannels.factors` takes them, of all layers that may have some."""
+    steps = np.rint(log2 * OCTAVE).astype(np.int64)
+    outputs = ((layer.name, channels.of(layer.name)) for layer in channels.layers)
+    return {
+        name: tuple(steps[ids].tolist()) for name, ids in outputs if not channels.frozen[ids].all()
+    }
+
+
+def _given(channels: ChannelMap, factors: Mapping[str, tuple[int, ...]]) -> Float64:
+    """log2 of given factors. Raises PassError where they do not fit the network."""
+    known = {layer.name: channels.of(layer.name) for layer in channels.layers}
+    steps, given = np.zeros(channels.count), np.zeros(channels.count, bool)
+    for name, found in factors.items():
+        if name not in known:
+            raise PassError("there is no layer of this name to take factors", node=name, hint=OWN)
+        ids, wanted = known[name], np.array(found, np.float64)
+        if len(ids) != len(wanted):
+            counts = f"has {len(ids)} outputs, and {len(wanted)} factors are given"
+            raise PassError(counts, node=name, hint=OWN)
+        if np.abs(wanted).max(initial=0) > LARGEST_LOG2 * OCTAVE:
+            wrong = f"a factor is outside 2^-{LARGEST_LOG2:g} to 2^{LARGEST_LOG2:g}"
+            raise PassError(wrong, node=name, hint=OWN)
+        if wanted[channels.frozen[ids]].any():
+            wrong = "a factor is given for a channel that keeps its scale"
+            raise PassError(wrong, node=name, hint=OWN)
+        if (given[ids] & (steps[ids] != wanted)).any():
+            wrong = "its factors differ from those of another layer with the same channels"
+            raise PassError(wrong, node=name, hint=OWN)
+        steps[ids], given[ids] = wanted, True
+    return steps / OCTAVE
 
 
 def _ranges(graph: Graph, node: Node) -> Array:

@@ -35,7 +35,8 @@ class Graph:
     `inputs` are names of `input` nodes, in calling order. `outputs` maps each public name to
     the value it stands for. `facts` are what passes have established (`Pass.ensures`). `moments`
     are statistics of float values, from batch norms that were folded; entries of removed values
-    have no meaning. `notes` inform the user about differences between the file and the graph.
+    have no meaning. `factors` are those that samples gave to channels (`EqualizeChannels.factors`).
+    `notes` inform the user about differences between the file and the graph.
     `unread` has for each opaque node the attributes and inputs that its importer does not read.
     """
 
@@ -47,6 +48,7 @@ class Graph:
         self.outputs: dict[str, str] = {}
         self.facts: set[str] = set()
         self.moments: dict[str, Moments] = {}
+        self.factors: dict[str, tuple[int, ...]] = {}
         self.notes: list[str] = []
         self.unread: dict[str, str] = {}
         self._users: dict[str, dict[str, int]] = {}
@@ -287,7 +289,7 @@ class Graph:
         other.inputs, other.outputs = list(self.inputs), dict(self.outputs)
         other.facts, other._fresh = set(self.facts), dict(self._fresh)
         other.moments, other.notes = dict(self.moments), list(self.notes)
-        other.unread = dict(self.unread)
+        other.factors, other.unread = dict(self.factors), dict(self.unread)
         other._users = {k: dict(v) for k, v in self._users.items()}
         other._control_users = {k: dict(v) for k, v in self._control_users.items()}
         return other

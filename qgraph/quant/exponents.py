@@ -5,6 +5,7 @@
      "plan": "equalize=biases,method=mse",
      "apart": true,
      "features": {},
+     "factors": {},
      "tensors": {
       "image/codes": {"exponent": 8, "bits": 8, "signed": false},
       "conv/weights/codes": {"exponent": 6, "bits": 8, "signed": true}
@@ -14,7 +15,8 @@
 A tensor is a quantizer of the graph, `value = code * 2^-exponent`. Biases that are added to an
 accumulator have its exponent and are not in the file. `bits` and `signed` are checked against the
 graph; an entry may be an exponent alone. `features` are exponents of input features
-(`scale-inputs`), by value. Only `format` and `tensors` are required.
+(`scale-inputs`), by value; `factors` those of the outputs of equalized layers, log2 in sixteenths
+(`equalize=noise`, which finds them on samples). Only `format` and `tensors` are required.
 """
 
 from __future__ import annotations
@@ -51,6 +53,7 @@ LARGEST = 1 << 28  # bytes of a file
 FILE = "exponents.json"
 
 Features = Mapping[str, tuple[int, ...]]
+Factors = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class Exponents:
     features: Features = field(default_factory=dict)
     plan: str | None = None
     apart: bool = False
+    factors: Factors = field(default_factory=dict)
 
     def dump(self) -> str:
         """The text form, a tensor a line."""
@@ -85,6 +89,7 @@ class Exponents:
             "plan": self.plan,
             "apart": self.apart,
             "features": dict(self.features),
+            "factors": dict(self.factors),
         }
         said = "".join(f" {json.dumps(key)}: {json.dumps(value)},\n" for key, value in head.items())
         return f'{{\n{said} "tensors": {{\n' + ",\n".join(tensors) + "\n }\n}\n"
@@ -151,23 +156,24 @@ def parse_exponents(data: object) -> Exponents:
         raise CalibrationError(
             f"not exponents of format {FORMAT}", hint=f"give the {FILE} of an output directory"
         )
-    known = ("format", "plan", "apart", "features", "tensors")
+    known = ("format", "plan", "apart", "features", "factors", "tensors")
     unknown = [key for key in data if key not in known]
     if unknown:
         raise CalibrationError(f"unknown key `{unknown[0]}`", hint=f"known: {', '.join(known)}")
     tensors, features = data.get("tensors"), data.get("features", {})
-    plan, apart = data.get("plan"), data.get("apart", False)
-    if not isinstance(tensors, dict) or not isinstance(features, dict):
-        raise CalibrationError("`tensors` and `features` must be mappings")
+    plan, apart, factors = data.get("plan"), data.get("apart", False), data.get("factors", {})
+    if not (isinstance(tensors, dict) and isinstance(features, dict) and isinstance(factors, dict)):
+        raise CalibrationError("`tensors`, `features` and `factors` must be mappings")
     if plan is not None and not isinstance(plan, str):
         raise CalibrationError("`plan` must be text, as --plan takes it, or null")
     if not isinstance(apart, bool):
         raise CalibrationError("`apart` must be true or false")
     return Exponents(
         {name: _entry(name, value) for name, value in tensors.items()},
-        {name: _features(name, value) for name, value in features.items()},
+        {name: _integers(name, value, "features") for name, value in features.items()},
         plan,
         apart,
+        {name: _integers(name, value, "channels") for name, value in factors.items()},
     )
 
 
@@ -192,9 +198,9 @@ def _entry(name: str, value: object) -> TensorExponent:
     return TensorExponent(int(exponent), bits, signed)
 
 
-def _features(name: str, value: object) -> tuple[int, ...]:
+def _integers(name: str, value: object, of: str) -> tuple[int, ...]:
     if not isinstance(value, list) or not all(map(_is_whole, value)):
-        raise CalibrationError("exponents of features are a list of whole numbers", node=name)
+        raise CalibrationError(f"exponents of {of} are a list of whole numbers", node=name)
     return tuple(checked_exponent(int(exponent), name) for exponent in value)
 
 
@@ -221,7 +227,7 @@ def exponents_of(
         assert exponent is not None
         kept = int(exponent) if isinstance(exponent, int) else tuple(map(int, exponent))
         tensors[node.name] = TensorExponent(kept, spec.bits, spec.signed)
-    return Exponents(tensors, dict(features), plan, apart)
+    return Exponents(tensors, dict(features), plan, apart, dict(graph.factors))
 
 
 def chosen_quantizers(graph: Graph) -> Iterator[Node]:

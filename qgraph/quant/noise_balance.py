@@ -8,12 +8,13 @@ The factors minimize a sum over layers, in units of the float network, of
     weight noise  q_w^2 sum_c E[x_c^2] f_n^2 / f_c^2 / var_n
 
 where channel c is divided by f_c, the steps q follow from the largest ranges that factors leave,
-and var_n is the variance of output n. Everything comes from weights and batch norms.
+and var_n is the variance of output n: behind its activation and over the share that is not clipped,
+where samples show it. Everything else comes from weights and batch norms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -22,6 +23,7 @@ import numpy as np
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Moments
 from qgraph.parallel import over_chunks
+from qgraph.quant.activations import ActivatedChannels
 from qgraph.quant.moments import known_moments, moments_of
 from qgraph.rewrite.channels import ChannelMap, Ids
 from qgraph.rewrite.constants import Float64, weights_of
@@ -39,12 +41,15 @@ LEAST_VARIANCE = 0.01  # of an output, as a share of the median
 LARGEST_LOG2 = 12.0
 
 
-def noise_factors(graph: Graph, channels: ChannelMap) -> Float64:
+def noise_factors(
+    graph: Graph, channels: ChannelMap, seen: Mapping[str, ActivatedChannels] | None = None
+) -> Float64:
     """log2 of the factor by which each channel is divided; 0 where no batch norm knows it.
 
-    `graph` is float, with its batch norms folded.
+    `graph` is float, with its batch norms folded. seen: outputs by layer, from samples.
     """
-    made = (_layer(graph, channels, node) for node in channels.layers)
+    seen = seen or {}
+    made = (_layer(graph, channels, node, seen.get(node.name)) for node in channels.layers)
     layers = [layer for layer in made if layer is not None]
     moved = np.zeros(channels.count, bool)
     for layer in layers:
@@ -83,7 +88,8 @@ class LayerNoise:
 
     inputs, outputs: channels; those of a depthwise layer are pairs. known: a batch norm knows the
     inputs. ranges: of inputs. gains: |W|^2 / var of each input. largest: the largest |W|,
-    [inputs, outputs] or of each pair. power: E[x^2] of each input, times taps. weights: 1 / var.
+    [inputs, outputs] or of each pair. power: E[x^2] of each input, times taps. weights:
+    1 / var of each output.
     """
 
     inputs: Ids
@@ -142,37 +148,47 @@ def _norm(values: Float64) -> tuple[float, Float64]:
     return largest * whole ** (1 / NORM), powers / whole
 
 
-def _layer(graph: Graph, channels: ChannelMap, node: Node) -> LayerNoise | None:
+def _layer(
+    graph: Graph, channels: ChannelMap, node: Node, samples: ActivatedChannels | None
+) -> LayerNoise | None:
     """The noise of a layer; None where its outputs are unknown, or it has groups of channels."""
-    made = _output_moments(graph, node)
     weights = weights_of(graph, node).astype(np.float64)
     inputs, outputs = channels.of(node.inputs[0]), channels.of(node.name)
     taps = weights.reshape(-1, *weights.shape[-2:])
     pairs = node.op == "depthwise_conv2d"
-    if made is None or taps.shape[1] != len(inputs) or (pairs and taps.shape[2] != 1):
+    made = _output_moments(graph, node)
+    if samples is not None:
+        variance, passed = samples.variance, samples.unclipped
+    elif made is not None:
+        variance, passed = made.deviation**2, np.ones(())
+    else:
+        return None
+    if taps.shape[1] != len(inputs) or (pairs and taps.shape[2] != 1):
         return None
     if pairs:
         taps = taps[:, :, 0]
     squares, largest = (taps**2).sum(axis=0), np.abs(taps).max(axis=0)
-    variance = made.deviation**2
-    variance = np.maximum(variance + LEAST_VARIANCE * np.median(variance), np.finfo(float).tiny)
-    relative = squares / variance
-    seen = known_moments(graph, node.inputs[0])
-    if seen is None:  # as if independent, and all alike
-        power = np.full(len(inputs), variance.sum() / (squares.sum() or 1.0))
+    whole = variance if made is None else made.deviation**2
+    weight = passed / np.maximum(
+        variance + LEAST_VARIANCE * np.median(variance), np.finfo(float).tiny
+    )
+    relative = squares * weight
+    known = known_moments(graph, node.inputs[0])
+    if known is None:  # as if independent, and all alike
+        power = np.full(len(inputs), whole.sum() / (squares.sum() or 1.0))
         ranges = TAIL * np.sqrt(power)
     else:
-        power = (MEANS * seen.mean) ** 2 + seen.deviation**2
-        ranges = np.abs(seen.mean) + TAIL * seen.deviation
+        power = (MEANS * known.mean) ** 2 + known.deviation**2
+        ranges = np.abs(known.mean) + TAIL * known.deviation
     return LayerNoise(
         inputs,
         outputs,
-        seen is not None,
+        known is not None,
         ranges,
         relative if pairs else relative.sum(axis=1),
         largest,
         len(taps) * power,
-        1 / variance,
+        weight,
     )
 
 

@@ -31,7 +31,7 @@ class Plan:
         ChoiceType(tuple(Equalization)),
         "channels are scaled between layers until the ranges on both sides meet; `biases` counts "
         "biases into the ranges; `noise` minimizes the noise of activations and weights instead, "
-        "by what batch norms remember",
+        "by what batch norms remember and samples show",
     )
     powers_of_two: bool = key(
         False, SwitchType(), "factors of equalized channels are rounded to powers of two"

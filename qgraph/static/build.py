@@ -47,7 +47,7 @@ def build(
     `preparations`: of `loaded` by `pipeline`, where other plans were prepared before.
     """
     known = preparations or Preparations(loaded, pipeline)
-    floating, graph = known.prepared(profile, plan, data, trace, on_pass, exponents)
+    floating, graph = known.prepared(profile, plan, data, trace, on_pass, exponents, invented)
     few, statistics = thinned(graph, data), None
     with matched(graph, floating, data) if invented else nullcontext():
         if exponents is None:

@@ -18,6 +18,7 @@ from qgraph.quant.exponents import Exponents, assign_exponents
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import Profile
 from qgraph.quant.thresholds import Range
+from qgraph.static.channel_factors import with_factors
 from qgraph.static.samples import Samples, samples_for
 from qgraph.transforms.scale_inputs import ScaleInputs
 
@@ -47,7 +48,7 @@ def with_exponents(
     Raises what `assign_exponents` raises where they do not fit.
     """
     graph = loaded.copy()
-    PassManager(pipeline.prepare(plan)).run(graph)
+    PassManager(with_factors(pipeline.prepare(plan), exponents.factors)).run(graph)
     if plan.scale_inputs:
         PassManager((ScaleInputs(exponents.features),)).run(graph)
     PassManager(pipeline.insert(profile)).run(graph)

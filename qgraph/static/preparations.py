@@ -9,11 +9,17 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.passes import Pass, PassManager, PassResult
 from qgraph.pipelines import USUAL, Pipeline
-from qgraph.quant.exponents import Exponents
+from qgraph.quant.exponents import Exponents, Factors
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import Profile
 from qgraph.recipes import FLOAT
 from qgraph.rewrite.trace import Trace
+from qgraph.static.channel_factors import (
+    channel_factors,
+    measured_pass,
+    with_factors,
+    without_factors,
+)
 from qgraph.static.feature_exponents import feature_exponents
 from qgraph.transforms.scale_inputs import ScaleInputs
 
@@ -36,12 +42,22 @@ class PassesDone:
         return PassesDone((*self.steps, *steps), graph, trace, (*self.results, *results))
 
 
+@dataclass(frozen=True)
+class FactorsFound:
+    """Factors of channels that `data` gave the graph behind the passes `before`."""
+
+    before: tuple[Pass, ...]
+    data: Mapping[str, Array]
+    factors: Factors
+
+
 class Preparations:
     """Prepares one network for plans; keeps what it did."""
 
     def __init__(self, loaded: Graph, pipeline: Pipeline = USUAL) -> None:
         self.pipeline = pipeline
         self._done = [PassesDone((), loaded.copy(), Trace())]
+        self._factors: list[FactorsFound] = []
 
     def prepared(
         self,
@@ -51,13 +67,20 @@ class Preparations:
         trace: Trace,
         on_pass: Callable[[PassResult], None] = lambda result: None,
         exponents: Exponents | None = None,
+        invented: bool = False,
     ) -> Prepared:
         """The float graph that the passes of `plan` make, and its twin with quantizers.
 
-        data: scales of input features come from it, unless `exponents` has them. `trace` and
-        `on_pass` learn of all passes, whenever they ran.
+        data: scales of input features and factors of channels come from it, unless `exponents` has
+        them; where it is `invented`, factors come from batch norms. `trace` and `on_pass` learn of
+        all passes, whenever they ran.
         """
-        done = self._after(self.pipeline.prepare(plan))
+        steps = self.pipeline.prepare(plan)
+        if exponents is not None:
+            steps = with_factors(steps, exponents.factors)
+        elif not invented:
+            steps = self._measured(steps, data)
+        done = self._after(steps)
         if plan.scale_inputs:
             found = feature_exponents(done.graph, data) if exponents is None else exponents.features
             done = done.then([ScaleInputs(found)])
@@ -70,10 +93,26 @@ class Preparations:
 
     def forget_all_but(self, plans: Sequence[Plan]) -> None:
         """Free the graphs that none of `plans` begins with."""
-        needed = [self.pipeline.prepare(plan) for plan in plans]
-        self._done = [
-            done for done in self._done if any(s[: len(done.steps)] == done.steps for s in needed)
-        ]
+        needed = [without_factors(self.pipeline.prepare(plan)) for plan in plans]
+
+        def is_needed(steps: tuple[Pass, ...]) -> bool:
+            return any(planned[: len(steps)] == steps for planned in needed)
+
+        self._done = [done for done in self._done if is_needed(without_factors(done.steps))]
+        self._factors = [known for known in self._factors if is_needed(known.before)]
+
+    def _measured(self, steps: tuple[Pass, ...], data: Mapping[str, Array]) -> tuple[Pass, ...]:
+        """The passes of a plan, with factors of channels that come from samples."""
+        place = measured_pass(steps)
+        if place is None:
+            return steps
+        before = steps[:place]
+        for known in self._factors:
+            if known.before == before and known.data is data:
+                return with_factors(steps, known.factors)
+        found = channel_factors(self._after(before).graph, data)
+        self._factors.append(FactorsFound(before, data, found))
+        return with_factors(steps, found)
 
     def _after(self, steps: tuple[Pass, ...]) -> PassesDone:
         """The graph after `steps`; it is kept also in front of passes that only some plans have."""

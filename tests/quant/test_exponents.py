@@ -336,7 +336,7 @@ WRONG = {
     "": "not JSON",
     "[]": "not exponents of format 1",
     '{"format": 2, "tensors": {}}': "not exponents of format 1",
-    '{"format": 1}': "`tensors` and `features` must be mappings",
+    '{"format": 1}': "`tensors`, `features` and `factors` must be mappings",
     '{"format": 1, "tensors": {}, "tensor": {}}': "unknown key `tensor`",
     '{"format": 1, "tensors": {"a": 1, "a": 2}}': "`a` is there twice",
     '{"format": 1, "tensors": {"a": 1.5}}': "a: {}: its exponent cannot be 1.5",

@@ -1,0 +1,97 @@
+"""Outputs of layers behind their activations, on samples: how they vary, and what is not clipped.
+
+Batch norms describe a layer in front of its activation, with borders that zero padding makes. Of
+an edge detector, such borders may be all of the variance, and ReLU6 clips them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.types import Array
+from qgraph.parallel import over_chunks
+from qgraph.quant.data import at_least, chunk_count, chunk_inputs, thinned
+from qgraph.quant.graph_run import GraphRun
+from qgraph.quant.moments import Bound, channel_moments, clip_of
+from qgraph.rewrite.constants import Float64
+
+SAMPLES = 16  # more change the factors of channels little (docs/static_steps.md)
+NUMBERS = 1 << 20  # small samples may be more: as many as hold so many numbers
+
+
+@dataclass(frozen=True)
+class ActivatedChannels:
+    """Channels of a layer's output behind bias and activation: variance, and the share of values
+    that the activation does not clip.
+    """
+
+    variance: Float64
+    unclipped: Float64
+
+
+def activated_channels(
+    graph: Graph, layers: Iterable[Node], data: Mapping[str, Array]
+) -> dict[str, ActivatedChannels]:
+    """Run the float `graph` on about `SAMPLES` of `data`: what `layers` give, by layer."""
+    data = thinned(graph, data, at_least(data, SAMPLES, NUMBERS))
+    clips = {clip[0]: (node.name, *clip[1:]) for node in graph.topological()
+             if (clip := clip_of(graph, node))}  # fmt: skip
+    ends = {layer.name: _end(graph, layer, clips) for layer in layers}
+    wanted = {value: bounds for value, *bounds in ends.values()}
+    chunks = chunk_inputs(graph, data)
+    run = GraphRun(graph, (), wanted.keys())
+
+    def look(i: int) -> dict[str, _Chunk]:
+        found: dict[str, _Chunk] = {}
+
+        def on_value(name: str, x: Array, _: object) -> None:
+            if name in wanted:
+                found[name] = _Chunk.of(x, *wanted[name])
+
+        run({name: arrays[i] for name, arrays in chunks.items()}, on_value)
+        return found
+
+    with over_chunks(chunk_count(chunks)) as each:
+        seen = [*each(look, range(chunk_count(chunks)))]
+    return {layer: _merged([chunk[end[0]] for chunk in seen]) for layer, end in ends.items()}
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    rows: int
+    mean: Float64
+    variance: Float64
+    unclipped: Float64
+
+    @staticmethod
+    def of(x: Array, low: Bound, high: Bound) -> _Chunk:
+        moments, axes = channel_moments([x]), tuple(range(x.ndim - 1))
+        inside = ((x > low) & (x < high)).mean(axis=axes)
+        rows = x.size // max(x.shape[-1], 1)
+        return _Chunk(rows, moments.mean, moments.deviation**2, inside)
+
+
+def _merged(chunks: list[_Chunk]) -> ActivatedChannels:
+    rows = np.array([chunk.rows for chunk in chunks], np.float64)
+    share = (rows / rows.sum())[:, None]
+    means = np.stack([chunk.mean for chunk in chunks])
+    around = means - (share * means).sum(axis=0)
+    variance = np.stack([chunk.variance for chunk in chunks]) + around**2
+    unclipped = np.stack([chunk.unclipped for chunk in chunks])
+    return ActivatedChannels((share * variance).sum(axis=0), (share * unclipped).sum(axis=0))
+
+
+def _end(
+    graph: Graph, layer: Node, clips: Mapping[str, tuple[str, Bound, Bound]]
+) -> tuple[str, Bound, Bound]:
+    """The value behind a layer's bias and activation, and the activation's bounds."""
+    value = layer.name
+    while len(users := graph.users(value)) == 1 and users[0].op == "bias_add":
+        value = users[0].name
+    if len(users) == 1 and value in clips:
+        return clips[value]
+    return value, -np.inf, np.inf

@@ -1,0 +1,53 @@
+"""Factors of equalized channels from samples: which pass takes them, and what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeGuard
+
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array
+from qgraph.passes import Pass
+from qgraph.quant.activations import activated_channels
+from qgraph.quant.exponents import Factors
+from qgraph.quant.noise_balance import noise_factors
+from qgraph.rewrite.channels import channel_map
+from qgraph.transforms.equalize_channels import EqualizeChannels, factors_by_layer
+
+
+def channel_factors(graph: Graph, data: Mapping[str, Array]) -> Factors:
+    """The factors that minimize noise, by layer, in sixteenths of log2.
+
+    graph: float, as it is in front of the pass. data: arrays [samples, ...] by input name. Empty
+    without batch norms, which know what channels may gain.
+    """
+    if not graph.moments:  # no channel moves
+        return {}
+    channels = channel_map(graph)
+    seen = activated_channels(graph, channels.layers, data)
+    return factors_by_layer(channels, noise_factors(graph, channels, seen))
+
+
+def measured_pass(steps: Sequence[Pass]) -> int | None:
+    """The place of the pass whose factors samples give."""
+    measured = (i for i, step in enumerate(steps) if _by_noise(step) and step.factors is None)
+    return next(measured, None)
+
+
+def with_factors(steps: Sequence[Pass], factors: Factors) -> tuple[Pass, ...]:
+    """`steps` with given factors; where there are none, batch norms give them."""
+    place = measured_pass(steps) if factors else None
+    return tuple(
+        replace(step, factors=factors) if i == place and _by_noise(step) else step
+        for i, step in enumerate(steps)
+    )
+
+
+def without_factors(steps: Sequence[Pass]) -> tuple[Pass, ...]:
+    """`steps` as they were before factors were given to them."""
+    return tuple(replace(step, factors=None) if _by_noise(step) else step for step in steps)
+
+
+def _by_noise(step: Pass) -> TypeGuard[EqualizeChannels]:
+    return isinstance(step, EqualizeChannels) and step.noise

@@ -56,7 +56,10 @@ def hints() -> Iterator[tuple[str, list[str], str | None]]:
     """Each call of `install_hint` with literals: its file, packages and extra."""
     for folder in ("qgraph", "cli", "transforms"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
+            text = path.read_text()
+            if "install_hint(" not in text and "imported(" not in text:
+                continue  # to parse all of them takes seconds
+            for node in ast.walk(ast.parse(text)):
                 name = getattr(getattr(node, "func", None), "id", None)
                 if name in ("install_hint", "imported") and isinstance(node, ast.Call):
                     given = [*node.args, *(keyword.value for keyword in node.keywords)]

@@ -1,4 +1,5 @@
-// The engine's kernels one by one, for tests. Arguments are not checked.
+// The engine's kernels one by one: convolutions of codes for runs of graphs, the others for tests.
+// Arguments are not checked.
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
@@ -10,6 +11,7 @@
 
 #include "bindings/engine.h"
 #include "bindings/members.h"
+#include "engine/coded_conv.h"
 #include "engine/kernels/kernels.h"
 
 namespace nb = nanobind;
@@ -97,9 +99,23 @@ void map(int level, const std::array<int64_t, 4>& fields, const Codes& a, const 
             static_cast<int64_t>(a.size()) / s.channels);
 }
 
+using Weights = nb::ndarray<const int8_t, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
+using Floats = nb::ndarray<const float, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
+using FloatRoom = nb::ndarray<float, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
+
+bool run_coded(const CodedConv& conv, const Floats& x, float scale, const FloatRoom& y,
+               float unit) {
+    nb::gil_scoped_release unlocked;
+    return conv.run(static_cast<int64_t>(x.shape(0)), x.data(), scale, y.data(), unit);
+}
+
 }  // namespace
 
 void bind_engine_kernels(nb::module_& module) {
+    nb::class_<CodedConv>(module, "CodedConv")
+        .def("__init__", [](CodedConv* self, const std::array<int64_t, 20>& fields,
+                            const Weights& w) { new (self) CodedConv(conv_of(fields), w.data()); })
+        .def("run", &run_coded);
     module.def("conv", &conv);
     module.def("map", &map);
 }

@@ -1,4 +1,4 @@
 // Made from qgraph/_native.pyi by `make golden`. Do not edit: a test compares them.
 #pragma once
 
-constexpr char kInterface[] = "dc353856bf9f1f3a";
+constexpr char kInterface[] = "86b7355c2cc2acf4";

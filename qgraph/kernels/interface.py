@@ -3,4 +3,4 @@
 Made from qgraph/_native.pyi by `make golden`. Do not edit: a test compares them.
 """
 
-INTERFACE = "dc353856bf9f1f3a"
+INTERFACE = "86b7355c2cc2acf4"

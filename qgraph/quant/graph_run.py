@@ -12,8 +12,10 @@ from qgraph import kernels
 from qgraph.interpret import needed_for, run_node
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
+from qgraph.ir.ops.linear import ConvAttrs
 from qgraph.ir.reading import value_of
 from qgraph.ir.types import Array
+from qgraph.quant.code_scales import CodeScales
 from qgraph.quant.output_error import run_unquantized
 from qgraph.quant.stages import JoinedNodes, linked
 from qgraph.quant.thresholds import Range
@@ -49,6 +51,7 @@ class GraphRun:
         self._run = run_node if quantized else _run_unquantized
         names: dict[str, str] = {}
         varying = []
+        scales = CodeScales() if quantized else None
         for node in needed_for(graph, {*self.wanted, *seen}):
             if node.op == "const":
                 self.constants[node.name] = value_of(node)
@@ -56,6 +59,8 @@ class GraphRun:
                 if all(v in self.constants for v in node.inputs):
                     results = self._run(node, [self.constants[v] for v in node.inputs], False)
                     self.constants.update(zip(node.values, results, strict=True))
+                    if scales is not None:
+                        scales.see(node)
                 elif node.op == "quantize" and not quantized:
                     names[node.name] = names.get(node.inputs[0], node.inputs[0])
                 else:
@@ -67,7 +72,7 @@ class GraphRun:
         uses = Counter(self._found.values())
         uses.update(v for node in varying for v in node.inputs)
         self._links = linked(
-            varying, self.constants, lambda value: uses[value] == 1 and value not in seen
+            varying, self.constants, lambda value: uses[value] == 1 and value not in seen, scales
         )
         owned: set[str] = set()
         self._in_place: set[str] = set()
@@ -114,6 +119,11 @@ class ChunkValues:
                 own = link.first.name in in_place and x.flags.writeable and x.flags.c_contiguous
                 self.made[name], ends = kernels.stage(x, link.stage, x if own else None)
                 return ends
+        if link.conv is not None:
+            x, node = self[link.first.inputs[0]], link.first
+            pads = node.typed(ConvAttrs).pads(x.shape[1:3], link.conv.w.shape[:2])
+            self.made[node.name] = link.conv(x, pads)
+            return None
         for node in link.nodes:
             inputs = [self[v] for v in node.inputs]
             results = self._run(node, inputs, node.name in in_place)

@@ -11,6 +11,7 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.reading import value_of
 from qgraph.ir.types import Array
 from qgraph.parallel import Each
+from qgraph.quant.code_scales import CodeScales
 from qgraph.quant.data import chunk_count
 from qgraph.quant.graph_run import ChunkValues, overwrites
 from qgraph.quant.spill import Shelf
@@ -44,6 +45,7 @@ class GraphValues:
         self._owned: set[str] = set()  # values in memory that no other value shares
         self._in_place: set[str] = set()
         self._waiting: list[Node] = []
+        self._scales = CodeScales()
 
     def run(self, node: Node) -> None:
         """Run `node`, once, after all that it takes; what depends on data waits."""
@@ -53,6 +55,7 @@ class GraphValues:
             if all(v in self.constants for v in node.inputs):
                 results = run_node(node, [self.constants[v] for v in node.inputs])
                 self.constants.update(zip(node.values, results, strict=True))
+                self._scales.see(node)
             else:
                 self._waiting.append(node)
                 if overwrites(node, self._owned, self._is_passed_on):
@@ -73,6 +76,7 @@ class GraphValues:
             self.refresh(source)
         inputs = [self.constants[source] for source in node.inputs]
         self.constants.update(zip(node.values, run_node(node, inputs), strict=True))
+        self._scales.see(node)
 
     def chunks(self, value: str) -> Sequence[Array]:
         """The chunks of a value that depends on data and that a node to come takes, or that was
@@ -123,7 +127,7 @@ class GraphValues:
         made = {v for node in nodes for v in node.values}
         taken = {v for node in nodes for v in node.inputs} - made - self.constants.keys()
         kept = [v for v in made if self._left[v] or v == asked]
-        links = linked(nodes, self.constants, self._is_passed_on)
+        links = linked(nodes, self.constants, self._is_passed_on, self._scales)
 
         def at(i: int) -> None:
             values = ChunkValues(self.constants, {v: self._chunks[v][i] for v in taken})

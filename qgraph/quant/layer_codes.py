@@ -8,7 +8,7 @@ on their own, each with the mean and deviation of training.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from typing import cast
 
 import numpy as np
 
@@ -49,11 +49,32 @@ class RoundedWeights:
 
 
 @dataclass(frozen=True)
+class LeastError:
+    """The error of some inputs' weights, and the weights where it is least, [groups, k, n]."""
+
+    error: QuadraticError
+    weights: Float64
+
+    @staticmethod
+    def of(hessian: Float64, w: Float64, cross: Float64, each: Each) -> LeastError:
+        """cross: see `OutputMoments`. Two factorizations, each on a thread of its own."""
+
+        def factorized() -> QuadraticError:
+            return QuadraticError.of(hessian)
+
+        def solved() -> Float64:
+            return np.asarray(w + np.linalg.solve(hessian, cross))
+
+        error, weights = each(lambda work: work(), (factorized, solved))
+        return LeastError(cast(QuadraticError, error), cast(Float64, weights))
+
+
+@dataclass(frozen=True)
 class LayerCodes:
     """A layer whose weights w [groups, k, n] are to be rounded.
 
     `used` and `judged` are errors on those rows. `known`: moments of x in training, [groups, k];
-    None where unknown.
+    None where unknown. `least`: where the error is least; None if there are many inputs.
     """
 
     rows: LayerRows
@@ -61,6 +82,7 @@ class LayerCodes:
     used: OutputErrors
     judged: OutputErrors
     known: Moments | None
+    least: LeastError | None
 
     @staticmethod
     def of(rows: LayerRows, w: Array, known: Moments | None, each: Each) -> LayerCodes:
@@ -73,7 +95,11 @@ class LayerCodes:
         used = errors(rows.used)
         judged = used if rows.used == rows.judged else errors(rows.judged)
         moments = None if known is None else _at_inputs(known, w.shape[0], w.shape[1])
-        return LayerCodes(rows, w.astype(np.float64), used, judged, moments)
+        wide, least = w.astype(np.float64), None
+        if isinstance(used, OutputMoments):
+            hessian = _hessian(used.inputs, rows, moments, slice(0, w.shape[1]))
+            least = LeastError.of(hessian, wide, used.cross, each)
+        return LayerCodes(rows, wide, used, judged, moments, least)
 
     def relative(self, choice: RoundedWeights) -> float:
         """The rms error on rows judged, relative to the float output's."""
@@ -125,18 +151,9 @@ class LayerCodes:
 
     def _rounded(self, spec: QuantSpec, each: Each) -> Float64:
         """Weights for the output."""
-        if self._whole is None:
+        if self.least is None:
             return self._rounded_in_blocks(spec, each)
-        error, wanted = self._whole
-        return self._round(error, wanted, spec)
-
-    @cached_property
-    def _whole(self) -> tuple[QuadraticError, Float64] | None:
-        """The error of all inputs at once and the weights with the least; None if they are many."""
-        if not isinstance(self.used, OutputMoments):
-            return None
-        error = self._quadratic_error(self.used.inputs, slice(0, self.w.shape[1]))
-        return error, self.w + np.linalg.solve(error.hessian, self.used.cross)
+        return self._round(self.least, spec)
 
     def _rounded_in_blocks(self, spec: QuantSpec, each: Each) -> Float64:
         """Blocks of inputs in turn, the others as they are by then."""
@@ -145,25 +162,33 @@ class LayerCodes:
         size = -(-count // -(-count // BLOCK))
         for block in (slice(i, min(i + size, count)) for i in range(0, count, size)):
             inputs = x[:, :, block]
-            error = self._quadratic_error(second_moments(inputs, each), block)
-            shift = np.linalg.solve(error.hessian, cross_moments(inputs, rest, each))
-            result[:, block] = self._round(error, self.w[:, block] + shift, spec)
+            hessian = _hessian(second_moments(inputs, each), self.rows, self.known, block)
+            cross = cross_moments(inputs, rest, each)
+            least = LeastError.of(hessian, self.w[:, block], cross, each)
+            result[:, block] = self._round(least, spec)
             rest = rest - inputs @ (result - self.w)[:, block].astype(inputs.dtype)
         return result
 
-    def _round(self, error: QuadraticError, wanted: Float64, spec: QuantSpec) -> Float64:
+    def _round(self, least: LeastError, spec: QuantSpec) -> Float64:
         unit = self._unit(spec)
-        return error.rounded(wanted / unit, spec.lo, spec.hi) * unit
+        return least.error.rounded(least.weights / unit, spec.lo, spec.hi) * unit
 
-    def _quadratic_error(self, inputs: Float64, block: slice) -> QuadraticError:
-        """That of some inputs; inputs: their second moments over the rows used."""
-        size = np.trace(inputs, axis1=1, axis2=2) / inputs.shape[1]
-        ridge = np.where(size > 0, RIDGE * size, 1.0)
-        hessian = inputs + ridge[:, None, None] * np.eye(inputs.shape[1])
-        if self.known is not None:
-            rows = self.rows.x[:, self.rows.used].shape[1]
-            hessian += REMEMBERED * rows * _second_moments(self.known, block)
-        return QuadraticError.of(hessian)
+
+def _hessian(inputs: Float64, rows: LayerRows, known: Moments | None, block: slice) -> Float64:
+    """The curvature of the error of some inputs; inputs: their second moments over rows used."""
+    size = np.trace(inputs, axis1=1, axis2=2) / inputs.shape[1]
+    hessian = inputs.copy()
+    _add_to_diagonal(hessian, np.where(size > 0, RIDGE * size, 1.0)[:, None])
+    if known is not None:
+        remembered = _second_moments(known, block)
+        remembered *= REMEMBERED * rows.x[:, rows.used].shape[1]
+        hessian += remembered
+    return hessian
+
+
+def _add_to_diagonal(matrices: Float64, numbers: Float64) -> None:
+    """In place; matrices [groups, k, k], numbers [groups, k] or [groups, 1]."""
+    np.einsum("gkk->gk", matrices)[...] += numbers
 
 
 def _at_inputs(known: Moments, groups: int, inputs: int) -> Moments:
@@ -180,4 +205,5 @@ def _second_moments(known: Moments, inputs: slice) -> Float64:
     """E[x x^T] of independent inputs, [groups, k, k]."""
     mean, deviation = known.mean[:, inputs], known.deviation[:, inputs]
     among: Float64 = mean[:, :, None] * mean[:, None, :]
-    return among + (deviation**2)[:, :, None] * np.eye(mean.shape[1])
+    _add_to_diagonal(among, deviation**2)
+    return among

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +19,7 @@ from qgraph.rewrite.constants import Float64
 # Rows whose products are added up in float32: exactly, where they are codes of 8 bits on a scale.
 ROWS = 256
 # Columns of a product, and groups of products, that are one piece of work.
-COLUMNS, GROUPS = 512, 64
+COLUMNS, GROUPS = 256, 64
 FLOAT32_MOST = float(np.finfo(np.float32).max)
 
 
@@ -39,10 +40,12 @@ class RowErrors:
     def errors(self, off: Float64, each: Each) -> Float64:
         """Do what `OutputErrors.errors` does."""
         result = np.empty((off.shape[0], off.shape[2]))
+        wide = _needs_wide(_reach(self.x), _reach(off), off.shape[1])
 
         def piece(at: tuple[slice, slice]) -> None:
             groups, columns = at
-            error = _narrow_product(self.x[groups], off[groups, :, columns])
+            some = _in(wide, off[groups, :, columns])
+            error = _in(wide, self.x[groups]) @ some
             error = error - self.rest[groups, :, columns]
             result[groups, columns] = np.einsum("grn,grn->gn", error, error, dtype=np.float64)
 
@@ -68,14 +71,26 @@ class OutputMoments:
         power = np.einsum("grn,grn->gn", rest, rest, dtype=np.float64)
         return OutputMoments(second_moments(x, each), cross_moments(x, rest, each), power)
 
+    @cached_property
+    def _narrow_inputs(self) -> Array:
+        with np.errstate(over="ignore"):  # not used then
+            return self.inputs.astype(np.float32)
+
+    @cached_property
+    def _reach_of_inputs(self) -> float:
+        return _reach(self.inputs)
+
     def errors(self, off: Float64, each: Each) -> Float64:
         """Do what `OutputErrors.errors` does, in k * k products a column instead of rows * k."""
         result = np.empty(self.power.shape)
+        wide = _needs_wide(self._reach_of_inputs, _reach(off), off.shape[1])
+        inputs = self.inputs if wide else self._narrow_inputs
 
         def piece(at: tuple[slice, slice]) -> None:
             groups, columns = at
             some = off[groups, :, columns]
-            change = _narrow_product(self.inputs[groups], some) - 2 * self.cross[groups, :, columns]
+            change = inputs[groups] @ _in(wide, some)
+            change = change - 2 * self.cross[groups, :, columns]
             error = np.einsum("gkn,gkn->gn", some, change) + self.power[groups, columns]
             result[groups, columns] = np.maximum(error, 0)
 
@@ -87,10 +102,11 @@ class OutputMoments:
 def second_moments(x: Array, each: Each) -> Float64:
     """`x^T x` of each group, [groups, k, k], symmetric to the bit; x [groups, rows, k], float32."""
     result = np.empty((x.shape[0], x.shape[2], x.shape[2]))
+    wide = _needs_wide(_reach(x), _reach(x), ROWS)
 
     def piece(at: tuple[slice, slice, slice]) -> None:
         groups, left, right = at
-        found = _product(x[groups, :, left], x[groups, :, right])
+        found = _product(x[groups, :, left], x[groups, :, right], wide)
         result[groups, left, right] = found
         if left != right:
             result[groups, right, left] = np.swapaxes(found, 1, 2)
@@ -108,30 +124,33 @@ def second_moments(x: Array, each: Each) -> Float64:
 def cross_moments(x: Array, rest: Array, each: Each) -> Float64:
     """`x^T rest` of each group, [groups, k, n]."""
     result = np.empty((x.shape[0], x.shape[2], rest.shape[2]))
+    wide = _needs_wide(_reach(x), _reach(rest), ROWS)
 
     def piece(at: tuple[slice, slice]) -> None:
         groups, columns = at
-        result[groups, :, columns] = _product(x[groups], rest[groups, :, columns])
+        result[groups, :, columns] = _product(x[groups], rest[groups, :, columns], wide)
 
     for _ in each(piece, [*_pieces(x.shape[0], rest.shape[2])]):
         pass
     return result
 
 
-def _product(left: Array, right: Array) -> Float64:
+def _product(left: Array, right: Array, wide: bool) -> Float64:
     """`left^T right`; both [groups, rows, ...]."""
     total = np.zeros((left.shape[0], left.shape[2], right.shape[2]))
     for rows in _ranges(left.shape[1], ROWS):
-        total += _narrow_product(np.swapaxes(left[:, rows], 1, 2), right[:, rows])
+        some, others = (_in(wide, x[:, rows]) for x in (left, right))
+        total += np.swapaxes(some, 1, 2) @ others
     return total
 
 
-def _narrow_product(left: Array, right: Array) -> Array:
-    """`left @ right` in float32, or in float64 where a sum could pass what float32 holds."""
-    bound = _reach(left) * _reach(right) * left.shape[-1]
-    dtype = np.float32 if bound < FLOAT32_MOST else np.float64
-    found: Array = left.astype(dtype, copy=False) @ right.astype(dtype, copy=False)
-    return found
+def _needs_wide(left: float, right: float, products: int) -> bool:
+    """Whether a sum of products of such numbers could pass what float32 holds."""
+    return left * right * products >= FLOAT32_MOST
+
+
+def _in(wide: bool, x: Array) -> Array:
+    return x.astype(np.float64 if wide else np.float32, copy=False)
 
 
 def _reach(array: Array) -> float:

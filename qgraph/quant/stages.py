@@ -1,4 +1,4 @@
-"""Consecutive nodes that one kernel runs in one pass over memory: a quantizer, a bias, a ReLU."""
+"""How nodes are run: several in one pass over memory (quantizer, bias, ReLU), or one on codes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import numpy as np
 from qgraph.ir.graph import Node
 from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array, Overflow
+from qgraph.kernels.coded_conv import CodedConv
 from qgraph.kernels.plain import Stage
+from qgraph.quant.code_scales import CodeScales
 
 # The order in which `kernels.stage` computes.
 ORDER = {"quantize": 0, "bias_add": 1, "relu": 2, "relu6": 2}
@@ -20,11 +22,12 @@ ORDER = {"quantize": 0, "bias_add": 1, "relu": 2, "relu6": 2}
 class JoinedNodes:
     """Nodes, each taking what the one before gives, and the stage that computes all of them.
 
-    Without a stage it is one node.
+    Without a stage it is one node; `conv` is how a convolution of codes is computed.
     """
 
     nodes: tuple[Node, ...]
     stage: Stage | None = None
+    conv: CodedConv | None = None
 
     @property
     def first(self) -> Node:
@@ -36,11 +39,15 @@ class JoinedNodes:
 
 
 def linked(
-    nodes: Sequence[Node], constants: Mapping[str, Array], is_passed_on: Callable[[str], bool]
+    nodes: Sequence[Node],
+    constants: Mapping[str, Array],
+    is_passed_on: Callable[[str], bool],
+    scales: CodeScales | None = None,
 ) -> list[JoinedNodes]:
     """`nodes`, in order, those that one stage computes together. `constants` by name.
 
-    `is_passed_on(value)`: whether one node takes a value, and nothing else needs it.
+    `is_passed_on(value)`: whether one node takes a value, and nothing else needs it. `scales`: of
+    the values before; those of `nodes` are added. Without them convolutions are of floats.
     """
     links: list[JoinedNodes] = []
     for node in nodes:
@@ -57,7 +64,10 @@ def linked(
             both = _extended(last.stage, node, constants)
             links[-1] = JoinedNodes((*last.nodes, node), both)
         else:
-            links.append(JoinedNodes((node,), stage))
+            conv = None if scales is None else scales.conv(node, constants)
+            links.append(JoinedNodes((node,), stage, conv))
+        if scales is not None:
+            scales.see(node)
     return links
 
 

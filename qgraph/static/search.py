@@ -35,7 +35,7 @@ TRIED_METHODS = (
     CalibrationMethod.PERCENTILE,
     CalibrationMethod.MAX,
 )
-TRIED = 2  # plans are tried on half as many samples as corrections learn from
+TRIED = 4  # plans are tried on a quarter of the samples that corrections learn from
 BUDGET, CTRL_C = "the budget of seconds", "Ctrl-C"  # what may end a search
 SAFE = Plan(
     constant_channels=0.03,

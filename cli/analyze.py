@@ -3,51 +3,26 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from qgraph.choices import Effort
-from qgraph.cli.options import (
-    Budget,
-    Calibration,
-    EffortOption,
-    Inputs,
-    InputShapes,
-    Json,
-    Limit,
-    MethodOption,
-    Model,
-    Outputs,
-    PlanOption,
-    Profile,
-    Signature,
-    Trust,
-    check_model,
-    given,
-    names,
-    several_bits,
-    shapes,
-)
+from qgraph.cli.network_options import LoadOptions, PlanOptions
+from qgraph.cli.option_groups import with_groups
+from qgraph.cli.options import Calibration, Json, Model, check_model, given, several_bits
 
 KEPT = ("model", "profile", "effort", "plan_spec", "agreement", "sensitivity", "warnings")
 
 
+@with_groups
 def analyze(
     context: typer.Context,
     model: Model,
     calibration: Calibration = None,
-    profile: Profile = "graffitist-int8",
-    method: MethodOption = None,
-    effort: EffortOption = None,
-    plan: PlanOption = None,
-    budget: Budget = None,
-    limit: Limit = None,
-    inputs: Inputs = None,
-    outputs: Outputs = None,
-    input_shape: InputShapes = None,
-    signature: Signature = None,
-    trust: Trust = False,
+    *,
+    search: PlanOptions,
+    loading: LoadOptions,
     mean_bits: Annotated[
         str | None,
         typer.Option(
@@ -75,34 +50,22 @@ def analyze(
         print_next_steps,
         print_sensitivity,
     )
+    from qgraph.pipelines import USUAL
     from qgraph.quant.data import check_source
     from qgraph.quant.profile import load_profile
     from qgraph.records import to_json, to_object
     from qgraph.static.cautions import SEE_LAYERS
-    from qgraph.static.choice import Wish, first_plan
 
     check_model(model)
     check_source(calibration)
-    target, input_shapes = load_profile(profile), shapes(input_shape)
-    usual = Effort.PLAIN if plan is None else None  # a search would hide what it mends
-    wish = Wish(effort or usual, plan, method)
-    first_plan(wish)
+    load_profile(search.profile)
+    # A search would hide what it mends.
+    effort = search.effort or (Effort.PLAIN if search.plan is None else None)
+    search.check(USUAL, effort)
     budgets = several_bits(mean_bits) if mean_bits is not None else []
+    options = search.keywords() | loading.keywords() | {"effort": effort}
     with at_work(as_json) as progress:
-        options: dict[str, Any] = {
-            "profile": target,
-            "effort": wish.effort,
-            "plan": plan,
-            "budget": budget,
-            "method": wish.method,
-            "inputs": names(inputs),
-            "outputs": names(outputs),
-            "input_shapes": input_shapes,
-            "signature": signature,
-            "trust": trust,
-            "limit": limit,
-            "progress": progress,
-        }
+        options["progress"] = progress
         if budgets:
             mixed = compiler.pareto(model, calibration, budgets, **options)
             bits = mixed.facts(*mixed.chosen)

@@ -11,43 +11,28 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qgraph.cli.options import (
-    Inputs,
-    InputShapes,
-    Json,
-    Model,
-    Outputs,
-    Passes,
-    Profile,
-    Signature,
-    Trust,
-    Without,
-    check_model,
-    names,
-    own_modules,
-    shapes,
-)
+from qgraph.choices import DEFAULT_PROFILE
+from qgraph.cli.network_options import LoadOptions, PassOptions
+from qgraph.cli.option_groups import with_groups
+from qgraph.cli.options import Json, Model, Profile, check_model
 
 if TYPE_CHECKING:
     from qgraph.ir.graph import Graph
 
 
+@with_groups
 def inspect(
     model: Model,
-    inputs: Inputs = None,
-    outputs: Outputs = None,
-    input_shape: InputShapes = None,
-    signature: Signature = None,
-    profile: Profile = "graffitist-int8",
-    passes: Passes = None,
-    without: Without = None,
+    profile: Profile = DEFAULT_PROFILE,
+    *,
+    loading: LoadOptions,
+    listed: PassOptions,
     trace: Annotated[
         bool, typer.Option("--trace", help="Show every rewrite, before and after.")
     ] = False,
     text: Annotated[
         bool, typer.Option("--text", help="Print the graph as text, as it was read.")
     ] = False,
-    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Show inputs, outputs, ops and shapes, and what each pass would do and why not.
@@ -61,17 +46,15 @@ def inspect(
     from qgraph.ir.printing import print_graph
     from qgraph.manifest import manifest_of
     from qgraph.passes import PassManager
-    from qgraph.pipelines import pipeline_of
     from qgraph.quant.profile import load_profile
     from qgraph.records import to_json, to_object
     from qgraph.rewrite.trace import Trace
 
-    written = None if text or trace or passes or without else manifest_of(model)
+    written = None if text or trace or listed.passes or listed.without else manifest_of(model)
     if written is None:
         check_model(model)
-    target, input_shapes = load_profile(profile), shapes(input_shape)
-    own_modules()
-    pipeline = pipeline_of(passes, without or "", target)
+    target = load_profile(profile)
+    pipeline = listed.pipeline(target)
     if written is not None:
         if as_json:
             print(json.dumps(to_json(written)))
@@ -79,14 +62,7 @@ def inspect(
             _print_ends(written.inputs, written.outputs)
             print_quantized(written)
         return
-    graph = load(
-        model,
-        inputs=names(inputs),
-        outputs=names(outputs),
-        input_shapes=input_shapes,
-        signature=signature,
-        trust=trust,
-    )
+    graph = load(model, **loading.keywords())
     if text:
         print(print_graph(graph), end="")
         return

@@ -9,24 +9,13 @@ from typing import Annotated
 
 import typer
 
-from qgraph.cli.options import (
-    Inputs,
-    InputShapes,
-    Json,
-    Model,
-    Outputs,
-    Passes,
-    Signature,
-    Trust,
-    Without,
-    check_model,
-    names,
-    own_modules,
-    shapes,
-)
+from qgraph.cli.network_options import LoadOptions, PassOptions
+from qgraph.cli.option_groups import with_groups
+from qgraph.cli.options import Json, Model, check_model
 from qgraph.errors import OutputError
 
 
+@with_groups
 def optimize(
     model: Model,
     output: Annotated[
@@ -35,13 +24,9 @@ def optimize(
             "--output", "-o", help="File to write: .pb is a frozen TensorFlow graph, .onnx ONNX."
         ),
     ],
-    passes: Passes = None,
-    without: Without = None,
-    inputs: Inputs = None,
-    outputs: Outputs = None,
-    input_shape: InputShapes = None,
-    signature: Signature = None,
-    trust: Trust = False,
+    *,
+    listed: PassOptions,
+    loading: LoadOptions,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -54,7 +39,6 @@ def optimize(
     from qgraph.cli.rewrites import print_passes_run, print_refusals
     from qgraph.optimized import float_format
     from qgraph.optimized import optimize as rewritten
-    from qgraph.pipelines import pipeline_of
     from qgraph.records import to_object
 
     float_format(output)
@@ -67,19 +51,14 @@ def optimize(
         raise OutputError(
             "exists", node=str(output), hint="choose another name, or replace it: --force"
         )
-    own_modules()
-    pipeline = pipeline_of(passes, without or "")
+    pipeline = listed.pipeline()
     with at_work(as_json) as progress:
         made = rewritten(
             model,
             passes=pipeline.passes,
             without=pipeline.without,
-            inputs=names(inputs),
-            outputs=names(outputs),
-            input_shapes=shapes(input_shape),
-            signature=signature,
-            trust=trust,
             progress=progress,
+            **loading.keywords(),
         )
         progress("writing", 0, 1)
         made.save(output)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qgraph.choices import CalibrationMethod, Effort, Level
+from qgraph.choices import Level
 from qgraph.cli.choice import choice
-from qgraph.cli.completion import complete_passes, complete_profile, profile_names
+from qgraph.cli.completion import complete_profile, profile_names
 from qgraph.errors import LoadError, UsageError
 from qgraph.words import alternatives
 
@@ -32,50 +32,6 @@ Model = Annotated[
     typer.Argument(
         help="An ONNX file, a frozen .pb or .pbtxt, a SavedModel directory, a Keras .h5 or .keras, "
         "or the .meta of a checkpoint."
-    ),
-]
-Inputs = Annotated[
-    str | None,
-    typer.Option(
-        "--inputs",
-        metavar="NAMES",
-        help="Names of the inputs, comma separated, where they are not detected.",
-    ),
-]
-Outputs = Annotated[
-    str | None,
-    typer.Option("--outputs", metavar="NAMES", help="Names of the outputs, likewise."),
-]
-InputShapes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--input-shape",
-        metavar="SHAPE",
-        help="Shape of an input: [NAME=]N,H,W,C with ? for unknown. Repeatable.",
-    ),
-]
-Signature = Annotated[
-    str | None,
-    typer.Option(
-        "--signature",
-        metavar="NAME",
-        help="Which signature of a SavedModel, where it has several.",
-        show_default="serving_default",
-    ),
-]
-Trust = Annotated[
-    bool,
-    typer.Option(
-        "--trust",
-        help="Let a Keras file run what it names: Lambda layers, functions, custom classes.",
-    ),
-]
-InputRanges = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--input-range",
-        metavar="RANGE",
-        help="Without calibration data, where inputs lie: [NAME=]LEAST,MOST. Repeatable.",
     ),
 ]
 Profile = Annotated[
@@ -97,76 +53,6 @@ Calibration = Annotated[
 ]
 
 
-MethodOption = Annotated[
-    CalibrationMethod | None,
-    choice(
-        CalibrationMethod,
-        "calibration method",
-        metavar="METHOD",
-        help=f"Thresholds of activations: {alternatives(CalibrationMethod)}.",
-        show_default=CalibrationMethod.KL_J,
-    ),
-]
-EffortOption = Annotated[
-    Effort | None,
-    choice(
-        Effort,
-        "effort",
-        metavar="EFFORT",
-        help="plain: quantize as it is; fast, default, thorough: try what helps on part of "
-        "the samples, and keep what does.",
-        show_default="default; to analyze: plain",
-    ),
-]
-PlanOption = Annotated[
-    str | None,
-    typer.Option(
-        "--plan",
-        metavar="STEPS",
-        help="Exactly these steps, in place of an effort: equalize=biases,correct-bias,"
-        "method=mse. A wrong one lists what is there.",
-    ),
-]
-Passes = Annotated[
-    str | None,
-    typer.Option(
-        "--passes",
-        metavar="LIST",
-        help="These passes in place of the float recipe, like "
-        "float,equalize-channels{powers-of-two=true} or module:Class (qgraph passes lists all).",
-        autocompletion=complete_passes,
-    ),
-]
-Without = Annotated[
-    str | None,
-    typer.Option(
-        "--without",
-        metavar="NAMES",
-        help="Passes to leave out, comma separated.",
-        autocompletion=complete_passes,
-    ),
-]
-GivenExponents = Annotated[
-    Path | None,
-    typer.Option(
-        "--exponents",
-        metavar="FILE",
-        help="Exponents in place of a calibration: the exponents.json of an earlier run, edited or "
-        "not. The plan is that of the file.",
-    ),
-]
-Budget = Annotated[
-    float | None,
-    typer.Option(min=0, metavar="SECONDS", help="Begin no further trial after so long."),
-]
-WeightBytes = Annotated[
-    str | None,
-    typer.Option(
-        "--weight-bytes",
-        metavar="SIZE",
-        help="What all weights may take, like 200k or 1.5M: bits are chosen layer by layer.",
-    ),
-]
 ForceDirectory = Annotated[
     bool, typer.Option("--force", help="Replace what an earlier run wrote to the directory.")
 ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qgraph.choices import DEFAULT_PROFILE
 from qgraph.cli.completion import complete_profile
 from qgraph.cli.options import Json
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from qgraph.quant.profile import Profile
     from qgraph.records import Object
 
-DEFAULT = "graffitist-int8"
 ABOUT = ("name", "description")  # keys that describe a profile and change nothing
 
 
@@ -57,7 +57,10 @@ def _list_all(as_json: bool) -> None:
     print_table(
         "built-in profiles",
         ("=profile", "description"),
-        [(p.name + (" (default)" if p.name == DEFAULT else ""), p.description) for p in found],
+        [
+            (p.name + (" (default)" if p.name == DEFAULT_PROFILE else ""), p.description)
+            for p in found
+        ],
     )
     print_table(
         "keys of a profile",
@@ -102,8 +105,8 @@ def _show_one(name: str, as_json: bool) -> None:
         ],
     )
     count = len(differs)
-    same = f"no key differs from {DEFAULT}"
-    marked = f"* {count} key{'s differ' if count > 1 else ' differs'} from {DEFAULT}"
+    same = f"no key differs from {DEFAULT_PROFILE}"
+    marked = f"* {count} key{'s differ' if count > 1 else ' differs'} from {DEFAULT_PROFILE}"
     console().print(marked if differs else same)
 
 
@@ -112,7 +115,7 @@ def _differing(profile: Profile) -> Object:
     from qgraph.quant.keys import values_by_path
     from qgraph.quant.profile import load_profile
 
-    usual = dict(values_by_path(load_profile(DEFAULT)))
+    usual = dict(values_by_path(load_profile(DEFAULT_PROFILE)))
     return {
         path: value
         for path, value in values_by_path(profile)

@@ -3,49 +3,28 @@
 from __future__ import annotations
 
 import json
-import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qgraph.choices import Mode, TrainingGraphForm
+from qgraph.choices import Mode
 from qgraph.cli.choice import choice
-from qgraph.cli.options import (
-    Budget,
-    Calibration,
-    EffortOption,
-    ForceDirectory,
-    GivenExponents,
-    InputRanges,
-    Inputs,
-    InputShapes,
-    Json,
-    Limit,
-    MethodOption,
-    Model,
-    Outputs,
-    Passes,
-    PlanOption,
-    Profile,
-    Signature,
-    Trust,
-    WeightBytes,
-    Without,
-    byte_count,
-    check_model,
-    names,
-    own_modules,
-    ranges,
-    shapes,
+from qgraph.cli.network_options import (
+    LoadOptions,
+    PassOptions,
+    PlanOptions,
+    ResultOptions,
+    TrainingOptions,
 )
+from qgraph.cli.option_groups import with_groups
+from qgraph.cli.options import Calibration, ForceDirectory, Json, Model, check_model
 from qgraph.errors import ExactnessError, OutputError, UsageError
 
 if TYPE_CHECKING:
     from qgraph.evaluation import Evaluation
-    from qgraph.ir.types import Shape
     from qgraph.manifest import Manifest
     from qgraph.pipelines import Pipeline
 
@@ -53,6 +32,7 @@ if TYPE_CHECKING:
 LAYERS_SHOWN = 15  # of --sensitivity; the report has all
 
 
+@with_groups
 def quantize(
     model: Model,
     output: Annotated[
@@ -74,65 +54,12 @@ def quantize(
             help="static: without training; retrain: a directory to train in, for qgraph train.",
         ),
     ] = Mode.STATIC,
-    profile: Profile = "graffitist-int8",
-    method: MethodOption = None,
-    effort: EffortOption = None,
-    plan: PlanOption = None,
-    budget: Budget = None,
-    limit: Limit = None,
-    input_range: InputRanges = None,
-    sensitivity: Annotated[
-        bool,
-        typer.Option(
-            "--sensitivity", help="Also show which layers hurt, and why, here and in the report."
-        ),
-    ] = False,
-    mean_bits: Annotated[
-        float | None,
-        typer.Option(
-            metavar="BITS",
-            help="What weights may take on average, like 5: bits (2, 4, 8, 16) are chosen layer "
-            "by layer.",
-        ),
-    ] = None,
-    weight_bytes: WeightBytes = None,
-    inputs: Inputs = None,
-    outputs: Outputs = None,
-    input_shape: InputShapes = None,
-    signature: Signature = None,
-    exponents: GivenExponents = None,
-    passes: Passes = None,
-    without: Without = None,
-    trust: Trust = False,
-    training_graph: Annotated[
-        TrainingGraphForm | None,
-        choice(
-            TrainingGraphForm,
-            "training graph",
-            "--training-graph",
-            metavar="FORM",
-            help="With --mode retrain: also write the training graph as a SavedModel that trains "
-            "without qgraph; stock: of TensorFlow's ops; library: of the fused ops, with their "
-            "library.",
-            show_default=False,
-        ),
-    ] = None,
-    train_data: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DATA",
-            help="With --mode retrain: train and finalize too, on this data.",
-        ),
-    ] = None,
-    validation: Annotated[
-        str | None, typer.Option(metavar="DATA", help="With --train-data: as in qgraph train.")
-    ] = None,
-    epochs: Annotated[
-        int, typer.Option(min=1, metavar="N", help="With --train-data: as in qgraph train.")
-    ] = 5,
-    fast: Annotated[
-        bool, typer.Option("--fast", help="With --train-data: as in qgraph train.")
-    ] = False,
+    *,
+    search: PlanOptions,
+    wanted: ResultOptions,
+    loading: LoadOptions,
+    listed: PassOptions,
+    training: TrainingOptions,
     force: ForceDirectory = False,
     as_json: Json = False,
 ) -> None:
@@ -143,17 +70,16 @@ def quantize(
     What goes wrong is found before the directory is touched: it is written whole or not at all.
     """
     retrains = mode is Mode.RETRAIN
-    if train_data is not None and not retrains:
+    if training.train_data is not None and not retrains:
         raise UsageError("--train-data is for --mode retrain", hint="give both, or neither")
-    if training_graph is not None and not retrains:
+    if training.training_graph is not None and not retrains:
         raise UsageError("--training-graph is for --mode retrain", hint="give both, or neither")
     from qgraph import artifacts, compiler, retrain
     from qgraph.cli.console import at_work
     from qgraph.cli.evaluate import print_evaluation
     from qgraph.cli.tables import print_files, print_quantized, print_sensitivity
-    from qgraph.cli.training import print_training_files, train_in
+    from qgraph.cli.training import print_training_files
     from qgraph.manifest import read_manifest
-    from qgraph.pipelines import pipeline_of
     from qgraph.quant.bits import budget_of
     from qgraph.quant.data import check_source
     from qgraph.quant.exponents import load_exponents
@@ -161,94 +87,65 @@ def quantize(
     from qgraph.records import to_object
     from qgraph.retrain import directory
     from qgraph.retrain.training_graph import library_of
-    from qgraph.static.choice import Wish, first_plan
     from qgraph.stored import INFERENCE
-    from qgraph.train.options import Options
 
     # First what is quick to check: TensorFlow's import takes seconds.
-    target = load_profile(profile)
-    if training_graph is not None:
-        library_of(training_graph)
+    target = load_profile(search.profile)
+    if training.training_graph is not None:
+        library_of(training.training_graph)
     if output is None:
-        bits = "mixed" if mean_bits or weight_bytes else f"int{target.bits.weight}"
+        bits = "mixed" if wanted.mean_bits or wanted.weight_bytes else f"int{target.bits.weight}"
         output = beside(model, "retrain" if retrains else bits)
     form = directory if retrains else artifacts
     with form.reserve(output, force=force) as place:
         check_model(model)
         if calibration is not None:
             check_source(calibration)
-        input_ranges, input_shapes = ranges(input_range), shapes(input_shape)
-        own_modules()
-        pipeline = pipeline_of(passes, without or "", target)
+        options = search.keywords() | wanted.keywords() | loading.keywords()
+        pipeline = listed.pipeline(target)
         pipeline.check(target)
-        wish = Wish(effort, plan, method, pipeline=pipeline)
-        first_plan(wish)
-        if exponents is not None:
-            load_exponents(exponents)
-        room = byte_count(weight_bytes)
-        budget_of(mean_bits, room)
+        search.check(pipeline)
+        if wanted.exponents is not None:
+            load_exponents(wanted.exponents)
+        budget_of(options["mean_bits"], options["weight_bytes"])
         with at_work(as_json) as progress, _evidence_kept(output):
-            _check_onnx(model, names(inputs), names(outputs), input_shapes, pipeline)
+            _check_onnx(model, loading, pipeline)
             result = compiler.quantize(
                 model,
                 calibration,
-                profile=target,
                 mode=mode,
-                effort=wish.effort,
-                plan=plan,
-                budget=budget,
-                method=wish.method,
-                inputs=names(inputs),
-                outputs=names(outputs),
-                input_shapes=input_shapes,
-                signature=signature,
-                trust=trust,
-                limit=limit,
-                input_ranges=input_ranges,
-                sensitivity=sensitivity,
-                mean_bits=mean_bits,
-                weight_bytes=room,
-                exponents=exponents,
                 passes=pipeline.passes,
                 without=tuple(pipeline.without),
                 progress=progress,
+                **options,
             )
             progress("writing", 0, 1)
             form.write(result, place)
-    if training_graph is not None:
+    if training.training_graph is not None:
         with at_work(as_json):
-            retrain.save_training_graph(output, training_graph)
-    if retrains and train_data is None:
+            retrain.save_training_graph(output, training.training_graph)
+    if retrains and training.train_data is None:
         print_training_files(output, result.facts, as_json)
         return
-    if train_data is not None:
-        options = Options(epochs=epochs)
-        resume = _training_command(output, train_data, validation, epochs, fast)
-        train_in(output, train_data, validation, options, fast=fast, as_json=as_json, resume=resume)
+    if training.train_data is not None:
+        training.train(output, as_json)
         output = output / INFERENCE
         with at_work(as_json):
             retrain.finalize(output.parent).save(output)
     manifest = read_manifest(output)
-    evaluated = _evaluated(output, manifest, validation if train_data else calibration, limit)
+    evaluated = _evaluated(
+        output, manifest, training.validation if training.train_data else calibration, search.limit
+    )
     if as_json:
         facts = {} if evaluated is None else {"evaluation": evaluated[0].facts()}
         print(json.dumps({"output": str(output), **to_object(manifest), **facts}))
         return
     print_quantized(manifest)
-    if sensitivity:
+    if wanted.sensitivity:
         print_sensitivity(manifest, LAYERS_SHOWN)
     if evaluated is not None:
         print_evaluation(*evaluated)
     print_files(output, manifest.facts.warnings)
-
-
-def _training_command(
-    folder: Path, data: str, validation: str | None, epochs: int, fast: bool
-) -> str:
-    """The training of `--train-data` as a command, which goes on from a checkpoint."""
-    words = ["qgraph", "train", str(folder), "--data", data]
-    words += ["--validation", validation] if validation else []
-    return shlex.join([*words, "--epochs", str(epochs), *(["--fast"] if fast else [])])
 
 
 def _evaluated(
@@ -300,13 +197,7 @@ def _evidence_kept(output: Path) -> Iterator[None]:
         raise
 
 
-def _check_onnx(
-    model: Path,
-    inputs: list[str] | None,
-    outputs: list[str] | None,
-    input_shapes: Mapping[str, Shape] | None,
-    pipeline: Pipeline,
-) -> None:
+def _check_onnx(model: Path, loading: LoadOptions, pipeline: Pipeline) -> None:
     """Raise UnsupportedError early for an ONNX op that no pass makes anything of."""
     from qgraph.backends.tf.lower import check_origin
     from qgraph.frontends import load
@@ -315,6 +206,6 @@ def _check_onnx(
     from qgraph.quant.plan import PLAIN
 
     if is_onnx(model):
-        graph = load(model, inputs=inputs, outputs=outputs, input_shapes=input_shapes)
+        graph = load(model, **loading.keywords())
         PassManager(pipeline.prepare(PLAIN)).run(graph)
         check_origin(graph)

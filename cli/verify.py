@@ -110,6 +110,7 @@ def _forms(
 
 def _print_certificate(found: Certificate, files: str) -> None:
     from qgraph.cli.console import console, print_table
+    from qgraph.verification.certificate import ComparedForm
 
     print_table(
         f"{len(found.accumulators)} accumulators, profile {found.profile}",
@@ -131,7 +132,7 @@ def _print_certificate(found: Certificate, files: str) -> None:
         [_form(name, form) for name, form in found.forms.items()],
     )
     for form in found.forms.values():
-        for first in form.first if form.compared else ():
+        for first in form.first if isinstance(form, ComparedForm) else ():
             console().print(_difference(first), style="red", soft_wrap=True)
 
 
@@ -153,7 +154,9 @@ def _requantization(found: RequantizationEntry, saturated: Saturation) -> tuple[
 
 
 def _form(name: str, form: ComparedForm | SkippedForm) -> tuple[str, ...]:
-    if not form.compared:
+    from qgraph.verification.certificate import SkippedForm
+
+    if isinstance(form, SkippedForm):
         return (name, "", "", "", "", f"not compared: {form.reason}")
     verdict = "equal" if not form.differences else "DIFFERS"
     numbers = (f"{n:,}" for n in (form.tensors, form.elements, form.differences))

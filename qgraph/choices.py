@@ -12,6 +12,8 @@ from qgraph.enums import StrEnum
 from qgraph.errors import UsageError
 from qgraph.words import alternatives
 
+DEFAULT_PROFILE = "graffitist-int8"
+
 
 class Mode(StrEnum):
     """How weights and thresholds are found."""

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from qgraph.choices import (
+    DEFAULT_PROFILE,
     CalibrationMethod,
     Effort,
     Equalization,
@@ -74,7 +75,7 @@ def quantize(
     model: str | Path | Graph | KerasModel,
     calibration: Data | None = None,
     *,
-    profile: str | Path | Profile = "graffitist-int8",
+    profile: str | Path | Profile = DEFAULT_PROFILE,
     mode: str = Mode.STATIC,
     effort: str | None = None,
     plan: str | Plan | None = None,
@@ -236,7 +237,7 @@ def pareto(
     calibration: Data | None,
     mean_bits: Sequence[float],
     *,
-    profile: str | Path | Profile = "graffitist-int8",
+    profile: str | Path | Profile = DEFAULT_PROFILE,
     effort: str | None = None,
     plan: str | Plan | None = None,
     method: str | None = None,

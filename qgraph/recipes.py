@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from qgraph.choices import Equalization
+from qgraph.choices import DEFAULT_PROFILE, Equalization
 from qgraph.passes import Pass
 from qgraph.quant.plan import PLAIN, Plan, everything
 from qgraph.quant.profile import Profile
@@ -108,7 +108,7 @@ def static(profile: Profile, plan: Plan = PLAIN) -> tuple[Pass, ...]:
 
 
 RECIPES: Mapping[str, tuple[Pass, ...]] = MappingProxyType(
-    {"float": FLOAT, "static": static(Profile("graffitist-int8")), "policy": POLICY}
+    {"float": FLOAT, "static": static(Profile(DEFAULT_PROFILE)), "policy": POLICY}
 )
 # What joins `static` where a plan or a profile asks for it.
 OPTIONAL: tuple[Pass, ...] = (

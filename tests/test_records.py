@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import pytest
 
@@ -21,13 +20,13 @@ class Noise:
 
 @dataclass(frozen=True)
 class Exact:
-    equal: Literal[True]
+    equal: bool
     count: int
 
 
 @dataclass(frozen=True)
 class Skipped:
-    equal: Literal[False]
+    equal: bool
     why: str
 
 
@@ -92,7 +91,7 @@ def test_json_has_no_infinity() -> None:
         ({"role": "nothing"}, "'nothing' is not a valid Role"),
         ({"ends": {"x": [1.0]}}, "`ends.x` has 1 entries, not 2"),
         ({"ends": []}, "`ends` is not an object"),
-        ({"forms": [{"equal": True}]}, "`forms.0.equal` is True, not False"),
+        ({"forms": [{"equal": True}]}, "`forms.0.why` is missing"),
     ],
 )
 def test_what_does_not_fit_is_named(changes: dict, problem: str) -> None:

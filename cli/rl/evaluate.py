@@ -9,17 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qgraph.choices import chosen
-from qgraph.cli.options import (
-    Inputs,
-    InputShapes,
-    Json,
-    Model,
-    Outputs,
-    Signature,
-    Trust,
-    check_model,
-    names,
-)
+from qgraph.cli.network_options import LoadOptions
+from qgraph.cli.option_groups import with_groups
+from qgraph.cli.options import Json, Model, check_model, names
 from qgraph.cli.rl.options import (
     EnvironmentOption,
     HeadOption,
@@ -28,7 +20,6 @@ from qgraph.cli.rl.options import (
     head_in,
     known_facts,
     needed,
-    policy_network,
 )
 from qgraph.errors import UsageError
 
@@ -46,6 +37,7 @@ LEGEND = (
 )
 
 
+@with_groups
 def evaluate(
     model: Model,
     environment: EnvironmentOption = None,
@@ -80,11 +72,8 @@ def evaluate(
     plots: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write figures there, as PNG files.")
     ] = None,
-    inputs: Inputs = None,
-    outputs: Outputs = None,
-    input_shapes: InputShapes = None,
-    signature: Signature = None,
-    trust: Trust = False,
+    *,
+    loading: LoadOptions,
     as_json: Json = False,
 ) -> None:
     """Play a policy in float and with fewer bits, on the same seeds.
@@ -93,7 +82,7 @@ def evaluate(
     float policy meets. A .qpol file is played as it is, beside the float policy of --against.
     """
     from qgraph.cli.console import at_work, console, print_next
-    from qgraph.rl.policy import load_policy
+    from qgraph.rl.policy import load_policy, read_policy
     from qgraph.rl.policy.affine import Simulated
     from qgraph.rl.policy.file import is_packed
     from qgraph.rl.policy.plots import check_figures, plot
@@ -119,7 +108,7 @@ def evaluate(
     known = known_facts(source, environment, head, high)
     place = needed(known)
     with at_work(as_json) as progress:
-        network = policy_network(source, inputs, outputs, input_shapes, signature, trust)
+        network = read_policy(source, **loading.keywords())
         program, weights = network.program, network.weights
         policy_head = head_in(place, program, known)
         policy = load_policy(model) if packed else None

@@ -10,7 +10,6 @@ import typer
 from qgraph.choices import HeadKind
 from qgraph.cli.choice import choice
 from qgraph.cli.completion import complete_environment
-from qgraph.cli.options import names, shapes
 from qgraph.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
     from qgraph.rl.actor import ActorProgram
     from qgraph.rl.head import Head
-    from qgraph.rl.policy import PolicyNetwork
     from qgraph.rl.policy.about import About
 
 EnvironmentOption = Annotated[
@@ -49,27 +47,6 @@ HighOption = Annotated[
         show_default="the environment's bounds",
     ),
 ]  # fmt: skip
-
-
-def policy_network(
-    model: Path,
-    inputs: str | None,
-    outputs: str | None,
-    input_shapes: list[str] | None,
-    signature: str | None,
-    trust: bool,
-) -> PolicyNetwork:
-    """Read the policy in a model file with these options."""
-    from qgraph.rl.policy import read_policy
-
-    return read_policy(
-        model,
-        inputs=names(inputs),
-        outputs=names(outputs),
-        input_shapes=shapes(input_shapes),
-        signature=signature,
-        trust=trust,
-    )
 
 
 def known_facts(path: Path, environment: str | None, head: str | None, high: float | None) -> About:

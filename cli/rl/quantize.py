@@ -10,16 +10,9 @@ import typer
 
 from qgraph.choices import PackedForm
 from qgraph.cli.choice import choice
-from qgraph.cli.options import (
-    Inputs,
-    InputShapes,
-    Json,
-    Model,
-    Outputs,
-    Signature,
-    Trust,
-    check_model,
-)
+from qgraph.cli.network_options import LoadOptions
+from qgraph.cli.option_groups import with_groups
+from qgraph.cli.options import Json, Model, check_model
 from qgraph.cli.rl.options import (
     EnvironmentOption,
     HeadOption,
@@ -28,7 +21,6 @@ from qgraph.cli.rl.options import (
     head_in,
     known_facts,
     needed,
-    policy_network,
 )
 from qgraph.errors import CalibrationError, OutputError, UsageError
 
@@ -46,6 +38,7 @@ NO_HEAD = "actions were not compared with those of the float policy: give --head
 REMEDIES = "try --bits 16 or --form static, and play it: qgraph rl evaluate"
 
 
+@with_groups
 def quantize(
     model: Model,
     output: Annotated[Path, typer.Option("--output", "-o", help="The .qpol file to write.")],
@@ -87,11 +80,8 @@ def quantize(
             metavar="N", help="Bits of the last layer.", show_default="16 if N is 8 or less"
         ),
     ] = None,
-    inputs: Inputs = None,
-    outputs: Outputs = None,
-    input_shapes: InputShapes = None,
-    signature: Signature = None,
-    trust: Trust = False,
+    *,
+    loading: LoadOptions,
     force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -102,7 +92,7 @@ def quantize(
     """
     from qgraph.cli.console import at_work
     from qgraph.files import sha256_of
-    from qgraph.rl.policy import Policy, pack
+    from qgraph.rl.policy import Policy, pack, read_policy
 
     check_model(model)
     _check_output(output, force)
@@ -110,7 +100,7 @@ def quantize(
         raise UsageError("observations come from --observations or --env, not from both")
     known = known_facts(model, environment, head, high)
     with at_work(as_json) as progress:
-        network = policy_network(model, inputs, outputs, input_shapes, signature, trust)
+        network = read_policy(model, **loading.keywords())
         place = environment or _place(network, known)
         count = network.program.size(network.program.outputs[0])
         if place is None or observations is not None:

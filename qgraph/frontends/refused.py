@@ -16,7 +16,6 @@ FRAMES = (
 LOOPS = (*FRAMES, "While", "StatelessWhile", "For", "RemoteCall")
 # Recurrent cells in one op, which loop internally.
 RECURRENT = ("CudnnRNN", "BlockLSTM")
-NORMS = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 ASSIGNS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
 # Names of ops by which a batch norm in training mode updates its moving averages.
 UPDATES = re.compile(r"AssignNewValue|AssignMovingAvg|moving_(mean|variance)")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -49,7 +48,7 @@ class Hashes:
 class ComparedForm:
     """Comparison of one form, and the first element that differs, if one does."""
 
-    compared: Literal[True]
+    compared: bool  # true
     tensors: int
     elements: int
     differences: int
@@ -61,7 +60,7 @@ class ComparedForm:
 class SkippedForm:
     """A form that was not compared, and why."""
 
-    compared: Literal[False]
+    compared: bool  # false
     reason: str
 
 

@@ -42,6 +42,7 @@ def test_whole_images_are_held_out(name: str) -> None:
     assert rows.judged == slice(9 * positions, 12 * positions)
     held = np.concatenate(layer.wanted)[HELD_OUT - 1 :: HELD_OUT]
     found = (rows.x[:, rows.judged] @ as_products(layer, w))[0]
+    # A product of rows sums in another order than a convolution.
     np.testing.assert_allclose(found, held.reshape(found.shape), 1e-4, 1e-4)
 
 
@@ -59,7 +60,7 @@ def test_moments_give_the_errors_of_rows(groups: int, k: int, n: int) -> None:
     off = rng.uniform(-0.1, 0.1, (groups, k, n))
     exact = np.square(x.astype(np.float64) @ off - rest).sum(axis=1)
     for errors in (OutputMoments.of(x, rest, map), RowErrors(x, rest)):
-        np.testing.assert_allclose(errors.errors(off, map), exact, 1e-4)
+        np.testing.assert_allclose(errors.errors(off, map), exact, 1e-4)  # of float32 rows
 
 
 def test_moments_of_codes_are_exact() -> None:

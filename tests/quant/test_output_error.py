@@ -45,7 +45,7 @@ def test_the_way_to_a_layer_goes_through_pools_and_concats():
     x = RNG.normal(size=(3, 4, 4, 2)).astype(np.float32)
     pooled = x.reshape(3, 2, 2, 2, 2, 2).max(axis=(2, 4))
     wanted = pooled @ constant_in(g)(g.nodes["conv"].inputs[1])[0, 0, :2]
-    np.testing.assert_allclose(layer(x), wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(layer(x), wanted, rtol=1e-5, atol=1e-6)  # sums in another order
 
 
 def test_an_output_counts_for_itself_too():
@@ -66,6 +66,7 @@ def test_a_tensor_that_no_layer_takes_counts_for_itself():
     found = errors(x, S8, [4, 7], [ITSELF])
     assert found.layers.shape == (0, 3)
     wanted = [x**2, (x - [0.3125, 5.0]) ** 2, (x - np.float32([38, 127]) / 128) ** 2]
+    # The quantizers' errors are found in float32.
     np.testing.assert_allclose(found.itself, [np.sum(w) for w in wanted], rtol=1e-4)
 
 

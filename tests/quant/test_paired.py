@@ -52,8 +52,8 @@ def test_visitors_see_what_each_graph_computes(seed, profile):
     inputs = evaluate(graph, data, [n.inputs[0] for n in layers])
     wanted = evaluate(floating, data, list(seen))
     for node in layers:
-        np.testing.assert_allclose(seen[node.name][0], inputs[node.inputs[0]], 1e-5, 1e-6)
-        np.testing.assert_allclose(seen[node.name][1], wanted[node.name], 1e-4, 1e-5)
+        assert np.array_equal(seen[node.name][0], inputs[node.inputs[0]])
+        assert np.array_equal(seen[node.name][1], wanted[node.name])
 
 
 def test_layers_after_a_change_see_it():

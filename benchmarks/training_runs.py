@@ -69,7 +69,7 @@ def log_of(folder: Path) -> Path:
 
 def last_line(folder: Path) -> str:
     lines = log_of(folder).read_text(errors="replace").strip().split("\n")
-    return next((line for line in reversed(lines) if "learnt: return" in line), lines[-1])
+    return next((line for line in reversed(lines) if "learner steps: return" in line), lines[-1])
 
 
 def rows_of(file: Path) -> list[Row]:

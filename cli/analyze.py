@@ -1,4 +1,4 @@
-"""`qgraph analyze`: which layers hurt, and why."""
+"""`qgraph analyze`: show which layers cost accuracy, and why."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ def analyze(
         str | None,
         typer.Option(
             metavar="BITS,...",
-            help="Instead, what mixed precision gives if weights have so many bits on average, "
-            "like 3,4,5,6,8.",
+            help="Measure mixed precision instead, for these mean numbers of bits of a weight, "
+            "such as 3,4,5,6,8.",
         ),
     ] = None,
     top: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Show so many of the worst layers.")
+        int, typer.Option(min=1, metavar="N", help="Number of layers to show, the worst first.")
     ] = 15,
     as_json: Json = False,
 ) -> None:
-    """Show which layers hurt, the worst first, and why; write nothing.
+    """Show which layers cost accuracy, and why. No files are written.
 
-    Each layer is quantized alone, and all but it, and compared with the float network. With
-    --mean-bits, show what bits chosen layer by layer give, beside the same bits everywhere.
+    For each layer, two networks are compared with the float network: one where only this layer is
+    quantized, and one where all others are. With --mean-bits, bits chosen per layer are compared
+    with the same bits in all layers.
     """
     from qgraph import compiler
     from qgraph.artifacts import manifest
@@ -59,7 +60,7 @@ def analyze(
     check_model(model)
     check_source(calibration)
     load_profile(search.profile)
-    # A search would hide what it mends.
+    # A search would hide the faults that it repairs.
     effort = search.effort or (Effort.PLAIN if search.plan is None else None)
     search.check(USUAL, effort)
     budgets = several_bits(mean_bits) if mean_bits is not None else []

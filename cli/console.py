@@ -1,4 +1,4 @@
-"""Terminal output for people: progress, tables."""
+"""Terminal output: progress, tables, next commands, warnings."""
 
 from __future__ import annotations
 
@@ -17,37 +17,45 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
+from qgraph.cli.progress_lines import progress_lines
 from qgraph.progress import Progress, silent
 
-# Outside of a terminal, a line stays a line: for grep, and for logs.
+# Outside of a terminal, lines are not wrapped: for grep, and for logs.
 PIPE_WIDTH = 1000
 
 
 def console() -> Console:
-    """Standard output, without markup: names may hold brackets."""
+    """Standard output, without markup: names may contain brackets."""
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
     return Console(highlight=False, markup=False, width=width)
 
 
 @contextmanager
 def at_work(as_json: bool) -> Iterator[Progress]:
-    """A progress bar, under which a user's module may be imported.
+    """Show progress while the block runs, and let it import modules of the current directory.
 
-    Where JSON is wanted, what this prints goes to standard error.
+    With `as_json`, whatever the block prints to standard output goes to standard error.
     """
-    with redirect_stdout(sys.stderr) if as_json else nullcontext(), progress_bar() as progress:
+    with (
+        redirect_stdout(sys.stderr) if as_json else nullcontext(),
+        progress_bar(lines=not as_json) as progress,
+    ):
         progress("loading", 0, 1)
         sys.path.insert(0, os.getcwd())  # for a calibration from module:function
         yield progress
 
 
 @contextmanager
-def progress_bar() -> Iterator[Progress]:
-    """A callback `(stage, done, total)` that draws one bar a stage, if a terminal is there."""
+def progress_bar(lines: bool = True) -> Iterator[Progress]:
+    """A callback `(stage, done, total)` that draws one bar for each stage.
+
+    Without a terminal, it prints a line every 10 s instead, or nothing if `lines` is false.
+    """
     if not sys.stderr.isatty():
-        yield silent
+        with progress_lines() if lines else nullcontext(silent) as progress:
+            yield progress
         return
-    # A handle of its own: TensorFlow's notices are kept off standard error where it is imported.
+    # A separate handle: TensorFlow's notices are kept off standard error while it is imported.
     with os.fdopen(os.dup(sys.stderr.fileno()), "w") as terminal:
         bar = Bars(
             SpinnerColumn(),
@@ -72,7 +80,7 @@ def progress_bar() -> Iterator[Progress]:
 
 
 class Names:
-    """Node names, one below the other, that break after slashes where they are too long."""
+    """Node names, one per line. Names that are too long break after slashes."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
@@ -87,7 +95,7 @@ class Names:
 
 
 def fold_name(name: str, width: int) -> list[str]:
-    """The lines of a name that is cut after slashes to fit `width`."""
+    """The lines of a name that is broken after slashes to fit `width`."""
     lines = [""]
     for part in re.findall(r"[^/]*/|[^/]+", name):
         if lines[-1].strip() and len(lines[-1]) + len(part) > width:
@@ -97,7 +105,7 @@ def fold_name(name: str, width: int) -> list[str]:
 
 
 def table(title: str | None, *columns: str) -> Table:
-    """A plain table. A column `>name` is right aligned, `=name` left; neither wraps."""
+    """A plain table. `>name` is a column aligned right, `=name` left; neither wraps."""
     made = Table(
         title=title,
         title_justify="left",
@@ -120,7 +128,7 @@ def table(title: str | None, *columns: str) -> Table:
 def print_table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[RenderableType]]
 ) -> None:
-    """A title of any length, a `table`, an empty line."""
+    """Print a title of any length, a `table` and an empty line."""
     made = table(None, *columns)
     for row in rows:
         made.add_row(*row)
@@ -131,24 +139,24 @@ def print_table(
 
 
 def print_last(output: Path, *commands: Sequence[str]) -> None:
-    """The last lines of a run: where its output is, and what to type next."""
+    """Print the last lines of a run: the path of its output, and the next commands."""
     console().print(f"written to {output}", soft_wrap=True)
     print_next(*commands)
 
 
 def print_next(*commands: Sequence[str]) -> None:
-    """Commands that make sense next, each in a line that can be copied into a shell."""
+    """Print the next commands, each in a line that can be copied into a shell."""
     for i, command in enumerate(commands):
         print_command("     " if i else "next:", command)
 
 
 def print_command(label: str, command: Sequence[str]) -> None:
-    """A label, then a command of qgraph as it is typed into a shell."""
+    """Print a label, then a command of qgraph as it is typed into a shell."""
     console().print(f"{label} qgraph {shlex.join(command)}", soft_wrap=True)
 
 
 def print_warnings(warnings: Sequence[str]) -> None:
-    """One bold line each. They come after everything else, where they are seen."""
+    """Print one bold line for each warning. They come last, so that they are seen."""
     out = console()
     for warning in warnings:
         out.print(f"warning: {warning}", style="bold yellow", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`qgraph doctor`: versions, which fast code is in use, and why not where it isn't."""
+"""`qgraph doctor`: show versions, and which native code is in use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAST = {"kernels": "native", "training quantizer": "fused"}
 
 
 def doctor(as_json: Json = False, build_cuda: BuildCuda = False) -> None:
-    """Show versions, and which native code is in use or why it is not."""
+    """Show versions, which native code is in use, and the reason where it is not."""
     from qgraph.cli.console import console, print_table
 
     if build_cuda:

@@ -1,4 +1,4 @@
-"""`qgraph evaluate`: accuracy of a quantized network beside its float network, on labels."""
+"""`qgraph evaluate`: compare the accuracy of a quantized network and its float network."""
 
 from __future__ import annotations
 
@@ -23,20 +23,26 @@ def evaluate(
             "--data",
             "-d",
             metavar="DATA",
-            help="A .npz with an array for each input and labels under `labels` (with several "
-            "outputs, `labels/NAME`), a directory of such files, or module:function.",
+            help="Labelled data: a .npz with an array for each input and an array `labels` "
+            "(`labels/NAME` for each of several outputs), a directory of such files, or "
+            "module:function that returns a tf.data.Dataset.",
         ),
     ],
     output: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The output that labels are for, of several."),
+        typer.Option(
+            metavar="NAME", help="Output that the labels belong to, if there are several."
+        ),
     ] = None,
     limit: Limit = None,
     threads: Threads = 1,
     level: LevelOption = Level.AUTO,
     as_json: Json = False,
 ) -> None:
-    """Compare float and quantized network with labels: accuracy or error, size, time per sample."""
+    """Compare the float and the quantized network on labelled data.
+
+    Shows accuracy or error, sizes, and the time per sample.
+    """
     from qgraph.cli.console import at_work, print_next, print_warnings
     from qgraph.evaluation import evaluate as found_by
 
@@ -59,7 +65,7 @@ def evaluate(
 
 
 def print_evaluation(found: Evaluation, where: str) -> None:
-    """Scores of both networks, sizes, and the time of a sample."""
+    """Print scores of both networks, sizes, and the time per sample."""
     from qgraph.cli.console import console, print_table
     from qgraph.words import counted
 
@@ -68,11 +74,11 @@ def print_evaluation(found: Evaluation, where: str) -> None:
         columns, rows = _table(output, found)
         print_table(f"{several}{counted(found.samples, 'sample')} {where}", columns, rows)
         if output.same is not None:
-            console().print(f"The same answer as float on {output.same:.2%} of them.")
+            console().print(f"Both networks give the same answer on {output.same:.2%} of them.")
     out = console()
     out.print(f"Weights take {found.sizes.compression:.2f} times fewer bytes.")
     if found.speed is None:
-        out.print("The engine cannot run this network: the integer reference did.\n")
+        out.print("The integer reference ran this network, because the engine cannot.\n")
     else:
         threads = counted(found.speed.threads, "thread")
         out.print(

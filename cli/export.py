@@ -1,4 +1,4 @@
-"""`qgraph export`: a quantized network in another form."""
+"""`qgraph export`: write a quantized network in another format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def export(
     directory: Annotated[
-        Path, typer.Argument(help=f"{OUTPUT_DIRECTORY} Or a static policy, .qpol.")
+        Path, typer.Argument(help=f"{OUTPUT_DIRECTORY} Or a static policy (.qpol).")
     ],
     form: Annotated[
         ExportFormat,
@@ -29,25 +29,35 @@ def export(
             "--format",
             "-f",
             metavar="FORMAT",
-            help=f"{alternatives(ExportFormat)}.",
+            help=f"Format to write: {alternatives(ExportFormat)}.",
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Directory, new or empty.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output directory, new or empty.")],
     force: Annotated[
-        bool, typer.Option("--force", help="Replace what an earlier export wrote there.")
+        bool, typer.Option("--force", help="Replace the files that an earlier export wrote.")
     ] = False,
     samples: Annotated[
-        int | None, typer.Option(min=0, help="Calibration samples that vectors show.")
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="With --format vectors: number of calibration samples to write.",
+        ),
     ] = None,
     layers: Annotated[
         list[str] | None,
-        typer.Option("--layer", metavar="NAME", help="A layer that vectors show; repeat. All."),
+        typer.Option(
+            "--layer",
+            metavar="NAME",
+            help="With --format vectors: a layer to write. Repeatable.",
+            show_default="all layers",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a network in a form that computes the same codes, bit for bit.
+    """Write a quantized network in a format that computes the same codes, bit for bit.
 
-    A network that a form cannot carry is refused, by the name of the layer.
+    If a format cannot represent a layer, nothing is written and the error names the layer.
     """
     from qgraph.cli.console import at_work, print_next, print_table, print_warnings
     from qgraph.exports import FORMS, index_of
@@ -82,7 +92,7 @@ def _network(path: Path) -> Network:
 
 
 def _by_folder(files: dict[str, int]) -> dict[str, int]:
-    """Bytes by name at the top: of a folder, those of all files in it."""
+    """Bytes of each file and each folder at the top level."""
     sizes: dict[str, int] = {}
     for name, size in files.items():
         folder, inside, _ = name.partition("/")

@@ -1,4 +1,4 @@
-"""`qgraph finalize`: the inference graph of what was trained."""
+"""`qgraph finalize`: write the inference graph of a trained network."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from qgraph.errors import UsageError
 
 
 def finalize(
-    directory: Annotated[Path, typer.Argument(help="Where `qgraph train` trained.")],
+    directory: Annotated[Path, typer.Argument(help="Directory that `qgraph train` trained in.")],
     output: Annotated[
         Path | None,
         typer.Option(
             "--output",
             "-o",
-            help="Directory to write, new or empty.",
+            help="Output directory, new or empty.",
             show_default="DIRECTORY/inference",
         ),
     ] = None,
     last: Annotated[
-        bool, typer.Option("--last", help="Take the last checkpoint, not the best one.")
+        bool, typer.Option("--last", help="Use the last checkpoint instead of the best one.")
     ] = False,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
             metavar="PREFIX",
-            help="Take this checkpoint of TensorFlow, of DIRECTORY/training_graph, which a script "
-            "trained.",
+            help="Use this TensorFlow checkpoint, which a script wrote while it trained "
+            "DIRECTORY/training_graph.",
         ),
     ] = None,
     force: ForceDirectory = False,
     as_json: Json = False,
 ) -> None:
-    """Write the bit-accurate inference graph of the best checkpoint, as `quantize` writes it.
+    """Write the bit-accurate inference graph of the best checkpoint, as `quantize` does.
 
-    The start counts among the checkpoints; before `qgraph train`, it is the only one.
+    The network before training counts as a checkpoint. Before `qgraph train`, it is the only one.
     """
     from qgraph.artifacts import reserve, write
     from qgraph.cli.console import at_work, console
@@ -50,7 +50,7 @@ def finalize(
 
     if last and checkpoint is not None:
         raise UsageError("--last and --checkpoint exclude each other", hint="leave one out")
-    check_is_written(directory)  # before a place for the output is made in it
+    check_is_written(directory)  # before an output folder is created inside it
     target = output or directory / "inference"
     with reserve(target, force=force) as place, at_work(as_json):
         from qgraph import retrain
@@ -62,5 +62,5 @@ def finalize(
         return
     print_quantized(manifest)
     if manifest.facts.training is None:
-        console().print("Not trained yet: this is the network that training begins from.\n")
+        console().print("Not trained yet: this is the network that training starts from.\n")
     print_files(target, manifest.facts.warnings)

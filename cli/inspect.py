@@ -1,4 +1,4 @@
-"""`qgraph inspect`: what is in a model, what is understood, what each pass would do."""
+"""`qgraph inspect`: show the ops of a model and what each pass would do."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def inspect(
     loading: LoadOptions,
     listed: PassOptions,
     trace: Annotated[
-        bool, typer.Option("--trace", help="Show every rewrite, before and after.")
+        bool, typer.Option("--trace", help="Show the nodes before and after each rewrite.")
     ] = False,
     text: Annotated[
-        bool, typer.Option("--text", help="Print the graph as text, as it was read.")
+        bool, typer.Option("--text", help="Print the graph as text, before any pass.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show inputs, outputs, ops and shapes, and what each pass would do and why not.
+    """Show inputs, outputs, ops and shapes, what each pass would do, and what it refuses.
 
-    Of what `qgraph quantize` wrote, show the layers and their bits instead.
+    For a directory that `qgraph quantize` wrote, show the layers and their bits instead.
     """
     from qgraph.cli.console import console
     from qgraph.cli.rewrites import print_passes_run, print_refusals, print_rewrites
@@ -88,7 +88,7 @@ def inspect(
 
 @dataclass(frozen=True)
 class GraphFacts:
-    """A graph before any pass: its ends, ops and size."""
+    """A graph before any pass: its inputs, outputs, ops and size."""
 
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
@@ -100,7 +100,7 @@ class GraphFacts:
 
 @dataclass(frozen=True)
 class UnreadOp:
-    """An op that is kept as float, and why; no reason where qgraph does not know the op."""
+    """An op that is kept as float, and why. The reason is empty if qgraph does not know the op."""
 
     name: str
     op: str
@@ -123,7 +123,7 @@ def _facts(graph: Graph) -> GraphFacts:
 
 
 def _left_opaque(graph: Graph) -> list[UnreadOp]:
-    """Ops of the file that have no other form; passes read some that importers leave."""
+    """Ops that neither importers nor passes could read."""
     from qgraph.ir.reading import kind_of
 
     opaque = [n for n in graph.nodes.values() if n.op == "opaque"]
@@ -159,7 +159,7 @@ def _print_ops(facts: GraphFacts) -> None:
         unknown.setdefault((unread.op, unread.reason), []).append(unread.name)
     if unknown:
         print_table(
-            "not understood, kept as float",
+            "not supported, kept as float",
             ("=op", ">count", "nodes", "reason"),
             [
                 (op, str(len(nodes)), Names(*few(nodes)), reason or "-")
@@ -172,5 +172,5 @@ def _print_next(model: Path, trace: bool) -> None:
     from qgraph.cli.console import print_command, print_next
 
     if not trace:
-        print_command("every rewrite, before and after:", ["inspect", str(model), "--trace"])
+        print_command("nodes before and after each rewrite:", ["inspect", str(model), "--trace"])
     print_next(["quantize", str(model), "-c", "samples.npz", "-o", "out"])

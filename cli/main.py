@@ -1,4 +1,4 @@
-"""`qgraph`: the verbs, and how errors reach a person."""
+"""`qgraph`: the commands, and how errors are printed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Annotated, NoReturn
 
 import typer
 import typer.main
-from typer.core import TyperGroup
 
 from qgraph.cli.analyze import analyze
+from qgraph.cli.command import Command, CommandGroup
 from qgraph.cli.doctor import doctor
 from qgraph.cli.evaluate import evaluate
 from qgraph.cli.export import export
@@ -43,14 +43,14 @@ from qgraph.quiet import quiet_tensorflow
 from qgraph.words import duration
 
 LONG = 2.0  # seconds after which a command prints how long it took
-# Of a disk or its rights, wherever it was met: not a fault of qgraph.
+# Errors of a disk or its permissions, anywhere in a run: not a fault of qgraph.
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG)
 
 
-class _Verbs(TyperGroup):
-    """The verbs. `rl` is imported when it is asked for: its options take time to generate.
+class _Verbs(CommandGroup):
+    """The commands. `rl` is imported only when it is used: its options take time to generate.
 
-    Takes Ctrl-C before typer does, whose message and exit code depend on its version.
+    Handles Ctrl-C before typer does, whose message and exit code depend on its version.
     """
 
     def list_commands(self, ctx: ClickObject) -> list[str]:
@@ -86,20 +86,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(quantize)
-app.command()(train)
-app.command()(finalize)
-app.command()(inspect)
-app.command()(optimize)
-app.command()(analyze)
-app.command()(run)
-app.command()(evaluate)
-app.command()(report)
-app.command()(export)
-app.command()(verify)
-app.command()(passes)
-app.command()(profiles)
-app.command()(doctor)
+app.command(cls=Command)(quantize)
+app.command(cls=Command)(train)
+app.command(cls=Command)(finalize)
+app.command(cls=Command)(inspect)
+app.command(cls=Command)(optimize)
+app.command(cls=Command)(analyze)
+app.command(cls=Command)(run)
+app.command(cls=Command)(evaluate)
+app.command(cls=Command)(report)
+app.command(cls=Command)(export)
+app.command(cls=Command)(verify)
+app.command(cls=Command)(passes)
+app.command(cls=Command)(profiles)
+app.command(cls=Command)(doctor)
 
 
 def _version(wanted: bool) -> None:
@@ -116,16 +116,17 @@ def _options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error, after any verb too.")
+        bool,
+        typer.Option("--debug", help="Show the traceback of an error. Works after any command."),
     ] = False,
 ) -> None:
-    """Turn trained networks into fixed-point ones, exact to the bit.
+    """Turn trained networks into fixed-point networks that are exact to the bit.
 
     Start with: qgraph quantize model.pb -c samples.npz -o out
 
-    Exit codes: 0 done, 2 usage, 3 the model file, 4 its graph, 5 unsupported,
-    6 calibration data, 7 profile, 8 output, 9 arithmetic, 10 a pass, 11 training,
-    12 a process of a run, 13 standard output, 70 internal error, 130 Ctrl-C,
+    Exit codes: 0 success, 2 usage, 3 model file, 4 graph, 5 unsupported,
+    6 calibration data, 7 profile, 8 output, 9 arithmetic, 10 pass, 11 training,
+    12 process of a run, 13 standard output, 70 internal error, 130 Ctrl-C,
     141 closed pipe (docs/exit_codes.md).
     """
 
@@ -134,7 +135,7 @@ def main() -> None:
     """Run the command line; exit codes are those of `qgraph.errors`."""
     # TensorFlow reads this when it is first imported, here or in a process of a run.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    # `--debug` may stand anywhere: before the verb or after its arguments.
+    # `--debug` may be anywhere: before the command or after its arguments.
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
     try:
@@ -160,7 +161,7 @@ def _fail(error: BaseException, text: str, code: int, debug: bool) -> NoReturn:
     from rich.console import Console
     from rich.text import Text
 
-    with suppress(OSError):  # nowhere is left to say it: the code does
+    with suppress(OSError):  # standard error is closed too: only the exit code is left
         if debug:
             _reveal_causes(error)
             traceback.print_exception(error)
@@ -170,7 +171,7 @@ def _fail(error: BaseException, text: str, code: int, debug: bool) -> NoReturn:
 
 
 def _reveal_causes(error: BaseException | None) -> None:
-    """Undo `raise ... from None`, which keeps errors short for those who do not debug."""
+    """Undo `raise ... from None`, which hides causes unless --debug is given."""
     while error is not None:
         error.__suppress_context__ = error.__cause__ is not None
         error = error.__cause__ or error.__context__

@@ -23,20 +23,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions(OptionGroup):
-    """How a model is read, for `qgraph.load`."""
+    """Options that read a model, as for `qgraph.load`."""
 
     inputs: Annotated[
         str | None,
         typer.Option(
             "--inputs",
             metavar="NAMES",
-            help="Names of the inputs, comma separated, where they are not detected.",
+            help="Input tensors, comma separated. Needed only if they are not detected.",
         ),
         ReadBy(names),
     ] = None
     outputs: Annotated[
         str | None,
-        typer.Option("--outputs", metavar="NAMES", help="Names of the outputs, likewise."),
+        typer.Option(
+            "--outputs",
+            metavar="NAMES",
+            help="Output tensors, comma separated. Needed only if they are not detected.",
+        ),
         ReadBy(names),
     ] = None
     input_shapes: Annotated[
@@ -44,7 +48,8 @@ class LoadOptions(OptionGroup):
         typer.Option(
             "--input-shape",
             metavar="SHAPE",
-            help="Shape of an input: [NAME=]N,H,W,C with ? for unknown. Repeatable.",
+            help="Shape of an input as [NAME=]N,H,W,C, with ? for an unknown dimension. "
+            "Repeatable.",
         ),
         ReadBy(shapes),
     ] = None
@@ -53,7 +58,7 @@ class LoadOptions(OptionGroup):
         typer.Option(
             "--signature",
             metavar="NAME",
-            help="Which signature of a SavedModel, where it has several.",
+            help="Signature of a SavedModel to read.",
             show_default="serving_default",
         ),
     ] = None
@@ -61,14 +66,14 @@ class LoadOptions(OptionGroup):
         bool,
         typer.Option(
             "--trust",
-            help="Let a Keras file run what it names: Lambda layers, functions, custom classes.",
+            help="Allow a Keras file to run code: Lambda layers, functions and custom classes.",
         ),
     ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions(OptionGroup):
-    """The target, and how static mode finds its plan."""
+    """The target profile, and how static mode finds a plan."""
 
     profile: Profile = DEFAULT_PROFILE
     method: Annotated[
@@ -77,7 +82,8 @@ class PlanOptions(OptionGroup):
             CalibrationMethod,
             "calibration method",
             metavar="METHOD",
-            help=f"Thresholds of activations: {alternatives(CalibrationMethod)}.",
+            help="Method that chooses the thresholds of activations: "
+            f"{alternatives(CalibrationMethod)}.",
             show_default=CalibrationMethod.KL_J,
         ),
     ] = None
@@ -87,9 +93,9 @@ class PlanOptions(OptionGroup):
             Effort,
             "effort",
             metavar="EFFORT",
-            help="plain: quantize as it is; fast, default, thorough: try what helps on part of "
-            "the samples, and keep what does.",
-            show_default="default; to analyze: plain",
+            help="plain: quantize without a search. fast, default, thorough: try more and more "
+            "plans on part of the samples, and keep the best one.",
+            show_default="default; in qgraph analyze: plain",
         ),
     ] = None
     plan: Annotated[
@@ -97,18 +103,20 @@ class PlanOptions(OptionGroup):
         typer.Option(
             "--plan",
             metavar="STEPS",
-            help="Exactly these steps, in place of an effort: equalize=biases,correct-bias,"
-            "method=mse. A wrong one lists what is there.",
+            help="Steps to apply instead of a search, such as equalize=biases,correct-bias,"
+            "method=mse. `qgraph profiles` lists all steps.",
         ),
     ] = None
     budget: Annotated[
         float | None,
-        typer.Option(min=0, metavar="SECONDS", help="Begin no further trial after so long."),
+        typer.Option(
+            min=0, metavar="SECONDS", help="Time limit of the search: no trial starts after it."
+        ),
     ] = None
     limit: Limit = None
 
     def check(self, pipeline: Pipeline, effort: Effort | None = None) -> None:
-        """Raise UsageError where they exclude each other. effort: the usual one of the verb."""
+        """Raise UsageError for options that exclude each other. effort: the command's default."""
         from qgraph.static.choice import Wish, first_plan
 
         first_plan(Wish(self.effort or effort, self.plan, self.method, pipeline=pipeline))
@@ -116,16 +124,16 @@ class PlanOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class PassOptions(OptionGroup):
-    """Which passes run."""
+    """The passes that run."""
 
     passes: Annotated[
         str | None,
         typer.Option(
             "--passes",
             metavar="LIST",
-            help="These passes in place of the float recipe, like "
-            "float,equalize-channels{powers-of-two=true} or module:Class (qgraph passes lists "
-            "all).",
+            help="Passes to run instead of the float recipe, such as "
+            "float,equalize-channels{powers-of-two=true} or module:Class. `qgraph passes` lists "
+            "all.",
             autocompletion=complete_passes,
         ),
     ] = None
@@ -134,7 +142,7 @@ class PassOptions(OptionGroup):
         typer.Option(
             "--without",
             metavar="NAMES",
-            help="Passes to leave out, comma separated.",
+            help="Passes to skip, comma separated.",
             autocompletion=complete_passes,
         ),
     ] = None
@@ -149,29 +157,28 @@ class PassOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class ResultOptions(OptionGroup):
-    """Limits on a quantized network, and what is given or shown of it."""
+    """Limits on a quantized network, values to use in it, and what is shown of it."""
 
     input_ranges: Annotated[
         list[str] | None,
         typer.Option(
             "--input-range",
             metavar="RANGE",
-            help="Without calibration data, where inputs lie: [NAME=]LEAST,MOST. Repeatable.",
+            help="Range of an input as [NAME=]MIN,MAX, for use without calibration data. "
+            "Repeatable.",
         ),
         ReadBy(ranges),
     ] = None
     sensitivity: Annotated[
         bool,
-        typer.Option(
-            "--sensitivity", help="Also show which layers hurt, and why, here and in the report."
-        ),
+        typer.Option("--sensitivity", help="Also show which layers cost accuracy, and why."),
     ] = False
     mean_bits: Annotated[
         float | None,
         typer.Option(
             metavar="BITS",
-            help="What weights may take on average, like 5: bits (2, 4, 8, 16) are chosen layer "
-            "by layer.",
+            help="Largest mean number of bits of a weight, such as 5. Bits (2, 4, 8 or 16) are "
+            "chosen per layer.",
         ),
     ] = None
     weight_bytes: Annotated[
@@ -179,7 +186,7 @@ class ResultOptions(OptionGroup):
         typer.Option(
             "--weight-bytes",
             metavar="SIZE",
-            help="What all weights may take, like 200k or 1.5M: bits are chosen layer by layer.",
+            help="Largest size of all weights, such as 200k or 1.5M. Bits are chosen per layer.",
         ),
         ReadBy(byte_count),
     ] = None
@@ -188,8 +195,8 @@ class ResultOptions(OptionGroup):
         typer.Option(
             "--exponents",
             metavar="FILE",
-            help="Exponents in place of a calibration: the exponents.json of an earlier run, "
-            "edited or not. The plan is that of the file.",
+            help="exponents.json of an earlier run, edited or not, to use instead of calibration. "
+            "It also sets the plan.",
         ),
     ] = None
 
@@ -205,8 +212,8 @@ class TrainingOptions(OptionGroup):
             "training graph",
             "--training-graph",
             metavar="FORM",
-            help="With --mode retrain: also write the training graph as a SavedModel that trains "
-            "without qgraph; stock: of TensorFlow's ops; library: of the fused ops, with their "
+            help="With --mode retrain: also write a SavedModel that can be trained without qgraph. "
+            "stock: uses TensorFlow ops only. library: uses the fused ops and includes their "
             "library.",
             show_default=False,
         ),
@@ -215,18 +222,24 @@ class TrainingOptions(OptionGroup):
         str | None,
         typer.Option(
             metavar="DATA",
-            help="With --mode retrain: train and finalize too, on this data.",
+            help="With --mode retrain: also train on this data, and finalize.",
         ),
     ] = None
     validation: Annotated[
-        str | None, typer.Option(metavar="DATA", help="With --train-data: as in qgraph train.")
+        str | None,
+        typer.Option(
+            metavar="DATA", help="With --train-data: data that the best checkpoint is chosen on."
+        ),
     ] = None
     epochs: Annotated[
-        int, typer.Option(min=1, metavar="N", help="With --train-data: as in qgraph train.")
+        int, typer.Option(min=1, metavar="N", help="With --train-data: number of epochs.")
     ] = 5
-    fast: Annotated[bool, typer.Option("--fast", help="With --train-data: as in qgraph train.")] = (
-        False
-    )
+    fast: Annotated[
+        bool,
+        typer.Option(
+            "--fast", help="With --train-data: train with ops that are not deterministic."
+        ),
+    ] = False
 
     def train(self, directory: Path, as_json: bool) -> None:
         """Train in a directory, as `qgraph train` does, on `train_data`."""
@@ -244,5 +257,5 @@ class TrainingOptions(OptionGroup):
             Options(epochs=self.epochs),
             fast=self.fast,
             as_json=as_json,
-            resume=shlex.join(words),  # the same command goes on from a checkpoint
+            resume=shlex.join(words),  # the same command continues from a checkpoint
         )

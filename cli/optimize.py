@@ -1,4 +1,4 @@
-"""`qgraph optimize`: the rewritten float network as a file."""
+"""`qgraph optimize`: write the rewritten float network to a file."""
 
 from __future__ import annotations
 
@@ -21,21 +21,23 @@ def optimize(
     output: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", help="File to write: .pb is a frozen TensorFlow graph, .onnx ONNX."
+            "--output",
+            "-o",
+            help="Output file: .pb for a frozen TensorFlow graph, .onnx for ONNX.",
         ),
     ],
     *,
     listed: PassOptions,
     loading: LoadOptions,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Rewrite a float network as for quantization, and write it in float.
+    """Apply the float rewrites of quantization to a network, and write it as a float network.
 
-    It computes what the model computes: batch norms are folded, constants too, layouts joined.
-    Inputs and outputs keep their names.
+    The result computes the same function. Batch norms and constants are folded, and transposes are
+    removed where possible. Inputs and outputs keep their names.
     """
-    from qgraph.cli.console import at_work, console
+    from qgraph.cli.console import at_work, console, print_last
     from qgraph.cli.rewrites import print_passes_run, print_refusals
     from qgraph.optimized import float_format
     from qgraph.optimized import optimize as rewritten
@@ -79,5 +81,5 @@ def optimize(
     out = console()
     for kind, found in changed.items():
         for own, name in found.items():
-            out.print(f"note: {kind[:-1]} `{own}` is called `{name}` there", soft_wrap=True)
-    out.print(f"written to {output}", soft_wrap=True)
+            out.print(f"note: {kind[:-1]} `{own}` is called `{name}` in the file", soft_wrap=True)
+    print_last(output, ["quantize", str(output), "-c", "samples.npz", "-o", "out"])

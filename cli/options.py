@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from qgraph.ir.types import Shape
 
 OUTPUT_DIRECTORY = (
-    "What `qgraph quantize` wrote, or a directory to train in, which means inference/ inside."
+    "Directory that `qgraph quantize` wrote. For a training directory, its inference/ is used."
 )
 DATA = (
     "a .npy, a .npz with an array for each input, a directory of such .npz files, or "
@@ -30,14 +30,14 @@ DATA = (
 Model = Annotated[
     Path,
     typer.Argument(
-        help="An ONNX file, a frozen .pb or .pbtxt, a SavedModel directory, a Keras .h5 or .keras, "
-        "or the .meta of a checkpoint."
+        help="Model to read: an ONNX file, a frozen graph (.pb or .pbtxt), a SavedModel directory, "
+        "a Keras file (.h5 or .keras), or a checkpoint (.meta)."
     ),
 ]
 Profile = Annotated[
     str,
     typer.Option(
-        help=f"Target profile: {', '.join(profile_names())}, or a YAML file.",
+        help=f"Target profile: {', '.join(profile_names())}, or the path of a YAML file.",
         metavar="NAME",
         autocompletion=complete_profile,
     ),
@@ -48,31 +48,32 @@ Calibration = Annotated[
         "--calibration",
         "-c",
         metavar="DATA",
-        help=f"A few dozen typical inputs: {DATA}.",
+        help=f"Calibration data, a few dozen typical inputs: {DATA}.",
     ),
 ]
 
 
 ForceDirectory = Annotated[
-    bool, typer.Option("--force", help="Replace what an earlier run wrote to the directory.")
+    bool, typer.Option("--force", help="Replace the files that an earlier run wrote.")
 ]
 Limit = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Use only the first N samples.")
 ]
-Threads = Annotated[int, typer.Option(metavar="N", help="Threads for one run.")]
+Threads = Annotated[int, typer.Option(metavar="N", help="Number of threads.")]
 LevelOption = Annotated[
-    Level, choice(Level, "level", metavar="NAME", help=f"Instructions: {alternatives(Level)}.")
+    Level,
+    choice(Level, "level", metavar="NAME", help=f"Instruction set to use: {alternatives(Level)}."),
 ]
-OWN = ("mean_bits", "top", "as_json")  # what `analyze` alone has, or in a form of its own
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")]
+OF_ANALYZE = ("mean_bits", "top", "as_json")  # options that mean something else elsewhere
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
 
 
 def given(context: typer.Context, without: Sequence[str] = ()) -> list[str]:
-    """The arguments of this run as they were typed, for another verb; not its own options."""
+    """The arguments of `analyze` as they were typed, for another verb, except its own options."""
     words: list[str] = []
     for option in context.command.params:
         source = context.get_parameter_source(option.name or "")
-        if source is None or source.name != "COMMANDLINE" or option.name in (*OWN, *without):
+        if source is None or source.name != "COMMANDLINE" or option.name in (*OF_ANALYZE, *without):
             continue
         value = context.params[option.name or ""]
         if isinstance(value, bool):
@@ -91,7 +92,7 @@ def own_modules() -> None:
 
 
 def check_model(path: Path) -> None:
-    """Raise LoadError early where there is nothing to load, or a format that is not read."""
+    """Raise LoadError early if the path does not exist or its format is not supported."""
     from qgraph.frontends import other_formats
     from qgraph.frontends.checkpoint import prefix_of
 
@@ -101,7 +102,7 @@ def check_model(path: Path) -> None:
 
 
 def names(text: str | None) -> list[str] | None:
-    """Names between commas; one that holds a comma stands in quotes, as in a CSV file."""
+    """Split names at commas. A name with a comma in it is quoted, as in a CSV file."""
     if not text:
         return None
     found = re.findall(r'\s*(?:"((?:[^"]|"")*)"\s*(?=,|$)|([^,]+))(?:,|$)', text)
@@ -110,7 +111,7 @@ def names(text: str | None) -> list[str] | None:
 
 
 def shapes(texts: list[str] | None) -> dict[str, Shape] | None:
-    """Shapes by input name; the name `` stands for the only input."""
+    """Shapes by input name. The name `` stands for the only input."""
     if not texts:
         return None
     found: dict[str, Shape] = {}
@@ -121,15 +122,13 @@ def shapes(texts: list[str] | None) -> dict[str, Shape] | None:
         except ValueError:
             shape = (0,)
         if any(d is not None and d < 1 for d in shape):
-            raise UsageError(
-                f"`{text}` is not a shape", hint="like --input-shape image=1,224,224,3"
-            )
+            raise UsageError(f"`{text}` is not a shape", hint="try --input-shape image=1,224,224,3")
         found[name] = shape
     return found
 
 
 def byte_count(text: str | None) -> int | None:
-    """`200k` as bytes: k and M are thousands and millions, Ki and Mi powers of 1024."""
+    """Parse a size in bytes: k and M are thousands and millions, Ki and Mi powers of 1024."""
     if text is None:
         return None
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(k|M|Ki|Mi)?B?", text.strip())
@@ -140,7 +139,7 @@ def byte_count(text: str | None) -> int | None:
 
 
 def several_bits(text: str) -> list[float]:
-    """`3,4,5` as numbers above 0."""
+    """Parse `3,4,5` as numbers above 0."""
     try:
         found = [float(part) for part in text.split(",")]
     except ValueError:
@@ -151,7 +150,7 @@ def several_bits(text: str) -> list[float]:
 
 
 def ranges(texts: list[str] | None) -> dict[str, tuple[float, float]]:
-    """Ranges by input name; the name `` stands for the only input."""
+    """Ranges by input name. The name `` stands for the only input."""
     found: dict[str, tuple[float, float]] = {}
     for text in texts or ():
         name, _, ends = text.rpartition("=")
@@ -159,7 +158,7 @@ def ranges(texts: list[str] | None) -> dict[str, tuple[float, float]]:
             low, high = (float(part) for part in ends.split(","))
         except ValueError:
             raise UsageError(
-                f"`{text}` is not a range", hint="like --input-range image=0,255"
+                f"`{text}` is not a range", hint="try --input-range image=0,255"
             ) from None
         found[name] = (low, high)
     return found

@@ -1,4 +1,4 @@
-"""`qgraph passes`: the recipes, their passes in order, and the options of passes."""
+"""`qgraph passes`: show the recipes, their passes in order, and the options of passes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def passes(as_json: Json = False) -> None:
 
 @dataclass(frozen=True)
 class PassOption:
-    """An option of a pass, from its field; a default of None has to be given."""
+    """An option of a pass, from its field. An option whose default is None is required."""
 
     name: str
     default: str | None

@@ -1,4 +1,4 @@
-"""`qgraph profiles`: the built-in target profiles, and what each key of a profile means."""
+"""`qgraph profiles`: show the built-in target profiles and the keys of a profile."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def profiles(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the target profiles and explain their keys; with NAME, show one profile.
+    """List the target profiles and explain their keys. With NAME, show one profile.
 
-    A profile is what --profile takes. With NAME, each key is shown with its value, and the keys
-    that differ from graffitist-int8, the default, are marked.
+    --profile of the other commands takes a profile. With NAME, the value of each key is shown, and
+    keys that differ from the default profile, graffitist-int8, are marked.
     """
     if name is None:
         _list_all(as_json)

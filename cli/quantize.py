@@ -1,4 +1,4 @@
-"""`qgraph quantize`: a trained network to a fixed-point one."""
+"""`qgraph quantize`: turn a trained network into a fixed-point network."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from qgraph.pipelines import Pipeline
 
 
-LAYERS_SHOWN = 15  # of --sensitivity; the report has all
+LAYERS_SHOWN = 15  # by --sensitivity; the report shows all layers
 
 
 @with_groups
@@ -40,8 +40,8 @@ def quantize(
         typer.Option(
             "--output",
             "-o",
-            help="Directory to write, new or empty.",
-            show_default="beside the model: MODEL_int8, or MODEL_retrain",
+            help="Output directory, new or empty.",
+            show_default="MODEL_int8 or MODEL_retrain, beside the model",
         ),
     ] = None,
     calibration: Calibration = None,
@@ -51,7 +51,8 @@ def quantize(
             Mode,
             "mode",
             metavar="MODE",
-            help="static: without training; retrain: a directory to train in, for qgraph train.",
+            help="static: quantize without training. retrain: write a training directory for "
+            "`qgraph train`.",
         ),
     ] = Mode.STATIC,
     *,
@@ -63,11 +64,12 @@ def quantize(
     force: ForceDirectory = False,
     as_json: Json = False,
 ) -> None:
-    """Quantize a network; write the bit-accurate graph and all that belongs to it.
+    """Quantize a trained network and write the bit-accurate fixed-point network.
 
-    Without calibration data, thresholds come from batch-norm statistics, if there are any.
+    Without calibration data, thresholds are computed from batch-norm statistics, if the network
+    has any.
 
-    What goes wrong is found before the directory is touched: it is written whole or not at all.
+    The output directory is written completely or not at all.
     """
     retrains = mode is Mode.RETRAIN
     if training.train_data is not None and not retrains:
@@ -151,9 +153,9 @@ def quantize(
 def _evaluated(
     output: Path, manifest: Manifest, data: str | None, limit: int | None
 ) -> tuple[Evaluation, str] | None:
-    """Accuracy on labels of the data, if it has some, and in words on which samples.
+    """Accuracy on the data and a description of its samples; None if the data has no labels.
 
-    Of calibration data, what was kept apart counts, if anything was.
+    Of calibration data, only the samples that calibration did not see are used, if there are any.
     """
     from qgraph.evaluation import evaluate, has_labels
 
@@ -165,14 +167,14 @@ def _evaluated(
         return evaluate(output, data), f"of {data}, which the checkpoint was chosen on"
     if near is not None and near.held_out:
         found = evaluate(output, data, limit=limit, held_out=near.samples)
-        return found, f"of {data}, kept apart"
+        return found, f"of {data}, which calibration did not see"
     return evaluate(output, data, limit=limit), f"of {data}, which calibration saw too"
 
 
 def beside(model: Path, kind: str) -> Path:
-    """The directory that is written when no output is given: `net_int8` for `net.pb` and `int8`.
+    """The default output directory: `net_int8` for `net.pb` and `int8`.
 
-    Directories keep their whole name: `net.v2` becomes `net.v2_int8`.
+    A directory keeps its whole name: `net.v2` becomes `net.v2_int8`.
     """
     if model.name in ("", ".."):
         model = model.resolve()
@@ -182,7 +184,7 @@ def beside(model: Path, kind: str) -> Path:
 
 @contextmanager
 def _evidence_kept(output: Path) -> Iterator[None]:
-    """Codes that show why a network was refused, in a file beside where it would have gone."""
+    """Write codes that show why a network was refused to a file beside the output."""
     from qgraph.files import write_whole
     from qgraph.npz import npz_bytes
 
@@ -193,7 +195,7 @@ def _evidence_kept(output: Path) -> Iterator[None]:
             file = output.with_name(f"{output.name}-overflow.npz")
             with suppress(OutputError):
                 write_whole(file, npz_bytes(error.evidence))
-                error.hint = f"{error.hint}\n  {file} has such codes of the layer's input"
+                error.hint = f"{error.hint}\n  {file} has input codes of the layer that show it"
         raise
 
 

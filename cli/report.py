@@ -1,4 +1,4 @@
-"""`qgraph report`: what `qgraph quantize` wrote, as one HTML page."""
+"""`qgraph report`: show a quantized network as one HTML page."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def report(
     directory: Annotated[Path, typer.Argument(help=OUTPUT_DIRECTORY)],
     as_json: Json = False,
 ) -> None:
-    """Write report.html: layers, histograms, scale groups, what to do next.
+    """Write report.html into the directory: layers, histograms, scale groups and advice.
 
-    It goes into the directory itself, is one file, and needs no network.
+    The page is one file and loads nothing from the internet.
     """
     from qgraph.cli.console import console
     from qgraph.records import to_json

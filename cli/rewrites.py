@@ -22,7 +22,7 @@ def print_passes_run(results: Sequence[PassResult], title: str = "what each pass
 
 
 def print_rewrites(rewrites: Sequence[Rewrite]) -> None:
-    """Every rewrite, before and after."""
+    """Print the nodes before and after each rewrite."""
     out = console()
     for name, group in groupby(rewrites, key=lambda r: r.pass_name):
         found = list(group)

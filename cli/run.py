@@ -1,4 +1,4 @@
-"""`qgraph run`: a quantized network on inputs, by the integer engine."""
+"""`qgraph run`: run a quantized network on the integer engine."""
 
 from __future__ import annotations
 
@@ -23,23 +23,26 @@ SHOWN = 5
 def run(
     directory: Annotated[Path, typer.Argument(help=OUTPUT_DIRECTORY)],
     inputs: Annotated[
-        Path, typer.Option("--input", "-i", metavar="FILE", help="A .npy or .npz of inputs.")
+        Path, typer.Option("--input", "-i", metavar="FILE", help="Inputs, as a .npy or .npz file.")
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the outputs to this .npz."),
+        typer.Option("--output", "-o", metavar="FILE", help="Write the outputs to this .npz file."),
     ] = None,
     limit: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Run only the first N inputs.")
     ] = None,
     batch: Annotated[
-        int, typer.Option(min=1, metavar="N", help="So many samples at once.")
+        int, typer.Option(min=1, metavar="N", help="Number of samples computed at once.")
     ] = BATCH,
     threads: Threads = 1,
     level: LevelOption = Level.AUTO,
     as_json: Json = False,
 ) -> None:
-    """Run a network on integers, without TensorFlow: the outputs are exact to the bit."""
+    """Run a quantized network in integer arithmetic, without TensorFlow.
+
+    The outputs equal those of every exported form, bit for bit.
+    """
     from qgraph.cli.console import console, print_next, print_table, print_warnings
     from qgraph.evaluation.input_ranges import other_scale
     from qgraph.quant.data import converted, load_data

@@ -33,21 +33,21 @@ from qgraph.words import counted, percent
 FLOAT_OPS_SHOWN = 8
 TRIALS_SHOWN = 6
 LEGEND = (
-    "acc bits: what the accumulator needs; exact in: the float type that holds its sums exactly; "
-    "SQNR: the output against the float network\n"
+    "acc bits: bits that the accumulator needs; exact in: float type that represents its sums "
+    "exactly; SQNR: signal-to-quantization-noise ratio of the output\n"
 )
 SENSITIVITY_LEGEND = (
-    "alone: only this part is quantized; all but: everything else is; dB: the outputs (logits) "
-    "against the float network, on {} samples; as float: the same class\n"
+    "alone: only this part is quantized; all but: only this part is not quantized; dB: SQNR of the "
+    "outputs (logits) on {} samples; as float: share with the same class as the float network\n"
 )
 MIXED_LEGEND = (
-    "best: nothing that was measured is smaller and nearer to float; bits: share of the weights "
-    "that have so many\n"
+    "best: no measured network is both smaller and closer to float; bits: share of the weights "
+    "with each number of bits\n"
 )
 
 
 def print_quantized(manifest: Manifest) -> None:
-    """The layers, and what stays float."""
+    """Print the layers, and the ops that stay float."""
     found, facts = manifest.layers, manifest.facts
     print_table(
         f"{len(found)} layers, profile {manifest.profile.name}",
@@ -69,22 +69,22 @@ def print_quantized(manifest: Manifest) -> None:
         shown = ", ".join(f"{op.name} ({op.op})" for op in kept[:FLOAT_OPS_SHOWN])
         more = len(kept) - FLOAT_OPS_SHOWN
         rest = f" and {more} more (see manifest.json)" if more > 0 else ""
-        console().print(f"float, outside the integer graph: {shown}{rest}\n")
+        console().print(f"Ops that stay float, outside the integer graph: {shown}{rest}.\n")
 
 
 def _print_plan(choice: ChoiceFacts) -> None:
-    """Print the steps beside calibration, and how to repeat them."""
+    """Print the steps of the plan, and how to repeat them."""
     _print_trials(choice.trials)
     again = choice.plan.spec()
-    bits = " and --profile profile.yaml, which is in the directory" if choice.mixed else ""
-    steps = "These steps without a search" if choice.trials else "Steps"
+    bits = " --profile profile.yaml (the file is in the output directory)" if choice.mixed else ""
+    steps = "To repeat this without a search" if choice.trials else "Plan"
     console().print(f"{steps}: --plan {again}{bits}\n", soft_wrap=True)
     if choice.mixed is not None:
         print_mixed(choice.mixed)
 
 
 def _print_trials(trials: Sequence[TrialFacts]) -> None:
-    """Which plans were tried, the best one first."""
+    """Print the plans that were tried, the best one first."""
     if not trials:
         return
     rows = [
@@ -97,7 +97,7 @@ def _print_trials(trials: Sequence[TrialFacts]) -> None:
     ]
     samples = counted(trials[0].agreement.samples, "sample")
     columns = ("plan", ">SQNR\ndB", ">as\nfloat")
-    title = f"{len(trials)} plans compared on {samples}: the best ones, the first is kept"
+    title = f"{len(trials)} plans compared on {samples}, the best first (it is used)"
     if len(trials) == 1:
         title = f"one plan tried, on {samples}"
     print_table(title, columns, rows)
@@ -106,8 +106,8 @@ def _print_trials(trials: Sequence[TrialFacts]) -> None:
 def _print_agreement(found: AgreementFacts) -> None:
     words = [f"SQNR of the outputs {_decibel(found.sqnr)} dB"]
     if found.top1 is not None:
-        words.append(f"{_share(found.top1)} decide as the float network")
-    kept = "kept apart" if found.held_out else "that calibration saw too"
+        words.append(f"{_share(found.top1)} get the same class as from the float network")
+    kept = "that calibration did not see" if found.held_out else "that calibration saw too"
     console().print(f"On {counted(found.samples, 'sample')} {kept}: {', '.join(words)}.\n")
 
 
@@ -140,10 +140,10 @@ def _scale(exponent: Exponent) -> str:
 
 
 def print_sensitivity(manifest: Manifest, top: int) -> None:
-    """Layers by harm, the worst first, and why."""
+    """Print the layers that cost the most accuracy, the worst first, and why."""
     found = manifest.facts.sensitivity
     if not found:
-        console().print("nothing in this network is quantized\n")
+        console().print("No part of this network is quantized.\n")
         return
     rows = [
         (
@@ -166,7 +166,7 @@ def print_sensitivity(manifest: Manifest, top: int) -> None:
 
 
 def _reason(entry: PartFacts) -> str:
-    """The likely reason, and what its weights and its output cost, each alone."""
+    """The likely reason, and the SQNR with only the weights or only the output quantized."""
     where = entry.where_db
     stages = ", ".join(f"{kind} {_decibel(db, 'exact')}" for kind, db in where.items())
     reason = entry.reasons[0] if entry.reasons else ""
@@ -181,7 +181,7 @@ def print_next_steps(given: Sequence[str], manifest: Manifest) -> None:
     quantize = ["quantize", *given, *(("--effort", "default") if plain else how)]
     if not plain:
         bits = str(manifest.profile.bits.weight)
-        print_command("bits where they help most:", [*quantize, "--mean-bits", bits, "-o", "out"])
+        print_command("to choose bits per layer:", [*quantize, "--mean-bits", bits, "-o", "out"])
     print_next([*quantize, "-o", "out"])
 
 
@@ -191,10 +191,10 @@ def print_mixed(mixed: MixedFacts) -> None:
         (
             f"{point.weight_bytes:,}",
             f"{point.mean_bits:.2f}",
-            "all alike" if point.uniform else _shares_of_bits(mixed, point),
+            "same everywhere" if point.uniform else _shares_of_bits(mixed, point),
             _decibel(point.sqnr_db, "exact"),
             _share(point.top1),
-            ("kept" if point.kept else "") or ("best" if point.front else ""),
+            ("used" if point.kept else "") or ("best" if point.front else ""),
         )
         for point in mixed.points
     ]
@@ -211,7 +211,7 @@ def print_mixed(mixed: MixedFacts) -> None:
 
 
 def _shares_of_bits(mixed: MixedFacts, point: PointFacts) -> str:
-    """`4: 61 %, 8: 39 %` of the weights."""
+    """Shares of the weights, such as `4: 61 %, 8: 39 %`."""
     sizes: dict[int, int] = {}
     for name, bits in point.bits.items():
         sizes[bits] = sizes.get(bits, 0) + mixed.weights[name]
@@ -226,17 +226,17 @@ def print_next_bits(given: Sequence[str], budgets: Sequence[float]) -> None:
 
 
 def print_inputs_seen(seen: Mapping[str, Sequence[float]]) -> None:
-    """The range of each input on the samples."""
+    """Print the range of each input on the samples."""
     ranges = [f"{name} in [{low:g}, {high:g}]" for name, (low, high) in seen.items()]
     if ranges:
-        console().print(f"Inputs seen: {', '.join(ranges)}.\n", soft_wrap=True)
+        console().print(f"Input ranges: {', '.join(ranges)}.\n", soft_wrap=True)
 
 
 def print_files(output: Path, warnings: Sequence[str]) -> None:
     """Print the files, the next command and, last, the `warnings`."""
     print_table(
-        "what was written",
-        ("=file", "what it is"),
+        "files",
+        ("=file", "content"),
         [(name + "/" * (output / name).is_dir(), what) for name, what in FILES.items()],
     )
     print_last(output, ["verify", str(output)], ["report", str(output)])

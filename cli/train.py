@@ -1,4 +1,4 @@
-"""`qgraph train`: thresholds and weights of a quantized network learn together."""
+"""`qgraph train`: train thresholds and weights of a quantized network together."""
 
 from __future__ import annotations
 
@@ -17,28 +17,39 @@ from qgraph.words import alternatives
 
 def train(
     context: typer.Context,
-    directory: Annotated[Path, typer.Argument(help="What `qgraph quantize --mode retrain` wrote.")],
+    directory: Annotated[
+        Path, typer.Argument(help="Directory that `qgraph quantize --mode retrain` wrote.")
+    ],
     data: Annotated[
         str,
         typer.Option(
             metavar="DATA",
-            help="A .npz (arrays named like the inputs; labels under `labels`, or none), a "
-            "directory of such files, a saved tf.data.Dataset, or module:function.",
+            help="Training data: a .npz with an array for each input and, for a loss on labels, "
+            "an array `labels`; a directory of such files; a saved tf.data.Dataset; or "
+            "module:function that returns one.",
         ),
     ],
     validation: Annotated[
         str | None,
-        typer.Option(metavar="DATA", help="What the best checkpoint is chosen on, likewise."),
+        typer.Option(
+            metavar="DATA",
+            help="Data that the best checkpoint is chosen on, in the formats of --data.",
+        ),
     ] = None,
     epochs: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Times that all training data is seen.")
+        int, typer.Option(min=1, metavar="N", help="Number of passes over the training data.")
     ] = 5,
     batch_size: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Samples of each training step.")
+        int, typer.Option(min=1, metavar="N", help="Samples in a training step.")
     ] = 32,
     learn: Annotated[
         Learning,
-        choice(Learning, "part to learn", metavar="WHAT", help=f"{alternatives(Learning)}."),
+        choice(
+            Learning,
+            "part to learn",
+            metavar="WHAT",
+            help=f"Parameters to train: {alternatives(Learning)}.",
+        ),
     ] = Learning.ALL,
     loss: Annotated[
         LossKind | None,
@@ -46,12 +57,14 @@ def train(
             LossKind,
             "loss",
             metavar="LOSS",
-            help="labels: cross entropy; teacher: KL to the float network; mse: to its output.",
-            show_default="labels where there are some; else teacher",
+            help="labels: cross entropy with the labels. teacher: KL divergence from the float "
+            "network's output. mse: mean squared error to it.",
+            show_default="labels if the data has them, otherwise teacher",
         ),
     ] = None,
     output: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The output to train, of several.")
+        str | None,
+        typer.Option(metavar="NAME", help="Output to train, if the network has several."),
     ] = None,
     weight_rate: Annotated[
         float, typer.Option(min=0, metavar="RATE", help="Learning rate of the weights.")
@@ -61,21 +74,21 @@ def train(
     ] = 1e-2,
     weight_decay: Annotated[
         float,
-        typer.Option(min=0, metavar="FACTOR", help="Weight of the squared weights in the loss."),
+        typer.Option(min=0, metavar="FACTOR", help="Factor of the L2 penalty on weights."),
     ] = 0.0,
     anneal_steps: Annotated[
         int | None,
         typer.Option(
             min=1,
             metavar="STEPS",
-            help="The rate of weights falls to 1/20 along half a cosine.",
-            show_default="it stays",
+            help="Steps over which the learning rate of the weights falls to 1/20, along a cosine.",
+            show_default="constant rate",
         ),
     ] = None,
     norm_epochs: Annotated[
         float,
         typer.Option(
-            min=0, metavar="N", help="Epochs until the statistics of batch norms are frozen."
+            min=0, metavar="N", help="Epochs after which batch-norm statistics are frozen."
         ),
     ] = 1.0,
     freeze_start: Annotated[
@@ -83,8 +96,8 @@ def train(
         typer.Option(
             min=0,
             metavar="STEP",
-            help="From here on thresholds are frozen, one by one.",
-            show_default="1000 at a batch of 24",
+            help="First step at which a threshold is frozen.",
+            show_default="1000 for batches of 24, fewer for larger batches",
         ),
     ] = None,
     freeze_every: Annotated[
@@ -96,29 +109,32 @@ def train(
             min=1,
             metavar="STEPS",
             help="Steps between two validations.",
-            show_default="once an epoch",
+            show_default="one epoch",
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(metavar="N", help="Seed of the order of the training data.")
+        int, typer.Option(metavar="N", help="Seed that shuffles the training data.")
     ] = 0,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Begin again: earlier checkpoints are removed.")
+        bool, typer.Option("--restart", help="Remove earlier checkpoints and start again.")
     ] = False,
     fast: Annotated[
         bool,
-        typer.Option("--fast", help="Let TensorFlow choose ops that give other bits every run."),
+        typer.Option(
+            "--fast",
+            help="Allow faster TensorFlow ops that are not deterministic: runs will differ.",
+        ),
     ] = False,
     threads: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Threads to use.", show_default="all cores"),
+        typer.Option(min=1, metavar="N", help="Number of threads.", show_default="all cores"),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Train in a directory. Ctrl-C keeps a checkpoint, from which the same command goes on.
+    """Train a quantized network. After Ctrl-C, the same command continues from a checkpoint.
 
-    Defaults are those of the paper (TQT), which had ImageNet: small networks take higher weight
-    rates, like 1e-4.
+    The defaults are those of the TQT paper, which trained on ImageNet. Small networks often need
+    a higher --weight-rate, such as 1e-4.
     """
     from qgraph.cli.console import print_next
     from qgraph.cli.training import train_in

@@ -1,4 +1,4 @@
-"""Output of training for people: a progress bar, and a table of validations."""
+"""Output of training: a progress bar, and a table of validations."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 
 from qgraph.choices import LossKind
 from qgraph.cli.console import at_work, console, print_last, print_table, print_warnings
+from qgraph.cli.progress_lines import LinesOfSteps
 from qgraph.errors import Interrupted
 from qgraph.words import counted
 
@@ -31,7 +32,7 @@ VALIDATIONS_SHOWN = 20
 def training_bar(as_json: bool) -> Iterator[Watch]:
     """A callback that draws loss, accuracy, frozen thresholds and time left.
 
-    Where no terminal is there: a line an epoch on standard error, or none for JSON.
+    Without a terminal, it prints lines to standard error instead; with JSON, nothing.
     """
     if not sys.stderr.isatty():
         yield _silent if as_json else _Lines()
@@ -61,21 +62,25 @@ def _silent(status: TrainingStatus) -> None:
 
 
 class _Lines:
-    """Prints the status as an epoch ends."""
+    """Prints the status at the end of each epoch, and every few seconds of a long epoch."""
 
     def __init__(self) -> None:
         self.newest: TrainingStatus | None = None
+        self.lines = LinesOfSteps()
 
     def __call__(self, status: TrainingStatus) -> None:
         if self.newest and status.epoch != self.newest.epoch:
-            print(line_of(self.newest), file=sys.stderr)
+            self.lines.print(line_of(self.newest))
         self.newest = status
         if status.done == status.steps and status.epoch + 1 == status.epochs:
-            print(line_of(status), file=sys.stderr)
+            self.lines.print(line_of(status))
+        elif self.lines.is_due():
+            whole = f" of {status.steps:,}" if status.steps else ""
+            self.lines.print(f"{line_of(status)}, step {status.done:,}{whole}")
 
 
 def line_of(status: TrainingStatus) -> str:
-    """One line of where a run is."""
+    """The state of a run in one line."""
     words = [f"epoch {status.epoch + 1}/{status.epochs}", f"loss {status.loss:.4f}"]
     if status.accuracy is not None:
         words.append(f"accuracy {status.accuracy:.2%}")
@@ -128,7 +133,7 @@ def train_in(
 
 
 def _interrupted(trainer: Trainer, resume: str) -> Interrupted:
-    """The error of a run that was interrupted, with the command that goes on."""
+    """The error of a run that was interrupted, with the command that continues it."""
     if trainer.kept_step is None:
         return Interrupted(
             "interrupted before the first checkpoint", hint=f"to start again: {resume}"
@@ -144,7 +149,7 @@ def _print_history(trainer: Trainer) -> None:
 
     out = console()
     if trainer.validation is None:
-        out.print("No validation data: the last checkpoint is taken for the best.\n")
+        out.print("No validation data: the last checkpoint is used as the best one.\n")
         return
     rows = shown_scores(trainer.history, trainer.best_score)
     print_table(
@@ -158,9 +163,13 @@ def _print_history(trainer: Trainer) -> None:
         apart = counted(trainer.validation.samples, "sample")
         out.print(f"validation: {apart} of the training data, which training did not see")
     if trainer.best_score is not None and trainer.best_score.step == 0:
-        out.print("Training did not beat its start: finalize takes the network that it began from.")
+        out.print(
+            "Training did not improve the network: finalize uses the network before training."
+        )
     if trainer.loss.kind == LossKind.TEACHER:
-        out.print("accuracy: the same class as the float network\n", style="dim")
+        out.print(
+            "accuracy: share of samples with the same class as the float network\n", style="dim"
+        )
 
 
 def print_training_files(directory: Path, facts: Facts, as_json: bool) -> None:
@@ -173,14 +182,14 @@ def print_training_files(directory: Path, facts: Facts, as_json: bool) -> None:
         print(json.dumps({"output": str(directory), "files": [*FILES], **told}))
         return
     print_inputs_seen(facts.samples.inputs_seen)
-    print_table("what was written", ("=file", "what it is"), [*FILES.items()])
+    print_table("files", ("=file", "content"), [*FILES.items()])
     words = ["train", str(directory), "--data", "TRAIN.npz", "--validation", "VALIDATION.npz"]
     print_last(directory, words)
     print_warnings(facts.warnings)
 
 
 def shown_scores(history: Sequence[Score], best: Score | None) -> Sequence[Score]:
-    """The scores of a table of readable length: the first, the last, the best, and some between."""
+    """Scores for a table of limited length: the first, the last, the best, and some between."""
     last = len(history) - 1
     if last < VALIDATIONS_SHOWN:
         return history

@@ -1,4 +1,4 @@
-"""`qgraph verify`: forms of a network, or a user's own codes, against the integer reference."""
+"""`qgraph verify`: compare exported forms, or codes of a user, with the integer reference."""
 
 from __future__ import annotations
 
@@ -38,29 +38,30 @@ def verify(
         list[ExportFormat] | None,
         choice(
             ExportFormat, "format", "--format", "-f", metavar="FORMAT",
-            help=f"Only this form: {alternatives(ExportFormat)}. Repeatable.",
-            show_default="all of them",
+            help=f"Check only this format: {alternatives(ExportFormat)}. Repeatable.",
+            show_default="all formats",
         ),
     ] = None,
     files: Annotated[
         Path | None,
         typer.Option(
             "--files", metavar="EXPORTED",
-            help="What `qgraph export` wrote: check these very files.",
+            help="Directory that `qgraph export` wrote: check its files.",
         ),
     ] = None,
     inputs: Annotated[
         Path | None,
         typer.Option(
-            "--input", "-i", metavar="FILE", help="Inputs to try: a .npy or .npz.",
-            show_default="samples that `quantize` kept",
+            "--input", "-i", metavar="FILE", help="Inputs to run, as a .npy or .npz file.",
+            show_default="samples that `quantize` stored",
         ),
     ] = None,
     dump: Annotated[
         Path | None,
         typer.Option(
             "--against", metavar="FILE",
-            help="A .npz of your own codes by tensor name, from hardware or another tool.",
+            help="Codes from your hardware or another tool to compare: a .npz with an array for "
+            "each tensor.",
         ),
     ] = None,
     limit: Annotated[
@@ -68,9 +69,9 @@ def verify(
     ] = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Compare codes with the integer reference, tensor by tensor, tolerance zero.
+    """Compare codes of each tensor with the integer reference, at tolerance zero.
 
-    Writes certificate.json. Where codes differ, prints the first one, and exits with 9.
+    Writes certificate.json. If codes differ, prints the first difference and exits with code 9.
     """
     if dump is not None:
         if files is not None or forms:
@@ -88,7 +89,7 @@ def _forms(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    from qgraph.cli.console import at_work
+    from qgraph.cli.console import at_work, print_next
     from qgraph.errors import ExactnessError
     from qgraph.records import to_json
     from qgraph.verification.verify import verify
@@ -106,6 +107,9 @@ def _forms(
             else "no form was compared",
             node=str(directory),
         )
+    if not as_json:
+        export = ["export", str(directory), "--format", "c", "--output", "exported"]
+        print_next(export if files is None else ["report", str(directory)])
 
 
 def _print_certificate(found: Certificate, files: str) -> None:
@@ -176,7 +180,7 @@ def _difference(first: Difference) -> str:
 
 def _against(directory: Path, file: Path, as_json: bool) -> None:
     from qgraph.archives import read_arrays
-    from qgraph.cli.console import at_work, console
+    from qgraph.cli.console import at_work, console, print_next
     from qgraph.errors import ExactnessError
     from qgraph.stored import load_network
     from qgraph.verification.dump import against
@@ -196,6 +200,7 @@ def _against(directory: Path, file: Path, as_json: bool) -> None:
         )
     if not as_json:
         console().print("equal to the integer reference, to the last bit", style="green")
+        print_next(["report", str(directory)])
 
 
 def _print_checked(found: Checked) -> None:
@@ -204,13 +209,13 @@ def _print_checked(found: Checked) -> None:
     if found.differences:
         print_table(
             "tensors that differ, in the order of computation",
-            ("tensor", ">wrong", "=first at", ">found", ">reference"),
+            ("tensor", ">different", "=first at", ">given", ">reference"),
             [
                 (Names(d.tensor), f"{d.count:,}", str(list(d.index)), str(d.found), str(d.wanted))
                 for d in found.differences
             ],
         )
-        console().print("how the reference comes to the first one:", style="bold")
+        console().print("how the reference computes the first one:", style="bold")
         for line in found.way:
             console().print(f"  {_line(line)}", soft_wrap=True)
         console().print()

@@ -38,7 +38,7 @@ def test_the_commands_run_from_top_to_bottom(tmp_path, monkeypatch) -> None:
         assert done.code == 0, (words, done.err)
         shown[" ".join(words)] = done.out
     (beside,) = (text for line, text in shown.items() if line.endswith("-c calib.npz"))
-    assert "64 samples of calib.npz, kept apart" in beside  # they have labels
+    assert "64 samples of calib.npz, which calibration did not see" in beside  # they have labels
     for folder in ("out/", "tuned/"):
         (accuracy,) = re.findall(
             r"^quantized +([\d.]+)%", shown[f"evaluate {folder} --data test.npz"], re.MULTILINE

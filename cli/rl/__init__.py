@@ -1,9 +1,10 @@
-"""`qgraph rl`: policies in reinforcement learning."""
+"""`qgraph rl`: policies of reinforcement learning."""
 
 from __future__ import annotations
 
 import typer
 
+from qgraph.cli.command import CommandGroup
 from qgraph.cli.rl.command import RlCommand
 from qgraph.cli.rl.evaluate import evaluate
 from qgraph.cli.rl.quantize import quantize
@@ -12,7 +13,9 @@ from qgraph.cli.rl.train_options import TrainCommand
 
 app = typer.Typer(
     name="rl",
-    help="Train policies with quantized actors, quantize and evaluate them.",
+    cls=CommandGroup,
+    add_completion=False,
+    help="Train, quantize and evaluate policies of reinforcement learning.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -1,16 +1,15 @@
-"""The command class of verbs of `qgraph rl`."""
+"""The class of the commands of `qgraph rl`."""
 
 from __future__ import annotations
 
-from typer.core import TyperCommand
-
+from qgraph.cli.command import Command
 from qgraph.errors import QGraphError
 from qgraph.foreign import ClickObject
 from qgraph.rl.setting_text import SettingText
 
 
-class RlCommand(TyperCommand):
-    """A verb whose errors name flags, where those of the library name fields."""
+class RlCommand(Command):
+    """A command whose errors name flags; errors of the library name fields."""
 
     def invoke(self, ctx: ClickObject) -> object:
         try:
@@ -20,7 +19,7 @@ class RlCommand(TyperCommand):
             raise
 
     def spell_flags(self, error: QGraphError) -> None:
-        """Replace names of settings in an error's text by the flags of these parameters."""
+        """Replace names of settings in the error by the flags of this command."""
         flags = {parameter.name: parameter.opts[0] for parameter in self.params}
 
         def flag(name: str) -> str:

@@ -1,4 +1,4 @@
-"""`qgraph rl evaluate`: the returns of a policy with fewer bits."""
+"""`qgraph rl evaluate`: measure the returns of a policy with fewer bits."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     from qgraph.rl.policy.study import PolicyForm, Study
 
 LEGEND = (
-    "change: of the mean return on the same seeds, relative to float, and the standard error of "
-    "the paired differences; same action: on what the float policy sees (numbers: within 1 % of "
-    "their range); KL actions: between the frequencies of actions, in nats; KL policy: between "
-    "what both draw from\n"
-    "papers: weights and activations simulated; weights: weights alone; actor: packed as actors in "
-    "training run it; dynamic, static: as `qgraph rl quantize --env` packs\n"
+    "change: change of the mean return relative to float on the same seeds, and the standard error "
+    "of the paired differences; same action: share of the float policy's observations on which "
+    "both take the same action (continuous actions: within 1 % of their range); KL actions: "
+    "divergence of the frequencies of actions, in nats; KL policy: divergence of the distributions "
+    "that actions are drawn from\n"
+    "papers: weights and activations are simulated; weights: only weights are quantized; actor: "
+    "packed as actors run it in training; dynamic, static: as `qgraph rl quantize --env` packs\n"
 )
 
 
@@ -43,21 +44,26 @@ def evaluate(
     environment: EnvironmentOption = None,
     bits: Annotated[
         str,
-        typer.Option(metavar="LIST", help="Bits of weights: 32, 16, 15 to 2; packed 8 to 2."),
+        typer.Option(
+            metavar="LIST", help="Bits of weights: 32, 16, 15 to 2; for packed forms, 8 to 2."
+        ),
     ] = "32,16,8,6,5,4,3,2",
     ways: Annotated[
         str,
         typer.Option(
             metavar="LIST",
-            help="papers (simulated, activations in the same bits), weights (alone), "
-            "actor (packed as in training), dynamic and static (as `rl quantize --env` packs).",
+            help="Ways to quantize. papers: simulate weights and activations of the same bits. "
+            "weights: simulate weights only. actor: pack as in training. dynamic, static: pack as "
+            "`qgraph rl quantize --env` does.",
         ),
     ] = "papers,weights,actor",
-    episodes: Annotated[int, typer.Option(min=1, metavar="N", help="Episodes with each.")] = 100,
+    episodes: Annotated[int, typer.Option(min=1, metavar="N", help="Episodes of each form.")] = 100,
     seed: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="Seed of the first episode.", show_default="from the .json, or 0"
+            metavar="N",
+            help="Seed of the first episode.",
+            show_default="that of the .json, or 0",
         ),
     ] = None,
     steps: Annotated[
@@ -65,12 +71,15 @@ def evaluate(
     ] = 5000,
     against: Annotated[
         Path | None,
-        typer.Option(metavar="MODEL", help="For a .qpol file: the float policy it was made from."),
+        typer.Option(
+            metavar="MODEL", help="For a .qpol file: the float policy that it was packed from."
+        ),
     ] = None,
     head: HeadOption = None,
     high: HighOption = None,
     plots: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write figures there, as PNG files.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Directory to write figures to, as PNG files."),
     ] = None,
     *,
     loading: LoadOptions,
@@ -78,8 +87,8 @@ def evaluate(
 ) -> None:
     """Play a policy in float and with fewer bits, on the same seeds.
 
-    Every form plays the same episodes; actions are also compared on the observations that the
-    float policy meets. A .qpol file is played as it is, beside the float policy of --against.
+    Every form plays the same episodes. Actions are also compared on the observations of the float
+    policy. A .qpol file is compared with the float policy of --against.
     """
     from qgraph.cli.console import at_work, console, print_next
     from qgraph.rl.policy import load_policy, read_policy
@@ -95,7 +104,7 @@ def evaluate(
         raise UsageError(
             "a .qpol file is compared with its float policy",
             node=str(model),
-            hint="give the policy that it was made from: --against policy.pb",
+            hint="give the policy that it was packed from: --against policy.pb",
         )
     if against is not None and not packed:
         raise UsageError(
@@ -131,8 +140,8 @@ def evaluate(
     if policy is not None and policy.about["range"] is not None:
         met = policy.counts
         console().print(
-            f"{met['observations']:,} observations, {met['outside']:,} of them beyond what "
-            f"calibration saw, {met['saturated']:,} held to what the policy can take"
+            f"{met['observations']:,} observations: {met['outside']:,} outside the range that "
+            f"calibration saw, {met['saturated']:,} clipped to the range of the policy"
         )
     for path in written:
         console().print(f"written: {path}", soft_wrap=True)

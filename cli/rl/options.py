@@ -11,6 +11,7 @@ from qgraph.choices import HeadKind
 from qgraph.cli.choice import choice
 from qgraph.cli.completion import complete_environment
 from qgraph.errors import UsageError
+from qgraph.words import alternatives
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,9 +25,9 @@ EnvironmentOption = Annotated[
     typer.Option(
         "--env",
         metavar="NAME",
-        help="CartPole-v1, dm_control:cartpole-balance, ALE/Pong-v5.",
+        help="Environment, such as CartPole-v1, dm_control:cartpole-balance or ALE/Pong-v5.",
         autocompletion=complete_environment,
-        show_default="from the .json beside the policy",
+        show_default="that of the .json beside the policy",
     ),
 ]
 HeadOption = Annotated[
@@ -36,21 +37,21 @@ HeadOption = Annotated[
         "head",
         "--head",
         metavar="KIND",
-        help="How outputs become actions: argmax, categorical, clip, scale, squashed_gaussian.",
-        show_default="from the .json; else argmax or clip, by the environment",
+        help=f"How outputs become actions: {alternatives(HeadKind)}.",
+        show_default="that of the .json; otherwise argmax or clip, by the environment",
     ),
 ]
 HighOption = Annotated[
     float | None,
     typer.Option(
-        "--high", metavar="NUMBER", help="Actions reach from -NUMBER to NUMBER.",
+        "--high", metavar="NUMBER", help="Range of actions: from -NUMBER to NUMBER.",
         show_default="the environment's bounds",
     ),
 ]  # fmt: skip
 
 
 def known_facts(path: Path, environment: str | None, head: str | None, high: float | None) -> About:
-    """Facts from the options, and from the file beside the policy for options left out."""
+    """Facts from the options. Those that are left out come from the file beside the policy."""
     from qgraph.rl.policy.about import about
 
     found = about(path)
@@ -105,11 +106,11 @@ def needed(known: About) -> str:
 
 
 def bits_of(text: str) -> list[int]:
-    """`32,16,8` as numbers of bits."""
+    """Parse `32,16,8` as numbers of bits."""
     try:
         found = [int(part) for part in text.split(",")]
     except ValueError:
         found = [0]
     if not all(2 <= bits <= 16 or bits == 32 for bits in found):
-        raise UsageError(f"`{text}` is not a list of bits", hint="of 32, 16 (float16), 15 to 2")
+        raise UsageError(f"`{text}` is not a list of bits", hint="use 32, 16 (float16), or 15 to 2")
     return list(dict.fromkeys(found))

@@ -1,4 +1,4 @@
-"""`qgraph rl quantize`: pack a policy, which then runs without a framework."""
+"""`qgraph rl quantize`: pack a policy into a file that runs without a framework."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from qgraph.rl.policy import PolicyNetwork
     from qgraph.rl.policy.about import About
 
-APART = 4  # every fourth observation is for the comparison of actions
+APART = 4  # every fourth observation is used to compare actions
 NOT_COMPARED = (
     "actions were not compared with those of the float policy, and biases were not corrected: "
     "give --env or --observations"
@@ -41,10 +41,10 @@ REMEDIES = "try --bits 16 or --form static, and play it: qgraph rl evaluate"
 @with_groups
 def quantize(
     model: Model,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The .qpol file to write.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output file, .qpol.")],
     bits: Annotated[
         int,
-        typer.Option(metavar="N", help="Bits of weights: 8 to 2; dynamic also 16, 32."),
+        typer.Option(metavar="N", help="Bits of weights: 8 to 2; for dynamic also 16 and 32."),
     ] = 8,
     form: Annotated[
         PackedForm,
@@ -52,17 +52,17 @@ def quantize(
             PackedForm,
             "form",
             metavar="FORM",
-            help="dynamic: activations have a range in each step; static: calibrated, powers of "
-            "two, exact to the bit.",
+            help="dynamic: ranges of activations are computed in each step. static: ranges are "
+            "calibrated, scales are powers of two, and results are exact to the bit.",
         ),
     ] = PackedForm.DYNAMIC,
     observations: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A .npy or .npz with observations of the policy."),
+        typer.Option(metavar="FILE", help="Typical observations, as a .npy or .npz file."),
     ] = None,
     environment: EnvironmentOption = None,
     samples: Annotated[
-        int, typer.Option(min=8, metavar="N", help="With --env: steps to observe.")
+        int, typer.Option(min=8, metavar="N", help="With --env: number of observations to collect.")
     ] = 4096,
     head: HeadOption = None,
     high: HighOption = None,
@@ -71,24 +71,27 @@ def quantize(
         typer.Option(
             metavar="N",
             help="Bits of the first layer.",
-            show_default="16 for vectors if N is 8 or less",
+            show_default="16 if --bits is 8 or less and observations are vectors",
         ),
     ] = None,
     last_bits: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="Bits of the last layer.", show_default="16 if N is 8 or less"
+            metavar="N",
+            help="Bits of the last layer.",
+            show_default="16 if --bits is 8 or less",
         ),
     ] = None,
     *,
     loading: LoadOptions,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Pack a policy into one standalone file.
+    """Quantize a policy and write it as one standalone file.
 
-    With --observations or --env, biases are corrected, actions are compared with those of the
-    float policy, and observations beyond what was seen are counted later.
+    With --observations or --env, biases are corrected and actions are compared with those of the
+    float policy. The file also stores the range of observations, so that a policy counts the
+    observations outside of it when it runs.
     """
     from qgraph.cli.console import at_work
     from qgraph.files import sha256_of

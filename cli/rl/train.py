@@ -1,4 +1,4 @@
-"""`qgraph rl train`: learn a policy from actors that run it quantized."""
+"""`qgraph rl train`: train a policy with actors that run it quantized."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qgraph.cli.options import Json, own_modules
+from qgraph.cli.progress_lines import LinesOfSteps, print_line
 from qgraph.cli.rl import train_options as options
 from qgraph.errors import Interrupted, UsageError
 from qgraph.progress import Steps, silent_steps
@@ -28,9 +29,9 @@ def train(
     as_json: Json = False,
     **given: object,
 ) -> None:
-    """Learn a policy in float from actors that may run it in few bits.
+    """Train a policy in float, with actors that may run it quantized.
 
-    Ctrl-C keeps a checkpoint, from which --resume goes on.
+    After Ctrl-C, --resume continues from a checkpoint.
     """
     from qgraph.cli.rl.train_summary import print_summary
 
@@ -74,9 +75,9 @@ options.add_settings(train)
 
 @contextmanager
 def _bar(as_json: bool) -> Iterator[tuple[Watch, Steps]]:
-    """A bar of steps with the newest evaluation; without a terminal, a line for each."""
+    """A bar of steps with the newest evaluation; without a terminal, a line per evaluation."""
     if not sys.stderr.isatty():
-        yield (_silent if as_json else _line), silent_steps
+        yield (_silent, silent_steps) if as_json else (_line, LinesOfSteps())
         return
     from rich.console import Console
     from rich.progress import (
@@ -96,7 +97,7 @@ def _bar(as_json: bool) -> Iterator[tuple[Watch, Steps]]:
             console=Console(file=terminal),
             transient=True,
         )
-        task = bar.add_task("actors take the first steps", total=None)
+        task = bar.add_task("actors collect the first steps", total=None)
         with bar:
             yield (
                 lambda status: bar.update(task, description=line_of(status)),
@@ -105,17 +106,17 @@ def _bar(as_json: bool) -> Iterator[tuple[Watch, Steps]]:
 
 
 def _silent(status: Status) -> None:
-    """Prints nothing: --json prints one document."""
+    """Print nothing: --json prints one document."""
 
 
 def _line(status: Status) -> None:
-    print(line_of(status), file=sys.stderr)
+    print_line(line_of(status))
 
 
 def line_of(status: Status) -> str:
     """The progress of a run in one line."""
     return (
-        f"{status.actor_steps:,} steps, {status.learner_steps:,} learnt: "
+        f"{status.actor_steps:,} steps, {status.learner_steps:,} learner steps: "
         f"return {status.return_mean:.1f} +- {status.return_error:.1f}, "
         f"actors {status.actors_return:.1f}"
     )

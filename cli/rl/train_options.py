@@ -31,10 +31,13 @@ ALGORITHM = ("--algo", "--algorithm")
 
 
 def _algorithms() -> str:
-    """`dqn, impala for one of several actions; d4pg, sac for numbers.`"""
+    """Describe which algorithms are for discrete and which for continuous actions."""
     discrete = [kind.algorithm for kind in config_classes() if kind.discrete_actions]
     numbers = [kind.algorithm for kind in config_classes() if not kind.discrete_actions]
-    return f"{', '.join(discrete)} for one of several actions; {', '.join(numbers)} for numbers."
+    return (
+        f"Algorithm: {', '.join(discrete)} for discrete actions; {', '.join(numbers)} for "
+        "continuous actions."
+    )
 
 
 Algo = Annotated[
@@ -44,7 +47,7 @@ Algo = Annotated[
         "algorithm",
         *ALGORITHM,
         metavar="NAME",
-        help=f"{_algorithms()} With --help, lists the options of this algorithm.",
+        help=f"{_algorithms()} `--algo NAME --help` lists only the options of NAME.",
     ),
 ]
 Env = Annotated[
@@ -52,23 +55,29 @@ Env = Annotated[
     typer.Option(
         "--env",
         metavar="NAME",
-        help="CartPole-v1, dm_control:cartpole-balance, ALE/Pong-v5, ...",
+        help="Environment, such as CartPole-v1, dm_control:cartpole-balance or ALE/Pong-v5.",
         autocompletion=complete_environment,
     ),
 ]
 Out = Annotated[
     Path | None,
     typer.Option(
-        "--out", "-o", metavar="DIR", help="The run's directory.", show_default="runs/..."
+        "--out",
+        "-o",
+        metavar="DIR",
+        help="Directory of the run.",
+        show_default="runs/ALGORITHM-ENVIRONMENT-SEED",
     ),
 ]
 Resume = Annotated[
     bool,
-    typer.Option("--resume", help="Go on with the run in --out; --steps may be more."),
+    typer.Option("--resume", help="Continue the run in --out. --steps may be larger than before."),
 ]
 Threads = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Threads of the learner.", show_default="all cores"),
+    typer.Option(
+        min=1, metavar="N", help="Number of threads of the learner.", show_default="all cores"
+    ),
 ]
 # Options that stand for values of settings.
 SHORTHANDS: Mapping[str, object] = {
@@ -76,7 +85,7 @@ SHORTHANDS: Mapping[str, object] = {
         bool | None,
         typer.Option(
             "--prioritized/--uniform",
-            help=f"Short for --priority-exponent {PRIORITY} or 0.",
+            help=f"Shorthand for --priority-exponent {PRIORITY} or 0.",
             show_default="uniform",
             rich_help_panel=Panel.REPLAY,
         ),
@@ -117,7 +126,7 @@ class GeneratedOption:
 
     @property
     def help(self) -> str:
-        """The sentence that most share; others behind it, and who has the option if not all do."""
+        """The text that most algorithms share, then the texts of other algorithms."""
         texts = Counter(each.setting.help for each in self.fields.values())
         usual = texts.most_common(1)[0][0]
         others = [

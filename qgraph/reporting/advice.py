@@ -92,7 +92,7 @@ def trained(training: TrainingRecord) -> str:
     if not training.history or best is None:
         return "Trained by a script, which keeps no record here"
     if best.step == 0:
-        return "Training did not beat its start: this is the network that it began from"
+        return "Training did not improve the network: this is the network before training"
     before, steps = training.history[0].accuracy, f"after {counted(best.step, 'step')}"
     if best.accuracy is None or before is None:
         return f"Trained, as it was {steps}"

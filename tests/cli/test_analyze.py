@@ -111,7 +111,7 @@ def test_nothing_to_quantize(tmp_path, samples):
     made = graph_def_of(lambda: v1.exp(v1.placeholder("float32", (None, 8, 8, 3), "image"), "y"))
     (tmp_path / "float.pb").write_bytes(made.SerializeToString())
     found = run("analyze", tmp_path / "float.pb", "-c", samples)
-    assert found.code == 0 and found.out.startswith("nothing in this network is quantized")
+    assert found.code == 0 and found.out.startswith("No part of this network is quantized.")
     budget = run("analyze", tmp_path / "float.pb", "-c", samples, "--mean-bits", 5)
     assert budget.code == 2 and "no layers with weights" in budget.err
 

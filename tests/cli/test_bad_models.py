@@ -94,7 +94,7 @@ def test_a_file_that_cannot_be_read():
     [
         (["--inputs", "picture"], "no input `picture` in the graph\n  candidates: `image`"),
         (["--outputs", "klasses"], "no output `klasses` in the graph\n  candidates: `classes`"),
-        (["--input-shape", "8;8;3"], "`8;8;3` is not a shape\n  like --input-shape"),
+        (["--input-shape", "8;8;3"], "`8;8;3` is not a shape\n  try --input-shape"),
         (["--input-shape", "image=0,8,8,3"], "`image=0,8,8,3` is not a shape"),
         (["--input-shape", "picture=1,8,8,3"], "`picture` is given a shape, but is not an input"),
     ],

@@ -26,9 +26,9 @@ def test_the_table_shows_what_was_measured_and_kept(mixed):
     assert kept["mean_bits"] <= 5
     bits = {y["name"]: y["weight_bits"] for y in manifest["layers"] if y["name"] in kept["bits"]}
     assert bits == kept["bits"] and set(bits) == {"first", "second"}
-    rows = [line for line in text.splitlines() if line.rstrip().endswith("kept")]
+    rows = [line for line in text.splitlines() if line.rstrip().endswith("used")]
     assert len(rows) == 1 and f"{kept['weight_bytes']}" in rows[0]
-    assert text.count("all alike") == 4
+    assert text.count("same everywhere") == 4
 
 
 def test_the_profile_gives_the_same_bits_again(mixed, model, samples, tmp_path):
@@ -55,7 +55,7 @@ def test_the_report_has_a_chart(mixed):
 def test_analyze_shows_a_point_for_each_budget(model, samples):
     found = run("analyze", model, "-c", samples, "--mean-bits", "3,5")
     assert found.code == 0, found.err
-    assert found.out.count("kept") in (1, 2)
+    assert found.out.count("used") in (1, 2)
     assert found.out.splitlines()[-1].endswith("--mean-bits 5 -o out")
     points = json.loads(run("analyze", model, "-c", samples, "--mean-bits", "3,5", "--json").out)
     assert [p["mean_bits"] for p in points["points"] if p["uniform"]] == [2, 4, 8, 16]

@@ -164,7 +164,7 @@ def test_an_unknown_op_stays_float_is_named_and_the_rest_is_exact(samples, tmp_p
     net = small_network(lambda x: tf.math.cumsum(x, axis=1, name="running_sum"))
     (tmp_path / "net.pb").write_bytes(net.SerializeToString())
     done = run("inspect", tmp_path / "net.pb")
-    assert "not understood, kept as float" in done.out and "running_sum" in done.out
+    assert "not supported, kept as float" in done.out and "running_sum" in done.out
     done = run("quantize", tmp_path / "net.pb", "-c", samples, "-o", tmp_path / "out")
     assert done.code == 0 and "running_sum (Cumsum)" in done.out
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())

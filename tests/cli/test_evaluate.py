@@ -46,7 +46,7 @@ def test_quantize_ends_with_accuracy_where_there_are_labels(model, labels, tmp_p
     given = ("quantize", model, "-c", tmp_path / "calib.npz")
     done = run(*given, "-o", tmp_path / "out")
     assert done.code == 0, done.err
-    assert f"4 samples of {tmp_path / 'calib.npz'}, kept apart" in done.out
+    assert f"4 samples of {tmp_path / 'calib.npz'}, which calibration did not see" in done.out
     plain = run(*given, "--effort", "plain", "-o", tmp_path / "plain", "--json")
     evaluation = json.loads(plain.out)["evaluation"]
     assert evaluation["samples"] == 16

@@ -30,7 +30,7 @@ def test_every_parameter_is_described(verb) -> None:
 def test_help_names_onnx_profiles_and_formats(monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     quantize = run("quantize", "--help").out
-    assert "An ONNX file, a frozen .pb" in quantize
+    assert "an ONNX file, a frozen graph (.pb or .pbtxt)" in quantize
     assert ", ".join(builtin_profiles()) in quantize
     export = run("export", "--help").out
     assert alternatives(ExportFormat) in export

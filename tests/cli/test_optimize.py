@@ -104,7 +104,7 @@ def test_a_tensorflow_network_computes_the_same_in_both_files(networks, tmp_path
     for name in ("float.pb", "float.onnx"):
         done = run("optimize", model, "-o", tmp_path / name, "--outputs", "classes,inner")
         assert done.code == 0, done.err
-        assert done.out.rstrip().endswith(f"written to {tmp_path / name}")
+        assert f"written to {tmp_path / name}\nnext: qgraph quantize " in done.out
     found = run_pb(tmp_path / "float.pb", {"image": IMAGES}, outputs)
     also = run_onnx(tmp_path / "float.onnx", {"image": IMAGES})
     for ours, tf_, name in zip(wanted, found, outputs, strict=True):
@@ -154,7 +154,7 @@ def test_hostile_names_are_kept_in_onnx_and_told_where_tensorflow_has_others(tmp
     renamed = json.loads(done.out)["renamed"]
     assert renamed["inputs"] == {"in put": "in_put", "x/y:0": "x/y_0"}
     told = run("optimize", tmp_path / "net.onnx", "-o", tmp_path / "f.pb", "--force").out
-    assert "note: input `in put` is called `in_put` there" in told
+    assert "note: input `in put` is called `in_put` in the file" in told
     also = run_pb(
         tmp_path / "f.pb",
         {renamed["inputs"][name]: x for name, x in feeds.items()},

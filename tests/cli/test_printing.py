@@ -41,7 +41,7 @@ def test_quantize_shows_layers_files_and_what_to_type_next(model, samples, tmp_p
         ["mean/pool", "depthwise"],
         ["second", "matmul"],
     ]
-    assert "float, outside the integer graph: scores (softmax)" in lines
+    assert "Ops that stay float, outside the integer graph: scores (softmax)." in lines
     out = tmp_path / "out"
     assert lines[-2:] == [f"next: qgraph verify {out}", f"      qgraph report {out}"]
     assert done.err == ""
@@ -51,14 +51,14 @@ def test_one_plan_and_one_sample_are_counted_as_such(model, samples, tmp_path):
     options = ("-c", samples, "-o", tmp_path / "out", "--limit", 1, "--budget", 0)
     lines = run("quantize", model, *options).out.splitlines()
     assert "one plan tried, on 1 sample" in lines
-    assert "These steps without a search: --plan plain" in lines
+    assert "To repeat this without a search: --plan plain" in lines
     assert any(line.startswith("On 1 sample that calibration saw too: ") for line in lines)
 
 
 def test_help_says_what_is_the_default(columns):
     columns(200)
     text = run("quantize", "--help").out
-    assert "[default: (kl_j)]" in text and "[default: (default; to analyze: plain)]" in text
+    assert "[default: (kl_j)]" in text and "[default: (default; in qgraph analyze: plain)]" in text
 
 
 @pytest.fixture(scope="module")

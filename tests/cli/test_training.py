@@ -178,12 +178,12 @@ def test_training_begins_from_the_best_static_network_and_never_ends_below(files
     data = {"image": np.load(files / "val.npz")["image"]}
     outputs = list(json.loads((static / "manifest.json").read_text())["outputs"])
     done = run("finalize", out, "-o", tmp_path / "untrained")
-    assert "Not trained yet: this is the network that training begins from." in done.out
+    assert "Not trained yet: this is the network that training starts from." in done.out
     assert_static(tmp_path / "untrained")
     trained = train(files, out, "--epochs", 1, "--weight-rate", "3")
-    assert "Training did not beat its start: finalize takes the network" in trained.out
+    assert "Training did not improve the network: finalize uses the network before" in trained.out
     done = run("finalize", out)
-    assert "Training did not beat its start: this is the network that it began from." in done.out
+    assert "Training did not improve the network: this is the network before training." in done.out
     assert_static(out / "inference")
 
 

@@ -99,7 +99,7 @@ def test_the_range_of_inputs_is_always_said(model, tmp_path, high):
     data = IMAGES * high
     data.flat[:2] = 0, high
     out, manifest = quantized(tmp_path, model, data, "--effort", "plain")
-    assert f"Inputs seen: image in [0, {high}]." in out
+    assert f"Input ranges: image in [0, {high}]." in out
     assert manifest["inputs_seen"] == {"image": [0, high]}
     assert f"<code>image</code> in [0, {high}]" in page_of(tmp_path / "out")
 

@@ -32,16 +32,37 @@ CHUNK = 256  # observations at a time
 
 
 class Actor:
-    """Runs the policy in a block, which can be replaced by another one.
+    """Runs the policy of a block, without a framework.
 
-    block: bytes, such as a view of shared memory. They are used in place if they begin at a
-    multiple of 64, and must not change while the actor uses them. level: the CPU instructions, one
-    of `LEVELS`; all give the same bits. compute_bits: the bits to compute with, if they differ from
-    those of the block: the weights of each block are then unpacked and packed again. An actor must
-    be used by one thread only.
+    All levels compute the same bits. One thread at a time may use an actor.
 
-    Raises LoadError for a damaged block, UsageError for an unknown level, UnsupportedError if this
-    build or CPU does not support the level.
+    Args:
+        block: The block: bytes, such as a view of shared memory. Bytes that begin at a multiple of
+            64 are used in place and must not change while the actor uses them; others are copied.
+        level: CPU instructions to use: `auto`, `numpy`, `plain`, `avx2`, `avx512vnni` or `amx`.
+        compute_bits: Bits of weights to compute with, if they differ from those of the block. The
+            weights of each block are then unpacked and packed again.
+
+    Attributes:
+        level: The level in use.
+        shape: Shape of one observation.
+        outputs: Names of the outputs.
+        version: Version of the block.
+        refused: Number of observations that were refused because of NaN or infinity.
+
+    Raises:
+        LoadError: The block is damaged.
+        UsageError: The level is unknown.
+        UnsupportedError: This build or CPU does not support the level.
+
+    Example:
+        `program` and `weights` are those of the example of `ActorProgram`.
+
+        >>> import numpy as np
+        >>> from qgraph.rl.actor import Actor, Packer
+        >>> actor = Actor(Packer(program, bits=8).pack(weights))
+        >>> actor(np.zeros((5, 4), np.float32)).shape
+        (5, 2)
     """
 
     def __init__(
@@ -54,16 +75,33 @@ class Actor:
         self._begin(read_block(block))
 
     def __call__(self, observations: Array) -> Array:
-        """The first output, float32 [n, *its shape], of observations [n, *shape].
+        """Compute the first output.
 
-        One observation [*shape] gives [*its shape]. Raises UsageError for observations of another
-        shape, and for NaN or infinity in them.
+        Args:
+            observations: Array [n, *shape], or [*shape] for a single observation.
+
+        Returns:
+            The first output, float32 [n, *its shape]; for a single observation without the first
+            axis.
+
+        Raises:
+            UsageError: The observations have another shape, or contain NaN or infinity.
         """
         output = self._act(observations)
         return self._slowly(observations)[0] if output is None else output
 
     def run(self, observations: Array) -> dict[str, Array]:
-        """Every output by name, of observations as for a call."""
+        """Compute every output.
+
+        Args:
+            observations: Array [n, *shape], or [*shape] for a single observation.
+
+        Returns:
+            The outputs by name, float32, with shapes as from a call.
+
+        Raises:
+            UsageError: The observations have another shape, or contain NaN or infinity.
+        """
         outputs = self._act_all(observations)
         outputs = self._slowly(observations) if outputs is None else outputs
         return dict(zip(self.outputs, outputs, strict=True))
@@ -71,8 +109,13 @@ class Actor:
     def switch(self, block: BlockBytes, check: str = "checksum") -> None:
         """Replace the block by another one of the same program and bits.
 
-        check: `checksum` checks all of it, `header` only its tables. Raises LoadError for a block
-        that is damaged or of another program; the actor then keeps its block.
+        Args:
+            block: The new block, as in the constructor.
+            check: `checksum` checks the whole block, `header` only its tables.
+
+        Raises:
+            LoadError: The block is damaged or has another program. The actor keeps its block.
+            UsageError: The check is unknown.
         """
         if check not in ("checksum", "header"):
             raise UsageError(f"unknown check `{check}`", hint="choose checksum or header")
@@ -86,8 +129,12 @@ class Actor:
     def become(self, block: BlockBytes) -> None:
         """Replace the block by one of any program and bits with the same observations and outputs.
 
-        block: it may be followed by other bytes. Raises LoadError for a block that is damaged or
-        has other observations or outputs; the actor then keeps its block.
+        Args:
+            block: The new block. Other bytes may follow it.
+
+        Raises:
+            LoadError: The block is damaged or has other observations or outputs. The actor keeps
+                its block.
         """
         given = at_front(block)
         if same_tables(given, self._tables):

@@ -33,7 +33,21 @@ PACK_AGAIN = "pack the weights again with this version of qgraph"
 
 @dataclass(frozen=True)
 class Block:
-    """A block whose tables were read; its data is read when it is needed."""
+    """A block whose tables were read and checked. Its data is read when it is needed.
+
+    Attributes:
+        buffer: The bytes of the block, uint8 [size].
+        layout: The program, the bits and the offset of each weight.
+        version: Version of the weights.
+
+    Example:
+        `program` and `weights` are those of the example of `ActorProgram`.
+
+        >>> from qgraph.rl.actor import Packer, read_block
+        >>> block = read_block(Packer(program, bits=8).pack(weights, version=3))
+        >>> block.bits, block.version, block.shape, block.outputs
+        (8, 3, (4,), ('logits',))
+    """
 
     buffer: Array  # uint8
     layout: Layout
@@ -41,33 +55,62 @@ class Block:
 
     @property
     def program(self) -> ActorProgram:
+        """The program of the block."""
         return self.layout.program
 
     @property
     def bits(self) -> int:
+        """Bits of the weights of most layers."""
         return self.layout.bits
 
     @property
     def size(self) -> int:
+        """Size of the block in bytes."""
         return self.layout.size
 
     @property
     def shape(self) -> Shape:
+        """Shape of one observation."""
         return self.program.shape
 
     @property
     def outputs(self) -> tuple[str, ...]:
+        """Names of the outputs."""
         return self.program.outputs
 
     def array(self, dtype: str, count: int, at: int) -> Array:
-        """A view of `count` numbers of the data."""
+        """View a part of the data.
+
+        Args:
+            dtype: Type of the numbers, such as `<f4`.
+            count: How many numbers.
+            at: Offset of the first one, in bytes from the start of the block.
+
+        Returns:
+            An array [count], without a copy.
+        """
         return np.frombuffer(self.buffer, dtype, count, at)
 
 
 def read_block(buffer: BlockBytes, checksum: bool = True) -> Block:
-    """Read a block, and check its magic, format, size, checksum, every offset and every shape.
+    """Read a block and check its magic, format, size, checksum, offsets and shapes.
 
-    Raises LoadError for a block that is damaged.
+    Args:
+        buffer: The bytes of the block.
+        checksum: Whether to check the checksum.
+
+    Returns:
+        The block.
+
+    Raises:
+        LoadError: The block is damaged.
+
+    Example:
+        `program` and `weights` are those of the example of `ActorProgram`.
+
+        >>> from qgraph.rl.actor import Packer, read_block
+        >>> read_block(Packer(program).pack(weights)).program == program
+        True
     """
     block = as_bytes(buffer)
     header = _header(block)

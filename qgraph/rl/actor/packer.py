@@ -21,11 +21,27 @@ FEW_BITS, MORE_BITS = 8, 16  # with 8 bits or fewer, the first and the last laye
 def end_bits(
     program: ActorProgram, bits: int, first: int | None = None, last: int | None = None
 ) -> tuple[int | None, int | None]:
-    """The bits of the first and of the last layers, with defaults; None if they are `bits`.
+    """Choose the bits of the first and last layers.
 
-    If `bits` is 8 or fewer, the last layers have 16, since actions depend on small differences of
-    their results. The first ones have 16 too if observations are vectors, since features of
+    If `bits` is 8 or less, the last layers get 16, because actions depend on small differences of
+    their results. The first layers get 16 too if observations are vectors, because features of
     different size would share one range.
+
+    Args:
+        program: The program.
+        bits: Bits of the other layers.
+        first: Bits of the first layers; None chooses them.
+        last: Bits of the last layers; None chooses them.
+
+    Returns:
+        Bits of the first and of the last layers; None where they equal `bits`.
+
+    Example:
+        `program` is that of the example of `ActorProgram`.
+
+        >>> from qgraph.rl.actor import end_bits
+        >>> end_bits(program, 8), end_bits(program, 32)
+        ((16, 16), (None, None))
     """
     if bits <= FEW_BITS:
         vectors = len(program.shape) == 1
@@ -35,12 +51,32 @@ def end_bits(
 
 
 class Packer:
-    """Packs weights of one program, any number of times.
+    """Packs weights of one program into blocks.
 
-    bits: of the kernels: 32 (float32), 16 (float16), 8 to 5 (stored as int8) or 4 to 2 (int4, two
-    in a byte). first_bits, last_bits: of the first and of the last layers, if they differ. Integer
-    codes are symmetric, saturate, and have a scale for each output channel. Raises UsageError for
-    other bits, UnsupportedError for a program that a block cannot hold.
+    Integer codes are symmetric, saturate, and have one scale per output channel.
+
+    Args:
+        program: The program.
+        bits: Bits of the kernels: 32 (float32), 16 (float16), 8 to 5 (stored as int8) or 4 to 2
+            (stored as int4, two codes per byte).
+        first_bits: Bits of the first layers, if they differ.
+        last_bits: Bits of the last layers, if they differ.
+
+    Attributes:
+        program: The program.
+        layout: Offsets and bits of all weights in a block.
+
+    Raises:
+        UsageError: The bits are not supported.
+        UnsupportedError: A block cannot hold the program.
+
+    Example:
+        `program` and `weights` are those of the example of `ActorProgram`.
+
+        >>> from qgraph.rl.actor import Packer
+        >>> packer = Packer(program, bits=4, last_bits=8)
+        >>> len(packer.pack(weights)) == packer.size
+        True
     """
 
     def __init__(
@@ -55,7 +91,7 @@ class Packer:
 
     @property
     def size(self) -> int:
-        """Bytes of a block; the same for all weights."""
+        """Size of a block in bytes. It does not depend on the weights."""
         return self.layout.size
 
     def pack(
@@ -65,12 +101,23 @@ class Packer:
         out: BlockBytes | None = None,
         arrived: Callable[[str], object] = str,
     ) -> Array:
-        """The block, uint8 [size]; written into `out`, such as shared memory, if it is given.
+        """Pack weights into a block.
 
-        arrived: called with the name of each weight before it is read, to wait for it.
+        Args:
+            weights: Arrays by name; they are converted to float32.
+            version: Version to write into the block.
+            out: Memory to write to, such as shared memory: exactly `size` bytes. None allocates
+                memory.
+            arrived: Called with the name of each weight before it is read, for example to wait for
+                it.
 
-        Raises GraphError for weights that are missing or of another shape, TrainingError for
-        weights that are not finite; `out` then holds no valid block.
+        Returns:
+            The block, uint8 [size]; `out` if it was given.
+
+        Raises:
+            GraphError: A weight is missing or has another shape.
+            TrainingError: A weight is not finite. `out` does not contain a valid block then.
+            UsageError: `out` has another size or cannot be written.
         """
         self.program.check(weights)
         block = self.room() if out is None else as_bytes(out)
@@ -85,7 +132,11 @@ class Packer:
         return block
 
     def room(self) -> Array:
-        """Zeros for a block, at a multiple of 64."""
+        """Allocate memory for a block.
+
+        Returns:
+            Zeros, uint8 [size], at a multiple of 64.
+        """
         room = np.zeros(self.size + ALIGNMENT, np.uint8)
         begin = -room.ctypes.data % ALIGNMENT
         return room[begin : begin + self.size]

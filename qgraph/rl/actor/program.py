@@ -24,11 +24,24 @@ NOTHING: Mapping[str, object] = MappingProxyType({})
 
 @dataclass(frozen=True, init=False)
 class ActorStep:
-    """One op, with its inputs, output and weights by name; `qgraph.rl.actor.ops` defines the ops.
+    """One op of a program. `qgraph.rl.actor.ops` defines the ops.
 
-    Attributes may be given as an instance of the op's class, or as values by name. Raises
-    GraphError, which names the output, for an unknown op, a wrong number of inputs or weights, and
-    attributes that are unknown or out of range.
+    Attributes:
+        op: Name of the op.
+        inputs: Names of its inputs.
+        output: Name of its output.
+        weights: Names of its weights.
+        attrs: Its attributes. The constructor also takes a mapping of values by name.
+
+    Raises:
+        GraphError: The op is unknown, it has another number of inputs or weights, or attributes are
+            unknown or out of range. The error names the output.
+
+    Example:
+        >>> from qgraph.rl.actor import ActorStep
+        >>> step = ActorStep("dense", ("x",), "y", ("kernel", "bias"), {"activation": "relu"})
+        >>> step.activation
+        <Activation.RELU: 'relu'>
     """
 
     op: str
@@ -58,6 +71,7 @@ class ActorStep:
 
     @property
     def definition(self) -> AnyActorOp:
+        """The definition of the op."""
         return OPS[self.op]
 
     @property
@@ -68,30 +82,70 @@ class ActorStep:
 
     @property
     def alpha(self) -> float:
+        """The slope of a leaky ReLU for negative inputs; 0 for other activations."""
         return self.attrs.slope if isinstance(self.attrs, ActivationAttrs) else 0.0
 
     @property
     def is_linear_layer(self) -> bool:
+        """Whether the step is a layer without an activation."""
         return self.definition.layer and self.activation is Activation.LINEAR
 
     def attrs_as(self, kind: type[A]) -> A:
-        """The attributes as `kind`. Raises GraphError if they are of another class."""
+        """Get the attributes with a static type.
+
+        Args:
+            kind: The class of attributes to expect.
+
+        Returns:
+            The attributes.
+
+        Raises:
+            GraphError: The attributes are of another class.
+        """
         if not isinstance(self.attrs, kind):
             raise GraphError(f"{self.op}: has no {kind.__name__}", node=self.output)
         return self.attrs
 
     def with_attrs(self, **changed: object) -> ActorStep:
-        """The step with some attributes changed. Raises GraphError."""
+        """Copy the step with some attributes changed.
+
+        Args:
+            changed: New values of attributes, by name.
+
+        Returns:
+            The new step.
+
+        Raises:
+            GraphError: An attribute is unknown or out of range.
+        """
         attrs = {**dict(self.attrs.items()), **changed}
         return ActorStep(self.op, self.inputs, self.output, self.weights, attrs)
 
 
 @dataclass(frozen=True)
 class ActorProgram:
-    """Steps from `observation`, of `shape` (one sample, float32), to `outputs`.
+    """The computation of a policy: steps from an observation to outputs, in float32.
 
-    weight_shapes: the shapes of its `Weights`, by name. Raises GraphError for steps that do not
-    fit together.
+    A program does not contain weights, only their names and shapes.
+
+    Attributes:
+        shape: Shape of one observation, which is float32.
+        steps: The steps, in the order of computation.
+        outputs: Names of the values that are outputs.
+        weight_shapes: The shape of each weight, by name.
+        observation: Name of the observation in the steps.
+
+    Raises:
+        GraphError: The steps do not fit together.
+
+    Example:
+        >>> import numpy as np
+        >>> from qgraph.rl.actor import ActorProgram, ActorStep
+        >>> layer = ActorStep("dense", ("observation",), "logits", ("kernel", "bias"))
+        >>> program = ActorProgram((4,), (layer,), ("logits",), {"kernel": (4, 2), "bias": (2,)})
+        >>> weights = {"kernel": np.ones((4, 2), np.float32), "bias": np.zeros(2, np.float32)}
+        >>> program.shapes()
+        {'observation': (4,), 'logits': (2,)}
     """
 
     shape: Shape
@@ -107,7 +161,14 @@ class ActorProgram:
                 raise GraphError("an output that no step computes", node=name)
 
     def shapes(self) -> dict[str, Shape]:
-        """The shape of each value, of one sample."""
+        """Compute the shape of each value for one observation.
+
+        Returns:
+            Shapes by name, without a batch axis.
+
+        Raises:
+            GraphError: The steps do not fit together.
+        """
         known = {self.observation: self.shape}
         for step in self.steps:
             for name in step.inputs:
@@ -125,11 +186,25 @@ class ActorProgram:
         return known
 
     def size(self, name: str) -> int:
-        """The number of elements of a value."""
+        """Count the elements of a value for one observation.
+
+        Args:
+            name: Name of the observation or of an output of a step.
+
+        Returns:
+            The number of elements.
+        """
         return math.prod(self.shapes()[name])
 
     def check(self, weights: Weights) -> None:
-        """Raises GraphError for weights that are missing or of another shape."""
+        """Check that weights fit the program.
+
+        Args:
+            weights: Arrays by name.
+
+        Raises:
+            GraphError: A weight is missing or has another shape.
+        """
         for name, shape in self.weight_shapes.items():
             if name not in weights:
                 raise GraphError("the weight is missing", node=name)
@@ -138,7 +213,11 @@ class ActorProgram:
                 raise GraphError(f"the weight has shape {given}, not {shape}", node=name)
 
     def as_json(self) -> Object:
-        """The program as JSON, which `from_json` reads."""
+        """Convert the program to JSON.
+
+        Returns:
+            An object that `from_json` reads.
+        """
         steps = tuple(
             _StepRecord(step.op, step.inputs, step.output, step.weights, step.attrs.given())
             for step in self.steps
@@ -150,7 +229,18 @@ class ActorProgram:
 
     @staticmethod
     def from_json(data: object) -> ActorProgram:
-        """The program that `as_json` wrote. Raises GraphError, ValueError."""
+        """Read a program that `as_json` wrote.
+
+        Args:
+            data: The JSON object.
+
+        Returns:
+            The program.
+
+        Raises:
+            GraphError: The steps do not fit together.
+            ValueError: The object has other fields.
+        """
         record = from_json(_ProgramRecord, data)
         steps = tuple(
             ActorStep(step.op, step.inputs, step.output, step.weights, step.attrs)

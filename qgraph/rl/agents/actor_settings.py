@@ -30,38 +30,36 @@ class ActorSettings(RunSettings):
         None, "Bits of the weights that are sent to actors.", "those of the actors"
     )
     first_bits: int | None = _bits(
-        None, "Bits of the first layer.", "16 for vectors if the others have 8 or fewer"
+        None, "Bits of the first layer.", "16 for vectors if actors use 8 or fewer"
     )
-    last_bits: int | None = _bits(
-        None, "Bits of the last layer.", "16 if the others have 8 or fewer"
-    )
+    last_bits: int | None = _bits(None, "Bits of the last layer.", "16 if actors use 8 or fewer")
     actor_update_period: int = ACTORS.number_of(
-        "steps", 100, "Steps of an actor between looks for a new policy."
+        "steps", 100, "Steps of an actor between checks for a new policy."
     )
     publish_every: int = ACTORS.number_of(
-        "learner steps", 10, "Learner steps between policies that are published."
+        "learner steps", 10, "Learner steps between two published policies."
     )
     synchronous: bool = ACTORS.setting(
-        False, "Actors wait for the newest policy.", flags="--sync/--async"
+        False, "Let actors wait for the newest policy.", flags="--sync/--async"
     )
     on_demand: bool = ACTORS.setting(
-        False, "Policies are packed when an actor asks.", flags="--pull/--push"
+        False, "Pack a policy only when an actor requests it.", flags="--pull/--push"
     )
     quantizer: bool = ACTORS.setting(
-        True, "A separate process packs policies; else the learner does."
+        True, "Pack policies in a separate process instead of in the learner."
     )
     in_process: bool = ACTORS.setting(
         False,
-        "Actors take turns in this process: one seed gives one result.",
+        "Run all actors in this process, in turns. Results then depend only on the seed.",
         flags="--in-process/--processes",
     )
     ray: str = ACTORS.setting(
         "",
-        "Address of the Ray cluster that actors run on; `auto` finds the local one.",
+        "Address of the Ray cluster to run actors on; `auto` finds a local cluster.",
         unit="address",
         default_text="this machine",
     )
-    nodes: int = ACTORS.number_of("nodes", 1, "Cluster nodes to spread actors over.")
+    nodes: int = ACTORS.number_of("nodes", 1, "Number of cluster nodes to spread actors over.")
 
     def __post_init__(self) -> None:
         if self.broadcast_bits is None:
@@ -73,8 +71,8 @@ class ActorSettings(RunSettings):
         if self.actor_bits != self.broadcast_bits and (self.first_bits or self.last_bits):
             raise UsageError(
                 SettingText(
-                    "{first_bits} and {last_bits} need actors that compute in the bits that they "
-                    "are sent"
+                    "{first_bits} and {last_bits} need actors that compute with as many bits as "
+                    "they receive"
                 ),
                 hint=SettingText("leave {broadcast_bits} out"),
             )

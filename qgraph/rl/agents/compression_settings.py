@@ -18,18 +18,18 @@ class CompressionSettings(LearningSettings):
 
     compress: str = COMPRESSION.setting(
         "",
-        "Links that compress policies on their way to actors: 'prune(0.5)|quantize(8)'.",
+        "Links that compress policies before they are sent, such as 'prune(0.5)|quantize(8)'.",
         unit="links",
         default_text="none",
     )
     monitor: str = COMPRESSION.setting(
         "",
-        "Strategy that steers compression: kl_max:14, reward_gap:10, mix:0.5, growth, watch.",
+        "Strategy that controls compression: kl_max:14, reward_gap:10, mix:0.5, growth or watch.",
         unit="strategy",
         default_text="none",
     )
     monitor_every: int = COMPRESSION.number_of(
-        "policies", 10, "Policies between looks of the monitor."
+        "policies", 10, "Published policies between two measurements of the monitor."
     )
 
     def check(self) -> None:

@@ -27,13 +27,25 @@ C = TypeVar("C", bound="RunConfig")
 
 @dataclass(frozen=True)
 class RunConfig(CompressionSettings, ABC):
-    """Base of the config of each algorithm. Unset fields have the algorithm's defaults.
+    """Settings of a training run; the base of the config of each algorithm.
 
-    algorithm         its name in the registry
-    discrete_actions  whether it chooses one of several actions; else actions are numbers
-    images            whether it learns from images; all learn from vectors
-    tasks             settings of tasks that need others than the defaults, by the environment's
-                      name or a pattern of names; `for_task` applies them
+    Unset fields take the defaults of the algorithm. `RunConfig.fields()` describes all settings, as
+    does `qgraph rl train --algo NAME --help`.
+
+    Attributes:
+        environment: Name of the environment.
+        algorithm: Name of the algorithm.
+        discrete_actions: Whether the algorithm is for discrete actions; otherwise, for continuous
+            ones.
+        images: Whether the algorithm can learn from images. All can learn from vectors.
+        tasks: Settings of tasks that differ from the defaults, by name of the environment or by a
+            pattern of names. `for_task` applies them.
+
+    Example:
+        >>> from qgraph.rl.agents import config_for
+        >>> config = config_for("dqn", "CartPole-v1", actors=4)
+        >>> config.actors, config.batch_size
+        (4, 128)
     """
 
     algorithm: ClassVar[str]
@@ -43,12 +55,30 @@ class RunConfig(CompressionSettings, ABC):
 
     @classmethod
     def for_task(cls: type[C], environment: str, **settings: Any) -> C:
-        """The config with the defaults of this task, and with these settings."""
+        """Create the config of a task.
+
+        Args:
+            environment: Name of the environment.
+            settings: Settings by name. Others take the defaults of the task.
+
+        Returns:
+            The config.
+
+        Raises:
+            UsageError: A value is out of range, or settings exclude each other.
+        """
         return cls(environment, **{**cls.task_settings(environment), **settings})
 
     @classmethod
     def task_settings(cls, environment: str) -> SettingValues:
-        """The defaults of a task that differ from those of the algorithm."""
+        """Get the defaults of a task that differ from those of the algorithm.
+
+        Args:
+            environment: Name of the environment.
+
+        Returns:
+            Settings by name.
+        """
         found = (more for name, more in cls.tasks.items() if fnmatchcase(environment, name))
         return next(found, {})
 
@@ -59,29 +89,67 @@ class RunConfig(CompressionSettings, ABC):
 
     @abstractmethod
     def memory(self, dtype: np.dtype[np.void]) -> Memory:
-        """An empty store of records between actors and learner."""
+        """Create an empty store of records between actors and learner.
+
+        Args:
+            dtype: Structured type of a record.
+
+        Returns:
+            The store, such as a replay.
+        """
 
     @abstractmethod
     def limiter(self) -> RateLimiter:
-        """The limiter that holds actors and learner to one pace."""
+        """Create the limiter that keeps actors and learner at the same pace.
+
+        Returns:
+            The limiter.
+        """
 
     @abstractmethod
     def exploration(self, actor: int, head: Head) -> Exploration:
-        """How one of the actors chooses actions."""
+        """Create the exploration of one actor.
+
+        Args:
+            actor: Number of the actor, from 0.
+            head: Head of the policy.
+
+        Returns:
+            An object that chooses actions.
+        """
 
     def check_observations(self, environment: Environment) -> None:
-        """Raise UsageError for observations that the algorithm has no network for."""
+        """Check that the algorithm has a network for the observations.
+
+        Args:
+            environment: The environment.
+
+        Raises:
+            UsageError: The algorithm has none.
+        """
 
     def cautions(self) -> list[str]:
-        """Cautions for the user before a run begins; TensorFlow may be imported."""
+        """Find reasons to warn the user before a run starts. It may import TensorFlow.
+
+        Returns:
+            Warnings, one sentence each.
+        """
         return []
 
     def prepare(self) -> None:
-        """Called before a new run writes anything; TensorFlow may be imported. Raises QGraphError
-        for what could only fail later.
+        """Check what would otherwise fail later. It is called before a new run writes anything.
+
+        It may import TensorFlow.
+
+        Raises:
+            QGraphError: The run cannot work.
         """
 
     def as_json(self) -> dict[str, object]:
-        """The settings as JSON, for `options.json` and actor processes."""
+        """Convert the settings to JSON, for `options.json` and for actor processes.
+
+        Returns:
+            Settings by name, and `algorithm`.
+        """
         found: dict[str, object] = json.loads(json.dumps(asdict(self)))
         return {"algorithm": self.algorithm, **found}

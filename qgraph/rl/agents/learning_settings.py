@@ -39,12 +39,12 @@ class LearningSettings(ActorSettings):
         "transitions", 256, "Transitions in a batch.", earlier="batch"
     )
     discount: float = LEARNING.setting(
-        0.99, "Discount of each step.", POSITIVE_SHARE, earlier="gamma"
+        0.99, "Discount factor per step.", POSITIVE_SHARE, earlier="gamma"
     )
     reward_clip: float = LEARNING.setting(
         0.0,
-        "Rewards are clipped to +- this for the learner; 0 leaves them. Returns count the "
-        "environment's rewards.",
+        "Clip rewards for the learner to [-x, x]; 0 disables clipping. Reported returns are not "
+        "clipped.",
         NOT_NEGATIVE,
     )
     hidden_sizes: tuple[int, ...] = LEARNING.setting(

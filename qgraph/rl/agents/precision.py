@@ -6,14 +6,22 @@ from qgraph.enums import StrEnum
 
 
 class LearnerPrecision(StrEnum):
-    """float16 has 10 bits of significand and ends at 65,504; bfloat16 has 7 bits and float32's
-    range. They are different formats, and no name here stands for both.
+    """Number formats that a learner computes in.
 
-    float32          everything
-    mixed_bfloat16   products in bfloat16; sums, weights and the rest in float32
-    float16          everything that is kept and computed
-    mixed_float16    weights and optimizer state in float32, the rest in float16
-    float64          everything, to compare with
+    float16 has 10 bits of significand and its largest number is 65,504; bfloat16 has 7 bits and the
+    range of float32. They are different formats, and no name here means both.
+
+    Attributes:
+        FLOAT32: Everything in float32.
+        MIXED_BFLOAT16: Products in bfloat16; sums, weights and the rest in float32.
+        FLOAT16: Everything in float16.
+        MIXED_FLOAT16: Weights and optimizer state in float32, the rest in float16.
+        FLOAT64: Everything in float64, for comparisons.
+
+    Example:
+        >>> from qgraph.rl.agents import LearnerPrecision
+        >>> LearnerPrecision("mixed_bfloat16")
+        <LearnerPrecision.MIXED_BFLOAT16: 'mixed_bfloat16'>
     """
 
     FLOAT32 = "float32"

@@ -47,7 +47,22 @@ AGENTS: Mapping[str, Agent] = MappingProxyType(
 
 
 def config_class(algorithm: str) -> type[RunConfig]:
-    """The config class of an algorithm. Raises UsageError for an unknown name."""
+    """Look up the config class of an algorithm.
+
+    Args:
+        algorithm: Name of the algorithm, a key of `AGENTS`.
+
+    Returns:
+        The class.
+
+    Raises:
+        UsageError: The name is unknown.
+
+    Example:
+        >>> from qgraph.rl.agents import config_class
+        >>> config_class("sac").__name__
+        'SacConfig'
+    """
     known = AGENTS[chosen(AGENTS, algorithm, "algorithm")]
     return cast("type[RunConfig]", _imported(known.config))
 
@@ -58,10 +73,23 @@ def config_classes() -> list[type[RunConfig]]:
 
 
 def config_for(algorithm: str, environment: str, **settings: Any) -> RunConfig:
-    """The config of an algorithm for a task, with the settings that are not None.
+    """Create the config of an algorithm for a task.
 
-    Raises UsageError for a setting that is unknown, that the algorithm does not have, or whose
-    value is out of range.
+    Args:
+        algorithm: Name of the algorithm, a key of `AGENTS`.
+        environment: Name of the environment.
+        settings: Settings by name. Those that are None take their defaults.
+
+    Returns:
+        The config.
+
+    Raises:
+        UsageError: A setting is unknown, belongs to other algorithms, or is out of range.
+
+    Example:
+        >>> from qgraph.rl.agents import config_for
+        >>> config_for("td3", "Pendulum-v1", steps=20_000).steps
+        20000
     """
     kind = config_class(algorithm)
     return kind.for_task(environment, **own_settings(kind, settings))

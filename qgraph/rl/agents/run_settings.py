@@ -18,12 +18,16 @@ class RunSettings:
     """
 
     environment: str
-    steps: int = Panel.RUN.number_of("steps", 40_000, "Steps of all actors together.")
+    steps: int = Panel.RUN.number_of(
+        "steps", 40_000, "Total number of environment steps, over all actors."
+    )
     evaluate_every: int = Panel.RUN.number_of(
         "learner steps", 1000, "Learner steps between evaluations of the full-precision policy."
     )
-    episodes: int = Panel.RUN.number_of("episodes", 10, "Episodes in an evaluation.")
-    energy: bool = Panel.RUN.setting(False, "Estimate the energy of the run with codecarbon.")
+    episodes: int = Panel.RUN.number_of("episodes", 10, "Episodes per evaluation.")
+    energy: bool = Panel.RUN.setting(
+        False, "Estimate the energy that the run uses, with codecarbon."
+    )
     seed: int = Panel.RUN.setting(0, "Seed of the run.", NOT_NEGATIVE)
 
     @classmethod

@@ -20,11 +20,20 @@ LINK = re.compile(r"\s*([\w.]+)\s*(?:\(([^()]*)\)\s*)?(?:,(?=.)|$)")
 
 @dataclass(frozen=True)
 class Corrected:
-    """The targets, weights and advantages of an actor-critic learner, [n, b].
+    """Targets, advantages and weights for an actor-critic learner, each [n, b].
 
-    targets     of its critic: of V(x_t), or of Q(x_t, a_t)
-    advantages  of the actions, by these targets
-    weights     of the steps in the policy's gradient
+    Attributes:
+        targets: Targets of the critic: of V(x_t), or of Q(x_t, a_t).
+        advantages: Advantages of the actions by these targets.
+        weights: Weights of the steps in the gradient of the policy.
+
+    Example:
+        `steps` is that of the example of `Trajectories`.
+
+        >>> from qgraph.rl.correct import Correction
+        >>> corrected = Correction.parse("vtrace,is")(steps)
+        >>> corrected.targets.shape, corrected.weights.tolist()
+        ((2, 1), [[1.0], [1.0]])
     """
 
     targets: Tensor
@@ -34,10 +43,21 @@ class Corrected:
 
 @dataclass(frozen=True)
 class Correction:
-    """At most one corrector of targets and one of weights, in any order.
+    """Off-policy correction: at most one corrector of targets and one of weights.
 
-    The default targets are returns of n steps, the default weights 1. Raises UsageError for two
-    correctors of the same kind.
+    Without a corrector of targets, targets are n-step returns. Without one of weights, weights are
+    1.
+
+    Attributes:
+        links: The correctors, in any order.
+
+    Raises:
+        UsageError: Two correctors correct the same thing.
+
+    Example:
+        >>> from qgraph.rl.correct import Correction
+        >>> Correction.parse("vtrace(rho=1, c=0.9),is").links
+        (VTrace(rho=1.0, c=0.9), ImportanceSampling(rho=1.0))
     """
 
     links: tuple[Corrector, ...] = ()
@@ -52,9 +72,17 @@ class Correction:
 
     @staticmethod
     def parse(text: str) -> Correction:
-        """`vtrace(rho=1, c=0.9),is`; `none`. A custom one is `package.module.Class(0.5)`.
+        """Read a correction from text.
 
-        Raises UsageError.
+        Args:
+            text: Names between commas, with optional constants: `vtrace(rho=1, c=0.9),is`. `none`
+                stands for no correction, and `package.module.Class(0.5)` for a custom corrector.
+
+        Returns:
+            The correction.
+
+        Raises:
+            UsageError: The text is not a list of correctors.
         """
         if text.strip() == NONE:
             return Correction()
@@ -72,15 +100,22 @@ class Correction:
 
     @property
     def of_actions(self) -> bool:
-        """Whether the critic must know values of actions."""
+        """Whether the critic must compute values of actions."""
         return any(link.of_actions for link in self.links if link.corrects == TARGETS)
 
     def __call__(self, steps: Trajectories, xp: Namespace = np) -> Corrected:
-        """xp: `numpy`, or `tensorflow` for tensors.
+        """Correct trajectories.
 
-        Raises the errors of correctors with the corrector's name in front, such as UsageError for
-        missing log probabilities; UnsupportedError for other exceptions, and for a shape that is
-        not [n, b].
+        Args:
+            steps: The trajectories, as arrays or tensors.
+            xp: The module of array functions: `numpy`, or `tensorflow` for tensors.
+
+        Returns:
+            Targets, advantages and weights.
+
+        Raises:
+            UsageError: A corrector lacks log probabilities or values of actions.
+            UnsupportedError: A custom corrector failed, or its result does not have shape [n, b].
         """
         results = {link.corrects: _given(link, steps, xp) for link in self.links}
         targets = results[TARGETS] if TARGETS in results else n_step(steps, xp)

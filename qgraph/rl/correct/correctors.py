@@ -17,11 +17,20 @@ TARGETS, WEIGHTS = "targets", "weights"
 
 @dataclass(frozen=True)
 class VTrace:
-    """Targets of V (Espeholt et al., 2018; equation 2 of AcceRL).
+    """Targets of V (Espeholt et al., 2018; AcceRL, equation 2).
 
-    rho: the limit of ratios in errors. It sets the policy whose value is learnt: min(rho mu, pi),
-    normalised, which is pi for infinity and near mu for a small rho. c: the limit of ratios in
-    traces, at most rho; it sets the speed of learning.
+    Attributes:
+        rho: Limit of ratios in errors. It sets the policy whose value is learned: min(rho mu, pi),
+            normalized. This is pi for infinity, and close to mu for a small rho.
+        c: Limit of ratios in traces, at most rho. It sets the speed of learning.
+
+    Raises:
+        UsageError: A limit is not above 0, or c is above rho.
+
+    Example:
+        >>> from qgraph.rl.correct import VTrace
+        >>> VTrace(c=0.9)
+        VTrace(rho=1.0, c=0.9)
     """
 
     corrects: ClassVar[str] = TARGETS
@@ -46,7 +55,19 @@ class VTrace:
 
 @dataclass(frozen=True)
 class ImportanceSampling:
-    """Weights of the policy's gradient (equation 3 of AcceRL): ratios, limited by rho."""
+    """Weights of the policy's gradient (AcceRL, equation 3): ratios pi / mu, limited by rho.
+
+    Attributes:
+        rho: Limit of the ratios.
+
+    Raises:
+        UsageError: rho is not above 0.
+
+    Example:
+        >>> from qgraph.rl.correct import ImportanceSampling
+        >>> ImportanceSampling(rho=2.0)
+        ImportanceSampling(rho=2.0)
+    """
 
     corrects: ClassVar[str] = WEIGHTS
     of_actions: ClassVar[bool] = False
@@ -62,9 +83,19 @@ class ImportanceSampling:
 
 @dataclass(frozen=True)
 class Retrace:
-    """Targets of Q (Munos et al., 2016), of pi for any mu.
+    """Targets of Q (Munos et al., 2016), with traces lambda min(ratio, c).
 
-    lambda_: from 0 (one step) to 1. c: the limit of ratios in traces; above 1 they vary more.
+    Attributes:
+        lambda_: Factor of traces, 0 to 1.
+        c: Limit of ratios in traces.
+
+    Raises:
+        UsageError: A constant is out of range.
+
+    Example:
+        >>> from qgraph.rl.correct import Retrace
+        >>> Retrace(lambda_=0.95).of_actions
+        True
     """
 
     corrects: ClassVar[str] = TARGETS
@@ -84,7 +115,19 @@ class Retrace:
 
 @dataclass(frozen=True)
 class TreeBackup:
-    """Targets of Q (Precup et al., 2000): traces are lambda pi(a|x), so mu is not needed."""
+    """Targets of Q (Precup et al., 2000), with traces lambda pi(a|x). It does not need mu.
+
+    Attributes:
+        lambda_: Factor of traces, 0 to 1.
+
+    Raises:
+        UsageError: lambda is not in 0..1.
+
+    Example:
+        >>> from qgraph.rl.correct import TreeBackup
+        >>> TreeBackup(lambda_=0.9).corrects
+        'targets'
+    """
 
     corrects: ClassVar[str] = TARGETS
     of_actions: ClassVar[bool] = True

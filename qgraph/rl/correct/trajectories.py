@@ -17,20 +17,28 @@ from qgraph.foreign import Namespace, Tensor
 
 @dataclass(frozen=True)
 class Trajectories:
-    """n steps of b trajectories; all arrays are floats [n, b].
+    """Trajectories: n steps of each of b actors. All arrays are floats [n, b].
 
-    pi is the policy that is learnt, mu the compressed one that acted. V(x) is the value of a state
-    under pi, Q(x, a) the value of an action in it.
+    pi is the policy that learns, and mu the compressed policy that acted. V(x) is the value of a
+    state under pi, and Q(x, a) the value of an action in it.
 
-    log_pi         log probabilities of the actions under pi
-    log_mu         log probabilities under mu, when it acted; None if they were not stored
-    rewards        of the steps
-    discounts      of the next state: gamma, or 0 after a terminal state
-    follows        1 if the next row is the next step of the episode, else 0; the last row does not
-                   count
-    values         V of the states in which the actions were taken
-    next_values    V of the states after the actions: `values` one row later, if it follows
-    action_values  Q of the actions in their states; None if the critic has values of states only
+    Attributes:
+        log_pi: Log probabilities of the actions under pi.
+        log_mu: Log probabilities under mu when it acted; None if they were not stored.
+        rewards: Rewards of the steps.
+        discounts: Discount of the next state: gamma, or 0 after a terminal state.
+        follows: 1 if the next row is the next step of the episode, else 0. The last row is ignored.
+        values: V of the states in which the actions were taken.
+        next_values: V of the states after the actions: `values` of the next row, if it follows.
+        action_values: Q of the actions; None if the critic computes values of states only.
+
+    Example:
+        >>> import numpy as np
+        >>> from qgraph.rl.correct import Trajectories
+        >>> one = np.ones((2, 1))
+        >>> steps = Trajectories(-one, -one, one, 0.5 * one, one, 0 * one, 0 * one)
+        >>> steps.ratios(np).tolist()
+        [[1.0], [1.0]]
     """
 
     log_pi: Tensor
@@ -43,9 +51,16 @@ class Trajectories:
     action_values: Tensor | None = None
 
     def ratios(self, xp: Namespace) -> Tensor:
-        """pi / mu of each action.
+        """Compute pi / mu of each action.
 
-        Raises UsageError if log probabilities of mu are missing or, in arrays, not finite.
+        Args:
+            xp: `numpy` or `tensorflow`.
+
+        Returns:
+            Ratios, [n, b].
+
+        Raises:
+            UsageError: Log probabilities of mu are missing or, in arrays, not finite.
         """
         if self.log_mu is None:
             raise UsageError(
@@ -63,7 +78,11 @@ class Trajectories:
 
     @property
     def q(self) -> Tensor:
-        """`action_values`. Raises UsageError if they are missing."""
+        """The values of actions, [n, b].
+
+        Raises:
+            UsageError: `action_values` is None.
+        """
         if self.action_values is None:
             raise UsageError(
                 "the corrector needs values of actions, but the critic has values of states",
@@ -73,11 +92,27 @@ class Trajectories:
         return self.action_values
 
     def errors(self, base: Tensor) -> Tensor:
-        """Temporal differences: r_t + gamma V(x_{t+1}) minus `base`, V(x_t) or Q(x_t, a_t)."""
+        """Compute temporal differences: r_t + gamma V(x_{t+1}) - base_t.
+
+        Args:
+            base: V(x_t) or Q(x_t, a_t), [n, b].
+
+        Returns:
+            Temporal differences, [n, b].
+        """
         return self.rewards + self.discounts * self.next_values - base
 
     def ahead(self, targets: Tensor, xp: Namespace) -> Tensor:
-        """The targets one row later; V of the state after a step if no row follows."""
+        """Shift targets by one row: the target of the next step, or V of the next state if none
+        follows.
+
+        Args:
+            targets: Targets, [n, b].
+            xp: `numpy` or `tensorflow`.
+
+        Returns:
+            Shifted targets, [n, b].
+        """
         last = self.rewards.shape[0] - 1
         rows = [
             self.follows[t] * targets[t + 1] + (1 - self.follows[t]) * self.next_values[t]
@@ -86,9 +121,17 @@ class Trajectories:
         return xp.stack([*rows, self.next_values[last]])
 
     def summed(self, errors: Tensor, traces: Tensor, xp: Namespace) -> Tensor:
-        """s_t = errors_t + gamma traces_t s_{t+1} if the next row follows; else errors_t.
+        """Sum errors along trajectories.
 
-        traces_t is the weight of row t + 1 in row t.
+        The sum is s_t = errors_t + gamma traces_t s_{t+1} if the next row follows, else errors_t.
+
+        Args:
+            errors: Errors of each step, [n, b].
+            traces: Weight of row t + 1 in row t, [n, b].
+            xp: `numpy` or `tensorflow`.
+
+        Returns:
+            Sums, [n, b].
         """
         last = self.rewards.shape[0] - 1
         decays = self.discounts * self.follows * traces
@@ -100,9 +143,18 @@ class Trajectories:
 
 @runtime_checkable
 class Corrector(Protocol):
-    """Computes targets for the critic, or weights for the policy's gradient, [n, b].
+    """Interface of correctors: targets for the critic, or weights for the policy's gradient.
 
-    corrects: `targets` or `weights`. of_actions: whether targets are of Q(x_t, a_t), not V(x_t).
+    A call takes trajectories and the module of array functions, and returns an array [n, b].
+
+    Attributes:
+        corrects: `targets` or `weights`.
+        of_actions: Whether targets are of Q(x_t, a_t); otherwise they are of V(x_t).
+
+    Example:
+        >>> from qgraph.rl.correct import Corrector, VTrace
+        >>> isinstance(VTrace(), Corrector)
+        True
     """
 
     corrects: ClassVar[str]

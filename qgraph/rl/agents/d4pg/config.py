@@ -23,9 +23,9 @@ class D4pgConfig(DeterministicConfig):
     target_update_period: int = TARGET_UPDATE_PERIOD.field(100)
     layer_norm: bool = LAYER_NORM.field(False)
     atoms: int = Panel.OWN.setting(
-        51, "Atoms of the critic's distribution.", Interval(2), unit="atoms"
+        51, "Number of atoms of the critic's distribution.", Interval(2), unit="atoms"
     )
     v_max: float = Panel.OWN.setting(
-        150.0, "The critic's distribution reaches from -v_max to v_max.", POSITIVE,
+        150.0, "Range of the critic's distribution: from -v_max to v_max.", POSITIVE,
         earlier="value_limit",
     )  # fmt: skip

@@ -31,25 +31,24 @@ class DqnConfig(ReplayConfig):
     learning_rate: float = 5e-4
     replay_capacity: int = 100_000
     target_update_period: int = TARGET_UPDATE_PERIOD.field(100)
-    double_q: bool = OWN.setting(True, "Double Q-learning.", earlier="double")
-    dueling: bool = OWN.setting(False, "Dueling heads.")
+    double_q: bool = OWN.setting(True, "Use double Q-learning.", earlier="double")
+    dueling: bool = OWN.setting(False, "Use dueling heads.")
     layer_norm: bool = LAYER_NORM.field(False)
     epsilon: float = EXPLORATION.setting(
         0.05,
-        "Share of random actions that is reached at last; several actors have a ladder of shares "
-        "up to it.",
+        "Final share of random actions. With several actors, their shares are spaced up to it.",
         SHARE,
         earlier="explore",
     )
     epsilon_steps: int = EXPLORATION.setting(
         10_000,
-        "Steps of all actors over which the share falls from 1 to epsilon.",
+        "Environment steps over which the share of random actions falls from 1 to epsilon.",
         NOT_NEGATIVE,
         unit="steps",
         earlier="explore_steps",
     )
     epsilon_hold: int = EXPLORATION.number_of(
-        "steps", 1, "Steps that a random action is repeated on average.", earlier="explore_hold"
+        "steps", 1, "Mean number of steps that a random action is repeated.", earlier="explore_hold"
     )
 
     tasks: ClassVar[Mapping[str, SettingValues]] = MappingProxyType(

@@ -59,14 +59,14 @@ class SacConfig(ReplayConfig):
     tau: float = TAU.field(0.005)
     float16_methods: tuple[str, ...] = Panel.OWN.setting(
         (),
-        "Methods for learning in float16: `all`, `none`, or names between commas.",
+        "Methods that make float16 learning stable: `all`, `none`, or names, comma separated.",
         unit="methods",
         earlier="methods",
         default_text="none",
     )
     significand: int | None = Panel.OWN.setting(
         None,
-        "Significand bits that numbers are rounded to.",
+        "Round numbers of the learner to this many significand bits.",
         Interval(1, 10),
         unit="bits",
         default_text="those of the precision",

@@ -42,7 +42,7 @@ class Td3Config(DeterministicConfig):
         0.2, "Standard deviation of the noise on the target policy's actions.", NOT_NEGATIVE
     )
     target_noise_clip: float = OWN.setting(
-        0.5, "The noise on the target policy's actions is clipped to +- this.", NOT_NEGATIVE
+        0.5, "Clip the noise on the target policy's actions to [-x, x].", NOT_NEGATIVE
     )
 
     tasks: ClassVar[Mapping[str, SettingValues]] = MappingProxyType(

@@ -28,7 +28,10 @@ def described(text: str, section: str) -> list[str]:
 
 
 def function_faults(function) -> list[str]:
-    """Faults of the docstring of a function: parameters, results or an example that it lacks."""
+    """Faults of the docstring of a function: parameters, results or an example that it lacks.
+
+    Methods may do without an example, since their class has one.
+    """
     text = inspect.getdoc(function) or ""
     signature = inspect.signature(function)
     parameters = sorted(n for n in signature.parameters if n not in ("self", "cls"))
@@ -38,7 +41,8 @@ def function_faults(function) -> list[str]:
         found.append(f"Args describes {given}, the parameters are {parameters}")
     if ("Returns" in sections(text)) != (signature.return_annotation not in (None, "None")):
         found.append("Returns is missing, or nothing is returned")
-    return found if "Example" in sections(text) else [*found, "no Example"]
+    method = "." in function.__qualname__
+    return found if method or has_example(function) else [*found, "no Example"]
 
 
 def class_faults(kind: type) -> list[str]:
@@ -46,17 +50,25 @@ def class_faults(kind: type) -> list[str]:
     text = inspect.getdoc(kind) or ""
     found = [] if text and text[0].isupper() else ["no sentence at the start"]
     if dataclasses.is_dataclass(kind):
-        fields = sorted(field.name for field in dataclasses.fields(kind))
-        if described(text, "Attributes") != fields:
-            found.append(f"Attributes describes {described(text, 'Attributes')}, fields: {fields}")
-    elif "__init__" in vars(kind):
+        # A setting is described by its declaration, which help of the command line shows too.
+        fields = {f.name for f in dataclasses.fields(kind) if "setting" not in f.metadata}
+        classes = {n for n, value in kind.__annotations__.items() if "ClassVar" in str(value)}
+        given = set(described(text, "Attributes"))
+        if not fields <= given <= fields | classes:
+            found.append(f"Attributes describes {sorted(given)}, fields: {sorted(fields)}")
+    elif "__init__" in vars(kind) and not getattr(kind, "_is_protocol", False):
         parameters = sorted(inspect.signature(kind).parameters)
         if described(text, "Args") != parameters:
             found.append(f"Args describes {described(text, 'Args')}, parameters: {parameters}")
     for name, value in vars(kind).items():
         if isinstance(value, property) and not inspect.getdoc(value):
             found.append(f"{name} has no docstring")
-    return found if "Example" in sections(text) else [*found, "no Example"]
+    return found if has_example(kind) else [*found, "no Example"]
+
+
+def has_example(value: object) -> bool:
+    """Whether a docstring has an example."""
+    return "Example" in sections(inspect.getdoc(value))
 
 
 def public_names(module: ModuleType) -> list[str]:
@@ -77,11 +89,14 @@ def public_names(module: ModuleType) -> list[str]:
 
 
 def methods(kind: type) -> list[str]:
-    """Public methods that a class defines itself."""
+    """Public methods that a class defines itself; a function as default of a field is not one."""
+    fields = getattr(kind, "__dataclass_fields__", {})
     return [
         name
         for name, value in vars(kind).items()
-        if not name.startswith("_") and callable(getattr(value, "__func__", value))
+        if not name.startswith("_")
+        and name not in fields
+        and callable(getattr(value, "__func__", value))
     ]
 
 

@@ -41,7 +41,7 @@ class ActorStep:
         >>> from qgraph.rl.actor import ActorStep
         >>> step = ActorStep("dense", ("x",), "y", ("kernel", "bias"), {"activation": "relu"})
         >>> step.activation
-        <Activation.RELU: 'relu'>
+        'relu'
     """
 
     op: str

@@ -21,7 +21,7 @@ class LearnerPrecision(StrEnum):
     Example:
         >>> from qgraph.rl.agents import LearnerPrecision
         >>> LearnerPrecision("mixed_bfloat16")
-        <LearnerPrecision.MIXED_BFLOAT16: 'mixed_bfloat16'>
+        'mixed_bfloat16'
     """
 
     FLOAT32 = "float32"

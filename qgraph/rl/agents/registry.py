@@ -59,9 +59,9 @@ def config_class(algorithm: str) -> type[RunConfig]:
         UsageError: The name is unknown.
 
     Example:
-        >>> from qgraph.rl.agents import config_class
-        >>> config_class("sac").__name__
-        'SacConfig'
+        >>> from qgraph.rl.agents import AGENTS, config_class
+        >>> [config_class(name).discrete_actions for name in AGENTS][:2]
+        [True, False]
     """
     known = AGENTS[chosen(AGENTS, algorithm, "algorithm")]
     return cast("type[RunConfig]", _imported(known.config))
@@ -87,8 +87,8 @@ def config_for(algorithm: str, environment: str, **settings: Any) -> RunConfig:
         UsageError: A setting is unknown, belongs to other algorithms, or is out of range.
 
     Example:
-        >>> from qgraph.rl.agents import config_for
-        >>> config_for("td3", "Pendulum-v1", steps=20_000).steps
+        >>> from qgraph.rl.agents import AGENTS, config_for
+        >>> config_for(next(iter(AGENTS)), "CartPole-v1", steps=20_000).steps
         20000
     """
     kind = config_class(algorithm)

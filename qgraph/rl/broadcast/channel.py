@@ -22,9 +22,30 @@ MAX_SIZE = 1 << 40
 
 
 class Channel:
-    """The memory of a channel; `writer()` and `reader(i)` are its ends.
+    """Blocks of bytes from one writer to many readers, in shared memory.
 
-    The process that creates it need not use an end, but must live while other processes attach.
+    `writer()` and `reader(number)` return its ends. The process that creates a channel does not
+    have to use an end, but it must live until other processes have attached. `create` and `open`
+    are the usual constructors.
+
+    Args:
+        region: The shared memory.
+        size: Bytes of a block.
+        readers: Number of readers.
+
+    Attributes:
+        size: Bytes of a block.
+        readers: Number of readers.
+        name: Name of the memory, by which other processes open the channel.
+
+    Example:
+        >>> from qgraph.rl.broadcast import Channel
+        >>> channel = Channel.create(size=4, readers=1)
+        >>> writer, reader = channel.writer(), channel.reader(0)
+        >>> writer.room()[:] = [1, 2, 3, 4]
+        >>> writer.publish(version=0)
+        >>> reader.latest().tolist(), reader.version
+        ([1, 2, 3, 4], 0)
     """
 
     def __init__(self, region: Region, size: int, readers: int) -> None:
@@ -38,7 +59,19 @@ class Channel:
 
     @staticmethod
     def create(size: int, readers: int) -> Channel:
-        """A channel for blocks of `size` bytes. Raises UsageError, OutputError."""
+        """Create a channel in shared memory.
+
+        Args:
+            size: Bytes of a block.
+            readers: Number of readers, at most 1024.
+
+        Returns:
+            The channel.
+
+        Raises:
+            UsageError: A size is out of range.
+            OutputError: There is not enough shared memory.
+        """
         if not (0 < size <= MAX_SIZE and 0 < readers <= MAX_READERS):
             raise UsageError(f"a channel of {size} bytes for {readers} readers cannot be made")
         buffers = native().channel_buffers(readers)
@@ -50,7 +83,17 @@ class Channel:
 
     @staticmethod
     def open(name: str) -> Channel:
-        """A channel that another process created. Raises LoadError."""
+        """Open a channel that another process created.
+
+        Args:
+            name: `Channel.name` of that process.
+
+        Returns:
+            The channel.
+
+        Raises:
+            LoadError: There is no such channel, or its memory is damaged.
+        """
         region = Region.attach(name)
         magic, size, readers = LABEL.unpack(region.view(0, PAGE, writable=False)[: LABEL.size])
         if magic != MAGIC or not (0 < size <= MAX_SIZE and 0 < readers <= MAX_READERS):
@@ -59,27 +102,65 @@ class Channel:
 
     @staticmethod
     def attach(name: str, reader: int) -> Reader:
-        """Reader number `reader` of a channel that another process created. Raises LoadError."""
+        """Open a channel that another process created, as one of its readers.
+
+        Args:
+            name: `Channel.name` of that process.
+            reader: Number of the reader, from 0.
+
+        Returns:
+            The reader.
+
+        Raises:
+            LoadError: There is no such channel, or its memory is damaged.
+            UsageError: There is no such reader.
+        """
         return Channel.open(name).reader(reader)
 
     def writer(self) -> Writer:
-        """The end that publishes; a channel has one at a time."""
+        """Get the end that publishes. A channel has one at a time.
+
+        Returns:
+            The writer.
+        """
         return Writer(self)
 
     def reader(self, number: int) -> Reader:
-        """The end of reader `number`; an earlier reader of it must have ended."""
+        """Get the end of a reader. An earlier reader of the same number must have ended.
+
+        Args:
+            number: Number of the reader, from 0.
+
+        Returns:
+            The reader.
+
+        Raises:
+            UsageError: There is no such reader.
+        """
         if not 0 <= number < self.readers:
             raise UsageError(f"reader {number} of a channel with {self.readers}")
         self.clear(number)
         return Reader(self, number)
 
     def clear(self, reader: int) -> None:
-        """Release the blocks of a reader that has ended."""
+        """Release the blocks of a reader that has ended.
+
+        Args:
+            reader: Number of the reader.
+        """
         for slot in range(2):
             self._native.release(reader, slot)
 
     def buffer(self, number: int, writable: bool) -> Array:
-        """Buffer `number`, uint8 [size]."""
+        """Map one of the buffers that hold blocks.
+
+        Args:
+            number: Number of the buffer, from 0.
+            writable: Whether the view can be written to.
+
+        Returns:
+            The bytes, uint8 [size].
+        """
         begin = self._first_buffer + number * pages(self.size)
         if writable:
             self._region.reserve(begin, self.size)
@@ -102,16 +183,33 @@ class _End:
 
 
 class Writer(_End):
-    """Publishes blocks. Only `wait_asked` waits."""
+    """The end of a channel that publishes blocks. Only `wait_asked` waits.
+
+    Args:
+        channel: The channel.
+
+    Example:
+        >>> from qgraph.rl.broadcast import Channel
+        >>> writer = Channel.create(size=4, readers=1).writer()
+        >>> writer.room()[:] = 0
+        >>> writer.publish(version=7)
+        >>> writer.version
+        7
+    """
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel, writable=True)
         self._open = -1
 
     def room(self) -> Array:
-        """The memory for the next block, uint8 [size], which readers get by `publish`.
+        """Get the memory for the next block. `publish` makes it available to readers.
 
-        Its content is undefined. Raises OutputError if memory is short.
+        Returns:
+            The memory, uint8 [size], with undefined content.
+
+        Raises:
+            LoadError: The memory of the channel is damaged.
+            OutputError: There is not enough memory.
         """
         if self._open < 0:
             number = self._native.room()
@@ -123,7 +221,14 @@ class Writer(_End):
         return self._buffer(self._open)
 
     def publish(self, version: int) -> None:
-        """Make the block in `room()` the latest. Raises UsageError unless the version grows."""
+        """Make the block in `room()` the latest one.
+
+        Args:
+            version: Version of the block, larger than the last one.
+
+        Raises:
+            UsageError: The version is not larger, or no block was written since the last call.
+        """
         if self._open < 0:
             raise UsageError("no block was written into room() since the last publish")
         if not self._native.publish(self._open, version):
@@ -136,16 +241,41 @@ class Writer(_End):
         return self._native.version()
 
     def asked(self) -> bool:
-        """Whether a reader has called `ask` since the last call of this."""
+        """Check for a request, and reset it.
+
+        Returns:
+            Whether a reader has called `ask` since the last call.
+        """
         return self._native.asked()
 
     def wait_asked(self, timeout: float) -> bool:
-        """Sleep until a reader asks, at most `timeout` seconds; then call `asked`."""
+        """Sleep until a reader requests a block. Call `asked` then.
+
+        Args:
+            timeout: Seconds to wait at most.
+
+        Returns:
+            Whether there is a request.
+        """
         return self._native.wait_asked(int(timeout * 1e9))
 
 
 class Reader(_End):
-    """Takes the latest block. `version` is the version of its block, -1 without one."""
+    """One reader of a channel.
+
+    Args:
+        channel: The channel.
+        number: Number of the reader, from 0.
+
+    Attributes:
+        version: Version of the current block; -1 without one.
+
+    Example:
+        >>> from qgraph.rl.broadcast import Channel
+        >>> reader = Channel.create(size=4, readers=1).reader(0)
+        >>> reader.latest() is None, reader.version
+        (True, -1)
+    """
 
     def __init__(self, channel: Channel, number: int) -> None:
         super().__init__(channel, writable=False)
@@ -155,10 +285,12 @@ class Reader(_End):
         self._refused = -1
 
     def latest(self) -> Array | None:
-        """The latest block, uint8 [size], read-only; None unless it is newer than the current one.
+        """Take the latest block and release the current one, which must not be used any more.
 
-        The current block is released and must not be used any more. `renew` releases it only after
-        the new one was accepted.
+        `renew` releases the current block only after the new one was accepted.
+
+        Returns:
+            The block, uint8 [size], read-only; None if there is no newer one.
         """
         claimed = self._claim()
         if claimed is None:
@@ -167,10 +299,16 @@ class Reader(_End):
         return claimed[0]
 
     def renew(self, use: Callable[[Array], object]) -> bool:
-        """Call `use` with the latest block if there is a newer one; returns whether there was.
+        """Call a function with the latest block, if there is a newer one.
 
-        The current block is released when `use` returns. If it raises, the current block is kept,
-        the new one is not offered again, and the exception is passed on.
+        The current block is released when the function returns. If it raises, the current block is
+        kept, the new one is not offered again, and the exception is passed on.
+
+        Args:
+            use: Called with the block, uint8 [size].
+
+        Returns:
+            Whether there was a newer block.
         """
         claimed = self._claim()
         if claimed is None:
@@ -186,7 +324,15 @@ class Reader(_End):
         return True
 
     def wait(self, version: int, timeout: float) -> bool:
-        """Sleep until `version` or a later one is published; False after `timeout` seconds."""
+        """Sleep until a version is published.
+
+        Args:
+            version: The version to wait for; a later one counts too.
+            timeout: Seconds to wait at most.
+
+        Returns:
+            Whether the version was published in time.
+        """
         end = native().now() + int(timeout * 1e9)
         while not self._native.wait(version, max(end - native().now(), 0)):
             if native().now() >= end:
@@ -194,7 +340,7 @@ class Reader(_End):
         return True
 
     def ask(self) -> None:
-        """Ask a writer that publishes on demand for a block."""
+        """Request a block from a writer that publishes on demand."""
         self._native.ask()
 
     def _claim(self) -> tuple[Array, int] | None:

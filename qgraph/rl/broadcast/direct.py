@@ -13,11 +13,30 @@ from qgraph.rl.broadcast.weights import in_place
 
 
 class DirectPublisher(Blocks):
-    """Publishes the weights of one program to `readers` actors, packed without a copy.
+    """Publishes weights of a program to actors, packed by the learner itself.
 
-    Packing into few bits takes a learner on a CPU about as long as copying float32 for a quantizer
-    (docs/results/weight_update.md); on a GPU it copies in any case. bits, first_bits, last_bits: as
-    in `Packer`.
+    Packing into few bits takes a learner on a CPU about as long as copying float32 to a quantizer
+    process (docs/results/weight_update.md).
+
+    Args:
+        program: The program of the policy.
+        readers: Number of actors.
+        bits: Bits of weights, as in `Packer`.
+        first_bits: Bits of the first layers, if they differ.
+        last_bits: Bits of the last layers, if they differ.
+
+    Attributes:
+        packed: The number of blocks that were packed, and the seconds that this took.
+
+    Example:
+        `program` and `weights` are those of the example of `qgraph.rl.actor.ActorProgram`.
+
+        >>> from qgraph.rl.broadcast import Channel, DirectPublisher
+        >>> publisher = DirectPublisher(program, readers=1, bits=8)
+        >>> publisher.publish(weights, version=0)
+        >>> reader = Channel.attach(publisher.settings(0).blocks, 0)
+        >>> len(reader.latest()) == publisher.block_size
+        True
     """
 
     def __init__(
@@ -34,10 +53,16 @@ class DirectPublisher(Blocks):
         self.packed = (0, 0.0)
 
     def publish(self, weights: Mapping[str, Variable], version: int) -> None:
-        """Pack weights, arrays or variables.
+        """Pack and publish weights.
 
-        Raises UsageError unless versions grow, GraphError for weights that do not fit,
-        TrainingError for weights that are not finite.
+        Args:
+            weights: Arrays or TensorFlow variables, by name.
+            version: Version of the weights, larger than the last one.
+
+        Raises:
+            UsageError: The version is not larger than the last one.
+            GraphError: The weights do not fit the program.
+            TrainingError: A weight is not finite.
         """
         begin = time.perf_counter()
         if version <= self.version:

@@ -33,9 +33,30 @@ class RingPlace:
 
 
 class Experience:
-    """The memory of the rings; `writer(i)` and `reader()` are its ends.
+    """Records from actors to the learner: one ring in shared memory for each actor.
 
-    `capacity` records fit into each of the `writers` rings.
+    `writer(number)` and `reader()` return its ends. `create` and `open` are the usual constructors.
+
+    Args:
+        region: The shared memory.
+        dtype: Structured type of a record.
+        writers: Number of rings.
+        capacity: Number of records that fit into a ring.
+
+    Attributes:
+        name: Name of the memory, by which other processes open the rings.
+        dtype: Structured type of a record.
+        writers: Number of rings.
+        capacity: Number of records that fit into a ring.
+
+    Example:
+        >>> import numpy as np
+        >>> from qgraph.rl.broadcast import Experience
+        >>> rings = Experience.create(np.dtype([("reward", "<f4")]), capacity=100, writers=1)
+        >>> rings.writer(0).put(np.ones(3, rings.dtype))
+        3
+        >>> rings.reader().take(10)["reward"].tolist()
+        [1.0, 1.0, 1.0]
     """
 
     def __init__(
@@ -52,7 +73,20 @@ class Experience:
 
     @staticmethod
     def create(dtype: np.dtype[np.generic], capacity: int, writers: int) -> Experience:
-        """Rings for records of `dtype`. Raises UsageError, OutputError."""
+        """Create rings in shared memory.
+
+        Args:
+            dtype: Structured type of a record, with numeric fields only.
+            capacity: Number of records that fit into a ring.
+            writers: Number of rings, at most 1024.
+
+        Returns:
+            The rings.
+
+        Raises:
+            UsageError: Such records cannot be shared, or a size is out of range.
+            OutputError: There is not enough shared memory.
+        """
         if dtype.hasobject or dtype.itemsize == 0:
             raise UsageError(f"records of {dtype} cannot be shared", hint="use numeric fields")
         if not (0 < writers <= MAX_WRITERS and capacity > 0):
@@ -69,7 +103,17 @@ class Experience:
 
     @staticmethod
     def open(name: str) -> Experience:
-        """Rings that another process created. Raises LoadError."""
+        """Open rings that another process created.
+
+        Args:
+            name: `Experience.name` of that process.
+
+        Returns:
+            The rings.
+
+        Raises:
+            LoadError: There are no such rings, or their memory is damaged.
+        """
         region = Region.attach(name)
         front = region.view(0, PAGE, writable=False)[:PAGE]
         magic, writers, capacity, record, length = LABEL.unpack(front[: LABEL.size])
@@ -86,43 +130,109 @@ class Experience:
 
     @staticmethod
     def attach(name: str, writer: int) -> RecordWriter:
-        """Writer number `writer` of rings that another process created. Raises LoadError."""
+        """Open rings that another process created, as one of their writers.
+
+        Args:
+            name: `Experience.name` of that process.
+            writer: Number of the actor, from 0.
+
+        Returns:
+            The writer.
+
+        Raises:
+            LoadError: There are no such rings, or their memory is damaged.
+            UsageError: There is no such writer.
+        """
         return Experience.open(name).writer(writer)
 
     def writer(self, number: int) -> RecordWriter:
-        """The end of actor `number`; an earlier writer of it must have ended."""
+        """Get the end of an actor. An earlier writer of the same number must have ended.
+
+        Args:
+            number: Number of the actor, from 0.
+
+        Returns:
+            The writer.
+
+        Raises:
+            UsageError: There is no such writer.
+        """
         if not 0 <= number < self.writers:
             raise UsageError(f"actor {number} of rings for {self.writers}")
         return RecordWriter(self, number)
 
     def reader(self) -> RecordReader:
-        """The learner's end. There is one at a time."""
+        """Get the end of the learner. There is one at a time.
+
+        Returns:
+            The reader.
+        """
         return RecordReader(self)
 
     def settings(self, writer: int) -> RingPlace:
-        """The settings of an actor's `RecordWriter.of`."""
+        """Get the settings from which an actor process opens its ring (`RecordWriter.of`).
+
+        Args:
+            writer: Number of the actor, from 0.
+
+        Returns:
+            The place of the ring.
+        """
         return RingPlace(self.name, writer)
 
     def filled(self, writer: int) -> int:
-        """The number of records in a ring."""
+        """Count the records in a ring.
+
+        Args:
+            writer: Number of the actor.
+
+        Returns:
+            The number of records that the learner has not taken yet.
+        """
         return self.native.filled(writer)
 
     def written(self, writer: int) -> int:
-        """The number of records that were ever put into a ring."""
+        """Count the records that were put into a ring since it was created.
+
+        Args:
+            writer: Number of the actor.
+
+        Returns:
+            The number of records.
+        """
         return self.native.written(writer)
 
     def put_waited(self, writer: int) -> float:
-        """Seconds that an actor waited for space."""
+        """Get the time that an actor has waited for space in its ring.
+
+        Args:
+            writer: Number of the actor.
+
+        Returns:
+            Seconds.
+        """
         return self.native.put_waited(writer) / 1e9
 
     @property
     def take_waited(self) -> float:
-        """Seconds that the learner waited for records."""
+        """Seconds that the learner has waited for records."""
         return self.native.take_waited() / 1e9
 
 
 class RecordWriter:
-    """An actor's end."""
+    """An actor's end of the rings.
+
+    Args:
+        rings: The rings.
+        number: Number of the actor, from 0.
+
+    Example:
+        >>> import numpy as np
+        >>> from qgraph.rl.broadcast import Experience, RecordWriter
+        >>> rings = Experience.create(np.dtype([("reward", "<f4")]), capacity=100, writers=2)
+        >>> RecordWriter.of(rings.settings(1)).put(np.zeros(5, rings.dtype))
+        5
+    """
 
     def __init__(self, rings: Experience, number: int) -> None:
         self.rings = rings
@@ -131,13 +241,31 @@ class RecordWriter:
 
     @staticmethod
     def of(place: RingPlace) -> RecordWriter:
-        """The end at a place from `Experience.settings`. Raises LoadError."""
+        """Open the ring of an actor, in its process.
+
+        Args:
+            place: The result of `Experience.settings`.
+
+        Returns:
+            The writer.
+
+        Raises:
+            LoadError: There are no such rings.
+        """
         return Experience.attach(place.rings, place.writer)
 
     def put(self, records: Array, timeout: float | None = None) -> int:
-        """Add records, [n] or a single one, of `rings.dtype`; sleep while the ring is full.
+        """Add records. While the ring is full, it sleeps.
 
-        Returns the number of records added: all, unless `timeout` seconds have passed.
+        Args:
+            records: One record or an array [n], of type `rings.dtype`.
+            timeout: Seconds to wait for space at most; None waits without a limit.
+
+        Returns:
+            The number of records that were added: all of them, unless the time was over.
+
+        Raises:
+            UsageError: The records have another type.
         """
         dtype = records.dtype
         if dtype is not self.rings.dtype and dtype != self.rings.dtype:
@@ -159,7 +287,18 @@ class RecordWriter:
 
 
 class RecordReader:
-    """The learner's end."""
+    """The learner's end of the rings.
+
+    Args:
+        rings: The rings.
+
+    Example:
+        >>> import numpy as np
+        >>> from qgraph.rl.broadcast import Experience
+        >>> rings = Experience.create(np.dtype([("reward", "<f4")]), capacity=100, writers=2)
+        >>> len(rings.reader().take(10))
+        0
+    """
 
     def __init__(self, rings: Experience) -> None:
         self.rings = rings
@@ -167,9 +306,15 @@ class RecordReader:
         self._next = 0
 
     def take(self, count: int, timeout: float = 0.0, writer: int | None = None) -> Array:
-        """At most `count` records that have arrived, [n], of all actors in turn or of one `writer`.
+        """Take records that have arrived.
 
-        If there are none, it sleeps until one arrives, at most `timeout` seconds.
+        Args:
+            count: Number of records to take at most.
+            timeout: Seconds to wait for the first record, if there is none.
+            writer: Number of the actor to take records of; None takes those of all actors in turn.
+
+        Returns:
+            The records, [n].
         """
         found = self._take(count, writer)
         end = native().now() + int(timeout * 1e9)

@@ -40,7 +40,23 @@ class BoardPlace:
 
 
 class Member:
-    """The row of this process on the board."""
+    """A process of a run: its row on the board that all processes of the run share.
+
+    Args:
+        board: The board.
+        number: Number of the row.
+
+    Attributes:
+        numbers: Eight numbers of any meaning, float64 [8], that all processes can read. A restarted
+            process finds those that it had before.
+
+    Example:
+        >>> from qgraph.rl.broadcast import Member, joined
+        >>> def main() -> None:
+        ...     with joined(MySettings) as (member, settings):
+        ...         while member.going():
+        ...             member.numbers[0] += 1
+    """
 
     def __init__(self, board: Board, number: int) -> None:
         self.board = board
@@ -49,12 +65,23 @@ class Member:
         self.numbers = board.rows["numbers"][number]
 
     def going(self) -> bool:
-        """Report that this process is alive; False when the run ends."""
+        """Report that this process is alive.
+
+        Returns:
+            Whether the run goes on; False when the process should end.
+        """
         self.board.beat(self.number)
         return not self.board.stopping
 
     def wait(self, wait: Callable[[float], bool]) -> bool:
-        """Call `wait(seconds)` until it returns True (True) or the run ends (False)."""
+        """Call a function until it succeeds or the run ends.
+
+        Args:
+            wait: Called with the seconds that it may wait; returns whether it succeeded.
+
+        Returns:
+            Whether it succeeded before the run ended.
+        """
         while self.going():
             if wait(SLICE):
                 return True
@@ -65,9 +92,24 @@ class Member:
 def joined(kind: type[T]) -> Iterator[tuple[Member, T]]:
     """Run a block as a process of a run, with the settings that `Supervisor.start` was given.
 
-    kind: the class of the settings. The process is killed when its supervisor ends, and Ctrl-C is
-    left to the supervisor. An exception is reported to the supervisor and ends the process with
-    its exit code.
+    The process is killed when its supervisor ends, and Ctrl-C is left to the supervisor. An
+    exception is reported to the supervisor and ends the process with its exit code.
+
+    Args:
+        kind: Class of the settings, a record (`qgraph.records`).
+
+    Returns:
+        A context manager whose value is the process and its settings.
+
+    Raises:
+        UsageError: The process was not started by a supervisor.
+
+    Example:
+        >>> from qgraph.rl.broadcast import joined
+        >>> def main() -> None:
+        ...     with joined(MySettings) as (member, settings):
+        ...         while member.going():
+        ...             work(settings)
     """
     place, settings = _standard_input()
     if not native().die_with(place.parent):

@@ -101,10 +101,26 @@ class ProcessPublisher(Blocks):
 
 
 class Publisher(ProcessPublisher):
-    """Publishes the weights of one program to `readers` actors, through a quantizer process.
+    """Publishes weights of a program to actors, packed by a separate quantizer process.
 
-    bits, first_bits, last_bits: as in `Packer`. on_demand: blocks are packed when an actor asks
-    for one, not for each `publish`.
+    Args:
+        run: The supervisor that starts the quantizer.
+        program: The program of the policy.
+        readers: Number of actors.
+        bits: Bits of weights, as in `Packer`.
+        first_bits: Bits of the first layers, if they differ.
+        last_bits: Bits of the last layers, if they differ.
+        on_demand: Pack a block when an actor requests it, instead of after each `publish`.
+
+    Example:
+        `program` and `weights` are those of the example of `qgraph.rl.actor.ActorProgram`.
+
+        >>> from qgraph.rl.broadcast import Publisher, Supervisor
+        >>> with Supervisor(processes=1) as run:
+        ...     publisher = Publisher(run, program, readers=1, bits=8)
+        ...     publisher.publish(weights, version=0)
+        ...     publisher.version
+        0
     """
 
     process_name = "quantizer"

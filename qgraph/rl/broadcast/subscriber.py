@@ -29,19 +29,28 @@ class BlockSource:
 class Subscriber:
     """Updates the policy of an actor.
 
-        subscriber = Subscriber(source, member, period=100)
-        block = subscriber.first()
-        if block is None: return          # the run has ended
-        actor = Actor(block)
-        while member.going():
-            subscriber.step(actor.switch)
-            ...
+    Args:
+        source: The result of `settings` of a publisher.
+        member: The process of the actor.
+        period: Steps between two checks for a newer block.
+        synchronous: Whether each check waits for the version that the learner has published.
 
-    source: from `Publisher.settings`. period: steps between two checks for a newer block.
-    synchronous: at each check the actor waits for the version that the learner has published.
+    Attributes:
+        refused: Number of blocks that the actor refused, so that it kept its last one.
+        waited: Seconds spent on waiting for blocks.
+        switched: Seconds spent on taking blocks.
 
-    refused: the number of blocks that the actor refused, so that it kept its last one. waited,
-    switched: seconds spent on waiting for blocks and on taking them.
+    Example:
+        >>> from qgraph.rl.actor import Actor
+        >>> from qgraph.rl.broadcast import Subscriber
+        >>> def act(source, member) -> None:
+        ...     subscriber = Subscriber(source, member, period=100)
+        ...     block = subscriber.first()
+        ...     if block is None:
+        ...         return  # the run has ended
+        ...     actor = Actor(block)
+        ...     while member.going():
+        ...         subscriber.step(actor.switch)
     """
 
     def __init__(
@@ -64,20 +73,28 @@ class Subscriber:
 
     @property
     def version(self) -> int:
-        """The version of the block that the actor has."""
+        """Version of the block that the actor has."""
         return self._reader.version
 
     def first(self) -> Array | None:
-        """Wait for the first block; None if the run ends before it."""
+        """Wait for the first block.
+
+        Returns:
+            The block, uint8 [size]; None if the run ends before it arrives.
+        """
         if self._on_demand:
             self._reader.ask()
         return self._reader.latest() if self._wait(0) else None
 
     def step(self, use: Callable[[Array], object]) -> bool:
-        """Call this before each step of the actor; `use` is called with a newer block.
+        """Count a step of the actor, and check for a newer block at the end of each period.
 
-        `use` may raise LoadError to refuse a block, and must then keep the last one. Returns
-        whether a block was accepted.
+        Args:
+            use: Called with a newer block. It may raise LoadError to refuse the block, and must
+                then keep the last one.
+
+        Returns:
+            Whether a block was accepted.
         """
         self._steps += 1
         if self._steps % self._period:
@@ -85,7 +102,14 @@ class Subscriber:
         return self.look(use)
 
     def look(self, use: Callable[[Array], object]) -> bool:
-        """Check for a newer block now, as `step` does at the end of a period."""
+        """Check for a newer block now.
+
+        Args:
+            use: As for `step`.
+
+        Returns:
+            Whether a block was accepted.
+        """
         if self._learner is None:
             renewed = self._renew(use)
             if self._on_demand:

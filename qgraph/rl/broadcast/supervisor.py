@@ -54,9 +54,20 @@ class Child:
 
 
 class Supervisor:
-    """Starts processes and monitors them. One thread must use it, and outlive the processes.
+    """Starts the processes of a run, monitors and restarts them, and ends them.
 
-    processes: the largest number of processes.
+    It is a context manager: after its block, no process and no shared memory is left. One thread
+    must use it, and that thread must outlive the processes.
+
+    Args:
+        processes: Largest number of processes.
+
+    Example:
+        >>> from qgraph.rl.broadcast import Supervisor
+        >>> with Supervisor(processes=2) as run:
+        ...     run.check()
+        ...     list(run.places(2))
+        [0, 1]
     """
 
     def __init__(self, processes: int) -> None:
@@ -77,14 +88,20 @@ class Supervisor:
         freed: Callable[[], None] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Start `python -m module -`, which reads its settings by `member.joined`.
+        """Start a process: `python -m module -`, which reads its settings by `joined`.
 
-        settings: a record (`qgraph.records`) or a mapping. restarts: how often it may crash; the
-        next crash ends the run. silence: seconds without a heartbeat after which it counts as hung
-        and is killed. freed: called after a crash, before the restart, to release what the process
-        held. environment: variables beside those of this process.
+        Args:
+            name: Name of the process, for messages.
+            module: Module to run.
+            settings: A record (`qgraph.records`) or a mapping.
+            restarts: How often the process may crash. The next crash ends the run.
+            silence: Seconds without a heartbeat after which the process counts as hung and is
+                killed.
+            freed: Called after a crash, before the restart, to release what the process used.
+            environment: Environment variables to add to those of this process.
 
-        Raises UsageError for a name that is in use, or one process too many.
+        Raises:
+            UsageError: The name is in use, or there is one process too many.
         """
         if name in self.children:
             raise UsageError(f"the run already has a process `{name}`")
@@ -100,7 +117,14 @@ class Supervisor:
     def places(self, count: int) -> range:
         """Reserve rows of the board for processes that are started elsewhere.
 
-        Raises UsageError if the board has too few rows left.
+        Args:
+            count: Number of rows.
+
+        Returns:
+            The numbers of the rows.
+
+        Raises:
+            UsageError: The board has too few rows left.
         """
         begin, self._used = self._used, self._used + count
         if self._used > self._size:
@@ -108,11 +132,13 @@ class Supervisor:
         return range(begin, self._used)
 
     def check(self) -> None:
-        """Check all processes, and restart crashed ones; cheap enough for every step.
+        """Check all processes and restart those that crashed. It is fast enough for every step.
 
-        The time between two checks counts as GRACE seconds of silence at most, since the whole run
-        may have been stopped meanwhile (Ctrl-Z). Raises RunError for a process that has crashed
-        too often.
+        The time between two checks counts as at most 5 seconds of silence, since the whole run may
+        have been stopped meanwhile (Ctrl-Z).
+
+        Raises:
+            RunError: A process has crashed too often.
         """
         now = time.monotonic()
         self._watched += min(now - self._checked, GRACE)
@@ -132,19 +158,45 @@ class Supervisor:
             self._crashed(child, code)
 
     def state(self, name: str) -> ProcessState:
+        """Get the state of a process.
+
+        Args:
+            name: Name of the process.
+
+        Returns:
+            The state, as the process reported it last.
+        """
         return ProcessState(int(self.board.row(self.children[name].number)["state"]))
 
     def numbers(self, name: str) -> Array:
-        """The numbers of a process (`Member.numbers`), float64 [8]."""
+        """Get the numbers of a process (`Member.numbers`).
+
+        Args:
+            name: Name of the process.
+
+        Returns:
+            The numbers, float64 [8].
+        """
         numbers: Array = self.board.rows["numbers"][self.children[name].number]
         return numbers
 
     def crashes(self, name: str) -> tuple[str, ...]:
-        """The reason of each restart of a process."""
+        """Get the reasons of the restarts of a process.
+
+        Args:
+            name: Name of the process.
+
+        Returns:
+            One reason for each restart.
+        """
         return tuple(self.children[name].crashes)
 
     def stop(self, grace: float = GRACE) -> None:
-        """Tell all processes to end, and kill those that have not after `grace` seconds."""
+        """Tell all processes to end, and kill those that have not ended in time.
+
+        Args:
+            grace: Seconds that processes have to end.
+        """
         self.board.stop()
         end = time.monotonic() + grace
         for child in self.children.values():

@@ -32,15 +32,28 @@ L = TypeVar("L", bound=Link)
 
 @dataclass(frozen=True)
 class Compressor:
-    """A chain of responsibility over policies (AcceRL, section 2.2, table 1).
+    """A chain of links that make a policy smaller or faster (AcceRL, section 2.2, table 1).
 
-        compressor = Compressor().prune(0.5).distill("net3").quantize(8).pack()
-        compressor = Compressor.parse("prune(0.5)|distill(net3)|quantize(8)|pack")
-        block = compressor(policy, observations).block
+    `str(compressor)` is its text, which `parse` reads, unless a student in it is an `ActorProgram`.
 
-    Its text is `str(compressor)`, which `parse` reads unless a student in it is an
-    `ActorProgram`. Raises UsageError for a value that is not a link, and for a link behind one that
-    ends the chain.
+    Attributes:
+        links: The links, in order.
+
+    Raises:
+        UsageError: A value is not a link, or a link follows one that ends the chain.
+
+    Example:
+        >>> from qgraph.rl.compress import ChainPolicy, Compressor
+        >>> compressor = Compressor().prune(0.5).quantize(8).pack()
+        >>> str(compressor)
+        'prune(0.5)|quantize(8)|pack'
+        >>> compressor == Compressor.parse("prune(0.5)|quantize(8)|pack")
+        True
+
+        `program` and `weights` are those of the example of `qgraph.rl.actor.ActorProgram`.
+
+        >>> Compressor().quantize(4)(ChainPolicy(program, weights)).bits
+        (4, None, None)
     """
 
     links: tuple[Link, ...] = ()
@@ -53,31 +66,90 @@ class Compressor:
                 raise UsageError(f"nothing can follow `{link}`: it ends the chain")
 
     def then(self, link: Link) -> Compressor:
-        """The chain with one more link, such as a custom one."""
+        """Append a link, such as a custom one.
+
+        Args:
+            link: The link.
+
+        Returns:
+            The longer chain.
+        """
         return Compressor((*self.links, link))
 
     def prune(self, sparsity: float) -> Compressor:
+        """Append pruning: units and feature maps of hidden layers are removed.
+
+        Args:
+            sparsity: Share of the units of each layer to remove, above 0 and below 1.
+
+        Returns:
+            The longer chain.
+        """
         return self.then(Prune(sparsity))
 
     def distill(self, student: str | ActorProgram = "", **settings: Any) -> Compressor:
-        """settings: fields of `Distill`."""
+        """Append distillation: a student is trained to act as the original policy.
+
+        Args:
+            student: Name of the student's network, its layers such as `64-64`, or its program.
+            settings: Fields of `Distill`, by name.
+
+        Returns:
+            The longer chain.
+        """
         return self.then(Distill(student, **settings))
 
     def factorize(self, energy: float = 0.99) -> Compressor:
+        """Append factorization: dense layers become two layers if these have fewer weights.
+
+        Args:
+            energy: Share of the squared singular values to keep, above 0 to 1.
+
+        Returns:
+            The longer chain.
+        """
         return self.then(Factorize(energy))
 
     def fuse(self) -> Compressor:
+        """Append fusion: pairs of steps are merged, such as a layer and its activation.
+
+        Returns:
+            The longer chain.
+        """
         return self.then(Fuse())
 
     def quantize(
         self, bits: int = 8, first: int | None = None, last: int | None = None
     ) -> Compressor:
+        """Append quantization of weights.
+
+        Args:
+            bits: Bits of weights: 32 (float32), 16 (float16) or 8 to 2.
+            first: Bits of the first layers; None takes those of `end_bits`.
+            last: Bits of the last layers; None takes those of `end_bits`.
+
+        Returns:
+            The longer chain.
+        """
         return self.then(Quantize(bits, first, last))
 
     def pack(self) -> Compressor:
+        """Append packing into a block for actors. It ends the chain.
+
+        Returns:
+            The longer chain.
+        """
         return self.then(Pack())
 
     def static(self, bits: int | None = None) -> Compressor:
+        """Append an integer program, calibrated on observations. It ends the chain.
+
+        Args:
+            bits: Bits of weights, 8 to 2; None takes those of the last `quantize`, or 8.
+
+        Returns:
+            The longer chain.
+        """
         return self.then(Static(bits))
 
     def __call__(
@@ -88,26 +160,48 @@ class Compressor:
         beat: Callable[[], object] = silent,
         trace: Trace | None = None,
     ) -> ChainPolicy:
-        """The compressed policy; `policy` stays as it is.
+        """Compress a policy.
 
-        observations: [n, *shape], for links that learn or calibrate. memory: an empty dict at
-        first, to be passed again with the next policy of the same program, so that a student
-        continues to learn, in other chains too. beat: called from time to time. trace: records the
-        changes and the refusals of each link.
+        Args:
+            policy: The policy. It does not change.
+            observations: Array [n, *shape], for links that learn or calibrate.
+            memory: An empty dict at first; pass it again with the next policy of the same program,
+                so that a student continues to learn, in other chains too.
+            beat: Called from time to time.
+            trace: Records the changes and the refusals of each link.
 
-        Raises the errors of links, with the link's text in front; UnsupportedError for other
-        exceptions, and for outputs that differ from those of `policy`.
+        Returns:
+            The compressed policy.
+
+        Raises:
+            QGraphError: An error of a link, with the text of the link in front.
+            UnsupportedError: A custom link failed, or outputs differ from those of `policy`.
         """
         subject = Compression(policy, observations, {} if memory is None else memory, beat)
         PassManager(self.links).run(subject, trace)
         return subject.policy
 
     def first(self, kind: type[L]) -> L | None:
-        """The first link of a class; None without one."""
+        """Find the first link of a class.
+
+        Args:
+            kind: The class.
+
+        Returns:
+            The link; None without one.
+        """
         return next((link for link in self.links if isinstance(link, kind)), None)
 
     def changed(self, kind: type[L], change: Callable[[L], Link | None]) -> Compressor:
-        """The chain with the links of a class changed, or removed if `change` returns None."""
+        """Change or remove the links of a class.
+
+        Args:
+            kind: The class.
+            change: Returns the new link for a link, or None to remove it.
+
+        Returns:
+            The new chain.
+        """
         links = (change(link) if isinstance(link, kind) else link for link in self.links)
         return Compressor(tuple(link for link in links if link is not None))
 
@@ -117,7 +211,14 @@ class Compressor:
         return next((link for link in reversed(self.links) if isinstance(link, Quantize)), None)
 
     def with_bits(self, bits: int) -> Compressor:
-        """The chain with other bits in `quantize_link`."""
+        """Change the bits of `quantize_link`.
+
+        Args:
+            bits: The new bits of weights.
+
+        Returns:
+            The new chain.
+        """
         last = self.quantize_link
         return Compressor(tuple(x.with_bits(bits) if x is last else x for x in self.links))
 
@@ -126,7 +227,18 @@ class Compressor:
 
     @staticmethod
     def parse(text: str) -> Compressor:
-        """The chain of a text. Raises UsageError."""
+        """Read a chain from text.
+
+        Args:
+            text: Calls of links between bars, such as `prune(0.5)|quantize(8)|pack`. A custom link
+                is written with its module: `my.module.MyLink(3)`.
+
+        Returns:
+            The chain.
+
+        Raises:
+            UsageError: A link is unknown, or its values are out of range.
+        """
         parts = split(text, "|") if text.strip() else []
         return Compressor(tuple(_as_link(parse_call(part, LINKS, "link")) for part in parts))
 

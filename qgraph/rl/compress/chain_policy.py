@@ -37,18 +37,29 @@ def read_only(array: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class ChainPolicy:
-    """A policy between two links: its program, its float32 weights and their bits.
+    """A policy between two links of a chain: its program, float32 weights and bits.
 
-    weights are read-only, since several policies, such as the original, may share them.
+    Attributes:
+        program: The program.
+        weights: Float32 arrays by name. They are read-only, since several policies may share them.
+        head: The head, which turns outputs into actions.
+        bits: Bits of packed weights: of most layers, of the first and of the last; None stands for
+            the defaults of actors in training (`end_bits`).
+        block: The block for actors, set by the link `pack`.
+        file: The file, set by the link `static`.
+        critic: Name of an output V(x) that only learners use, or an empty string. Links keep it,
+            since students learn it too; blocks do not contain it.
 
-    bits    of packed weights: of most layers, of the first, of the last; None for the defaults of
-            actors in training (`end_bits`)
-    block   the block for actors, set by the link `pack`
-    file    the file, set by the link `static`
-    critic  the name of an output V(x) that only learners use, "" without: links keep it, since
-            students learn it too, and blocks do not have it
+    Raises:
+        GraphError: The weights do not fit the program.
 
-    Raises GraphError for weights that do not fit the program.
+    Example:
+        `program` and `weights` are those of the example of `qgraph.rl.actor.ActorProgram`.
+
+        >>> from qgraph.rl.compress import ChainPolicy
+        >>> policy = ChainPolicy(program, weights)
+        >>> policy.numbers, policy.bits
+        (10, (32, None, None))
     """
 
     program: ActorProgram
@@ -75,12 +86,28 @@ class ChainPolicy:
         return sum(int(weight.size) for weight in self.weights.values())
 
     def pack(self, version: int = 0) -> Array:
-        """The block for actors. Raises the errors of `Packer`."""
+        """Pack the weights with the bits of this policy.
+
+        Args:
+            version: Version to write into the block.
+
+        Returns:
+            The block, uint8 [size].
+
+        Raises:
+            UsageError: The bits are not supported.
+            TrainingError: A weight is not finite.
+        """
         bits, *ends = self.bits
         packer = Packer(self.acted, bits, *end_bits(self.acted, bits, *ends))
         return packer.pack(self.weights, version)
 
     def actor(self) -> Actor:
+        """Create an actor for this policy.
+
+        Returns:
+            The actor.
+        """
         return Actor(self.pack() if self.block is None else self.block)
 
 
@@ -107,14 +134,24 @@ def _unheard(step: str, reason: str) -> None:
 
 @dataclass
 class Task:
-    """The context of a link beside the policy.
+    """The context of a link.
 
-    original        the policy that the compressor got; distillation learns from it
-    observations    [n, *shape], read-only; None if there are none (yet)
-    memory          of this link alone, kept from one call of its compressor to the next
-    beat            to be called from time to time in long work; a process without a heartbeat for
-                    minutes counts as hung
-    refuse          to be called with the output of a step that is not changed, and the reason
+    Attributes:
+        original: The policy at the start of the chain. Distillation learns from it.
+        observations: Array [n, *shape], read-only; None if there are none yet.
+        memory: Values that this link keeps from one call of its compressor to the next.
+        beat: Call this from time to time in long work. A process without a heartbeat for minutes
+            counts as hung.
+        refuse: Call this with the output of a step that is not changed, and the reason.
+
+    Example:
+        `program` and `weights` are those of the example of `qgraph.rl.actor.ActorProgram`.
+
+        >>> import numpy as np
+        >>> from qgraph.rl.compress import ChainPolicy, Task
+        >>> task = Task(ChainPolicy(program, weights), np.zeros((3, 4), np.float32))
+        >>> task.seen().shape
+        (3, 4)
     """
 
     original: ChainPolicy
@@ -124,7 +161,14 @@ class Task:
     refuse: Callable[[str, str], None] = _unheard
 
     def seen(self) -> Array:
-        """The observations. Raises CalibrationError if they are missing or have another shape."""
+        """Get the observations.
+
+        Returns:
+            Array [n, *shape].
+
+        Raises:
+            CalibrationError: There are no observations, or they have another shape.
+        """
         shape = self.original.program.shape
         seen = self.observations
         if seen is None or not len(seen):

@@ -65,24 +65,55 @@ class Compression:
 
 @dataclass(frozen=True)
 class Link(PassOver[Compression]):
-    """A way to make a policy smaller or faster: a frozen dataclass, whose fields are its text.
+    """A way to make a policy smaller or faster. Subclasses are frozen dataclasses.
 
-    name: the name of a built-in link in texts; custom links have their module and class.
+    The fields of a link are its text: `prune(0.5)`.
+
+    Attributes:
+        name: Name of a built-in link in texts. Custom links use their module and class.
+
+    Example:
+        >>> from dataclasses import dataclass, replace
+        >>> from qgraph.rl.compress import Compressor, Link
+        >>> @dataclass(frozen=True)
+        ... class Halve(Link):
+        ...     def __call__(self, policy, task):
+        ...         halves = {name: weight / 2 for name, weight in policy.weights.items()}
+        ...         return replace(policy, weights=halves)
+        >>> len(Compressor().then(Halve()).links)
+        1
     """
 
     name: ClassVar[str] = ""
 
     @abstractmethod
     def __call__(self, policy: ChainPolicy, task: Task) -> ChainPolicy:
-        """The new policy; `policy` does not change.
+        """Change a policy.
 
-        Raises UnsupportedError for a policy that the link does not support.
+        Args:
+            policy: The policy. It does not change.
+            task: Observations, and other context.
+
+        Returns:
+            The new policy.
+
+        Raises:
+            UnsupportedError: The link does not support the policy.
         """
 
     def change(self, subject: Compression, trace: Trace) -> int:
-        """Run the link; returns the number of changes.
+        """Run the link as a step of a chain.
 
-        Raises the link's errors with its text in front; UnsupportedError for other exceptions.
+        Args:
+            subject: The policy, which is replaced, and its context.
+            trace: Records changes and refusals.
+
+        Returns:
+            The number of changes.
+
+        Raises:
+            QGraphError: An error of the link, with the text of the link in front.
+            UnsupportedError: Another exception of the link.
         """
         before, text, refused = subject.policy, str(self), dict[str, str]()
         subject.beat()

@@ -16,7 +16,27 @@ __all__ = ["ATARI", "Actions", "Environment", "Outcome", "make"]
 
 
 def make(name: str) -> Environment:
-    """The environment of that name. Raises UsageError for an unknown one."""
+    """Create an environment.
+
+    Args:
+        name: A name of gymnasium, `dm_control:DOMAIN-TASK`, or `module:name` as in gymnasium.
+
+    Returns:
+        The environment.
+
+    Raises:
+        UsageError: The environment is unknown, or a package that it needs is missing.
+
+    Example:
+        >>> from qgraph.rl.environments import make
+        >>> environment = make("CartPole-v1")
+        >>> environment.shape, environment.actions.count
+        ((4,), 2)
+        >>> environment.reset(seed=1).dtype
+        dtype('float32')
+        >>> environment.step(0).reward
+        1.0
+    """
     if name.startswith(DM_CONTROL) and name.endswith(PIXELS):
         return Apart(name)
     return make_here(name)

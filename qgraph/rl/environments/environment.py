@@ -21,7 +21,18 @@ Action = Array | np.generic | int  # numbers, or the number of one of several ac
 
 @dataclass(frozen=True)
 class Actions:
-    """The actions of an environment: one of `count`, or numbers within low..high (count 0)."""
+    """The actions of an environment: one of `count`, or a vector of numbers.
+
+    Attributes:
+        count: Number of discrete actions; 0 for continuous ones.
+        low: Lower bound of each number of a continuous action.
+        high: Upper bound of each number.
+
+    Example:
+        >>> from qgraph.rl.environments import Actions
+        >>> Actions(count=2).discrete, Actions(low=(-1.0,), high=(1.0,)).discrete
+        (True, False)
+    """
 
     count: int = 0
     low: tuple[float, ...] = ()
@@ -29,10 +40,19 @@ class Actions:
 
     @property
     def discrete(self) -> bool:
+        """Whether an action is one of `count`."""
         return self.count > 0
 
     def check(self, head: Head, outputs: int) -> None:
-        """Raise UsageError if a head with `outputs` outputs does not make such actions."""
+        """Check that a policy chooses such actions.
+
+        Args:
+            head: Head of the policy.
+            outputs: Number of outputs in front of the head.
+
+        Raises:
+            UsageError: The policy chooses other actions.
+        """
         if head.discrete != self.discrete:
             kinds = ("numbers", "one of several")
             raise UsageError(
@@ -47,7 +67,20 @@ class Actions:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a step. discount: 0 after a terminal state. over: the episode has ended."""
+    """The result of a step.
+
+    Attributes:
+        observation: The next observation, of the shape and dtype of the environment.
+        reward: The reward.
+        discount: 0 after a terminal state, else 1.
+        over: Whether the episode has ended.
+
+    Example:
+        >>> import numpy as np
+        >>> from qgraph.rl.environments import Outcome
+        >>> Outcome(np.zeros(4, np.float32), reward=1.0, discount=1.0, over=False).over
+        False
+    """
 
     observation: Array
     reward: float
@@ -56,19 +89,51 @@ class Outcome:
 
 
 class Environment(Protocol):
-    """The interface. shape, dtype: of one observation; dtype is float32, or uint8 for images."""
+    """Interface of environments.
+
+    Attributes:
+        shape: Shape of one observation.
+        actions: The actions.
+
+    Example:
+        >>> from qgraph.rl.environments import Environment
+        >>> def steps_of_an_episode(environment: Environment) -> int:
+        ...     environment.reset(seed=0)
+        ...     steps = 1
+        ...     while not environment.step(0).over:
+        ...         steps += 1
+        ...     return steps
+    """
 
     shape: tuple[int, ...]
     actions: Actions
 
     @property
-    def dtype(self) -> np.dtype[np.generic]: ...
+    def dtype(self) -> np.dtype[np.generic]:
+        """Type of observations: float32, or uint8 for images."""
 
-    def reset(self, seed: int | None = None) -> Array: ...
+    def reset(self, seed: int | None = None) -> Array:
+        """Start an episode.
 
-    def step(self, action: Action) -> Outcome: ...
+        Args:
+            seed: Seed of the environment; None continues its random numbers.
 
-    def close(self) -> None: ...
+        Returns:
+            The first observation.
+        """
+
+    def step(self, action: Action) -> Outcome:
+        """Take an action.
+
+        Args:
+            action: The number of a discrete action, or an array of numbers.
+
+        Returns:
+            The next observation, the reward, and whether the episode has ended.
+        """
+
+    def close(self) -> None:
+        """Release the environment."""
 
 
 def floats(values: Iterable[SupportsFloat]) -> tuple[float, ...]:

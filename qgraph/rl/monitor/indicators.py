@@ -18,16 +18,22 @@ RECENT = 20  # episodes of actors that `returned` averages
 
 @dataclass(frozen=True)
 class LearnerFacts:
-    """Facts of the learner; NaN for those that are unknown yet.
+    """Facts of the learner. Those that are unknown yet are NaN.
 
-    version             learner steps so far
-    seconds             that the run has taken
-    returned            mean undiscounted return of the actors' newest episodes, RECENT at most
-    original_return     of an evaluation of the original policy, that acts as actors do, and
-    compressed_return   of what actors run, on the same seeds
-    staleness           learner steps that the policies which acted are behind, on average
-    compressed_version  of what was evaluated as what actors run
-    episodes            of actors that have ended so far
+    Attributes:
+        version: Learner steps so far.
+        seconds: Duration of the run so far.
+        returned: Mean undiscounted return of the actors' newest episodes, at most 20.
+        original_return: Return of the original policy in an evaluation, acting as actors do.
+        compressed_return: Return of the policy that actors run, on the same seeds.
+        staleness: Mean number of learner steps that the policies which acted are behind.
+        compressed_version: Version of the compressed policy that was evaluated.
+        episodes: Episodes of actors that have ended.
+
+    Example:
+        >>> from qgraph.rl.monitor import LearnerFacts
+        >>> LearnerFacts(version=1000, returned=195.0).staleness
+        nan
     """
 
     version: int = 0
@@ -42,16 +48,28 @@ class LearnerFacts:
 
 @dataclass(frozen=True)
 class Indicators:
-    """One look. Divergences are KL(original || compressed) in nats, over observations.
+    """One measurement of a compressed policy. Divergences are KL(original || compressed), in nats.
 
-    kl_mean, kl_max, kl_variance    (AcceRL, section 2.4, equation 5)
-    entropy     mean entropy of the compressed policy, in nats
-    returned    as in `LearnerFacts`
-    reward_gap  return of the original less that of the compressed policy; negative where the
-                compressed one is better, NaN until one of the chain in force was evaluated
-    evaluated   version of the compressed policy that the gap is of: looks between evaluations have
-                the same
-    episodes    as in `LearnerFacts`
+    Attributes:
+        version: Learner steps so far.
+        seconds: Duration of the run so far.
+        kl_mean: Mean of the divergences over observations (AcceRL, section 2.4, equation 5).
+        kl_max: Their maximum.
+        kl_variance: Their variance.
+        entropy: Mean entropy of the compressed policy, in nats.
+        returned: Mean return, as in `LearnerFacts`.
+        reward_gap: Return of the original minus that of the compressed policy. It is negative where
+            the compressed policy is better, and NaN until a policy of the current chain was
+            evaluated.
+        staleness: As in `LearnerFacts`.
+        evaluated: Version of the compressed policy that `reward_gap` belongs to. Measurements
+            between two evaluations have the same one.
+        episodes: As in `LearnerFacts`.
+
+    Example:
+        >>> from qgraph.rl.monitor import Indicators
+        >>> Indicators(version=1000, seconds=12.5, kl_max=0.2).kl_max
+        0.2
     """
 
     version: int
@@ -70,9 +88,29 @@ class Indicators:
 def measure(
     original: ChainPolicy, compressed: ChainPolicy, seen: Array, facts: LearnerFacts
 ) -> Indicators:
-    """Compare two policies on observations [n, *shape]; the compressed one as packed, in its bits.
+    """Compare a policy with its compressed form on observations.
 
-    Heads that draw nothing are taken as `soft` has them.
+    The compressed policy runs packed, with its bits. For heads that do not draw actions, a
+    distribution is derived from the outputs.
+
+    Args:
+        original: The original policy.
+        compressed: The compressed policy.
+        seen: Observations, [n, *shape].
+        facts: Facts of the learner, which are copied into the result.
+
+    Returns:
+        The indicators.
+
+    Example:
+        `program` and `weights` are those of the example of `qgraph.rl.actor.ActorProgram`.
+
+        >>> import numpy as np
+        >>> from qgraph.rl.compress import ChainPolicy
+        >>> from qgraph.rl.monitor import LearnerFacts, measure
+        >>> policy = ChainPolicy(program, weights)
+        >>> measure(policy, policy, np.eye(4, dtype=np.float32), LearnerFacts()).kl_max
+        0.0
     """
     head = soft(original.head)
     actions = compressed.actor()(seen)

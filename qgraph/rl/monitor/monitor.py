@@ -30,9 +30,22 @@ MOST = 10_000  # looks that are kept
 
 
 def parse_strategy(text: str) -> Strategy:
-    """The strategy of a text: `kl_max:14`, `reward_gap:10,step=0.3`, `mix:0.5`, `growth`, `watch`.
+    """Read a strategy from text.
 
-    A name with a dot is a dataclass to be imported: `my.module.Careful:3`. Raises UsageError.
+    Args:
+        text: Name and values: `kl_max:14`, `reward_gap:10,step=0.3`, `mix:0.5`, `growth` or
+            `watch`. A custom strategy is written with its module: `my.module.Careful:3`.
+
+    Returns:
+        The strategy.
+
+    Raises:
+        UsageError: The strategy is unknown, or a value is out of range.
+
+    Example:
+        >>> from qgraph.rl.monitor import parse_strategy
+        >>> type(parse_strategy("kl_max:14")).__name__
+        'KlMax'
     """
     name, _, arguments = text.partition(":")
     strategy = parse_call(f"{name}({arguments})", STRATEGIES, "strategy")
@@ -51,10 +64,29 @@ def print_strategy(strategy: Strategy) -> str:
 
 
 class Monitor:
-    """The monitor of one run. `decision` is the current one.
+    """Asks a strategy for decisions during a run, and logs them.
 
-    With the log of a resumed run it continues from the last row. Raises UsageError for a strategy
-    that cannot steer the chain, or that fails.
+    With the log of a resumed run it continues from the last row.
+
+    Args:
+        strategy: The strategy.
+        begun: The chain of the user.
+        log: The log to write to; None keeps decisions in memory only.
+
+    Attributes:
+        decision: The current decision.
+        looks: Measurements so far, at most 10,000.
+        refused: Chains that have failed.
+
+    Raises:
+        UsageError: The strategy cannot control the chain, or it fails.
+
+    Example:
+        >>> from qgraph.rl.compress import Compressor
+        >>> from qgraph.rl.monitor import Indicators, Monitor, parse_strategy
+        >>> monitor = Monitor(parse_strategy("watch"), Compressor.parse("quantize(4)"))
+        >>> str(monitor.look(Indicators(1000, 12.5, kl_max=0.2)).compressor)
+        'quantize(4)'
     """
 
     def __init__(self, strategy: Strategy, begun: Compressor, log: Log | None = None) -> None:
@@ -80,11 +112,18 @@ class Monitor:
 
     @property
     def worked(self) -> Decision | None:
-        """The last decision that was in use at a look; None before the first."""
+        """The last decision that was in use at a measurement; None before the first one."""
         return self.looks[-1].acted if self.looks else None
 
     def look(self, seen: Indicators) -> Decision:
-        """Decide after one more look. If the strategy fails, the decision stays."""
+        """Decide after one more measurement. If the strategy fails, the decision does not change.
+
+        Args:
+            seen: The indicators.
+
+        Returns:
+            The decision.
+        """
         self._saw(seen)
         self.decision = self._next(self.looks)
         self._write(DecisionRow(seen, self.decision))
@@ -95,9 +134,12 @@ class Monitor:
     ) -> None:
         """Log that compression failed, so that actors keep the last good policy.
 
-        back: the decision to return to; without one, the strategy's next. for_good: the chain that
-        failed is refused from now on. A chain that failed because of its numbers is not refused,
-        since it may work with other weights.
+        Args:
+            seen: The indicators.
+            reason: The reason, for the log.
+            back: The decision to return to; None asks the strategy.
+            for_good: Whether the chain that failed is refused from now on. A chain that failed
+                because of the values of weights is not refused, since it may work with others.
         """
         left, refused = self.decision.compressor, None
         if back is None and for_good:

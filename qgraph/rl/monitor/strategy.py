@@ -14,10 +14,19 @@ from qgraph.rl.monitor.indicators import Indicators
 
 @dataclass(frozen=True)
 class Decision:
-    """How policies are compressed from now on, and the reason.
+    """How policies are compressed from now on.
 
-    share: the share of policies that actors get compressed; the others are the original (alpha in
-    figure 9).
+    Attributes:
+        compressor: The chain.
+        share: Share of the policies that actors get compressed, 0 to 1; the others are the original
+            (alpha in figure 9 of AcceRL).
+        reason: The reason, for the log.
+
+    Example:
+        >>> from qgraph.rl.compress import Compressor
+        >>> from qgraph.rl.monitor import Decision
+        >>> Decision(Compressor.parse("quantize(4)"), reason="start").share
+        1.0
     """
 
     compressor: Compressor
@@ -27,7 +36,19 @@ class Decision:
 
 @dataclass(frozen=True)
 class Look:
-    """Indicators, the decision in use at that time, and the chains that have failed."""
+    """One measurement, with the decision that was in use.
+
+    Attributes:
+        seen: The indicators.
+        acted: The decision in use at that time.
+        refused: The chains that have failed.
+
+    Example:
+        >>> from qgraph.rl.compress import Compressor
+        >>> from qgraph.rl.monitor import Decision, Indicators, Look
+        >>> Look(Indicators(1000, 12.5), Decision(Compressor.parse("quantize(4)"))).refused
+        ()
+    """
 
     seen: Indicators
     acted: Decision
@@ -36,18 +57,45 @@ class Look:
 
 @runtime_checkable
 class Strategy(Protocol):
-    """The interface. A custom strategy is a frozen dataclass, whose fields are its text.
+    """Interface of strategies. A custom strategy is a frozen dataclass, whose fields are its text.
 
-    It has no state: it decides from all looks so far (the newest last; none at first) and the
-    user's chain. A chain that has failed is not used again: the decision stays, as it does if the
-    strategy fails. If the first chain fails, the strategy is asked once with a look without
-    measurements, which is not kept.
+    A strategy has no state: it decides from the chain of the user and all measurements so far. A
+    chain that has failed is not used again. The decision does not change if the strategy fails. If
+    the first chain fails, the strategy is asked once with a look that has no measurements and is
+    not kept.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from qgraph.rl.monitor import Decision, Strategy
+        >>> @dataclass(frozen=True)
+        ... class Always:
+        ...     def check(self, begun) -> None: ...
+        ...     def decide(self, begun, looks) -> Decision:
+        ...         return Decision(begun)
+        >>> isinstance(Always(), Strategy)
+        True
     """
 
     def check(self, begun: Compressor) -> None:
-        """Raise UsageError for a chain that it cannot steer, or for settings out of range."""
+        """Check that the strategy can control a chain.
 
-    def decide(self, begun: Compressor, looks: Sequence[Look]) -> Decision: ...
+        Args:
+            begun: The chain of the user.
+
+        Raises:
+            UsageError: It cannot, or its settings are out of range.
+        """
+
+    def decide(self, begun: Compressor, looks: Sequence[Look]) -> Decision:
+        """Decide how policies are compressed.
+
+        Args:
+            begun: The chain of the user.
+            looks: All measurements so far, the newest last. Empty at first.
+
+        Returns:
+            The decision.
+        """
 
 
 def check_reachable(name: str, threshold: float) -> None:

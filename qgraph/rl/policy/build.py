@@ -36,16 +36,40 @@ def pack(
     last_bits: int | None = None,
     progress: Progress = silent,
 ) -> Packed:
-    """A policy with kernels of `bits` bits, ready to be written and run.
+    """Quantize a policy and pack it, ready to be written or run.
 
-    form: `dynamic` is an actor's block, whose activations get a range at each step; `static` is an
-    integer program with powers of two as scales, calibrated on `observations` ([n, *shape], as the
-    environment returns them), exact to the bit. With observations, later ones outside their range
-    are counted, and clipped to powers of two; the features of a dynamic form are brought to one
-    range if that is nearer to float (`qgraph.rl.policy.balance`), and the biases of its last layers
-    are corrected (`qgraph.rl.policy.bias`). head: None if only outputs are needed. about: facts for
-    the file's manifest. first_bits and last_bits: bits of those layers, for dynamic only; by
-    default `end_bits`. Raises UsageError, CalibrationError, UnsupportedError.
+    With observations, later ones outside their range are counted and clipped. For the dynamic form,
+    features are scaled to one range if this is closer to float (`qgraph.rl.policy.balance`), and
+    the biases of the last layers are corrected (`qgraph.rl.policy.bias`).
+
+    Args:
+        network: The policy.
+        head: The head; None if only outputs are needed.
+        bits: Bits of weights: 8 to 2; for the dynamic form also 16 and 32.
+        form: `dynamic` packs a block for an actor, which computes ranges of activations in each
+            step. `static` compiles an integer program whose scales are powers of two, exact to the
+            bit.
+        observations: Array [n, *shape] as from the environment, for calibration. Needed for
+            `static`.
+        about: Facts to add to the manifest of the file.
+        first_bits: Bits of the first layers, for `dynamic` only; None takes those of `end_bits`.
+        last_bits: Bits of the last layers, for `dynamic` only; None takes those of `end_bits`.
+        progress: Called with the stage, how much is done, and how much there is.
+
+    Returns:
+        The content of a file.
+
+    Raises:
+        UsageError: An option is out of range.
+        CalibrationError: Observations are missing or do not fit.
+        UnsupportedError: The form does not support the policy.
+
+    Example:
+        >>> from qgraph.rl.head import Head
+        >>> from qgraph.rl.policy import pack, read_policy
+        >>> packed = pack(read_policy("policy.onnx"), Head("argmax"), bits=8)
+        >>> print(packed.write("policy.qpol"))
+        policy.qpol
     """
     form = chosen(PackedForm, form, "form")
     manifest: dict[str, object] = {

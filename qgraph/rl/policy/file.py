@@ -74,18 +74,43 @@ class PolicyManifest:
 
 @dataclass(frozen=True)
 class Packed:
-    """The content of a file. `manifest` is JSON; `sections` are bytes by name, uint8 [size]."""
+    """The content of a `.qpol` file.
+
+    Attributes:
+        manifest: Facts of the policy, as JSON.
+        sections: Bytes by name, uint8 [size].
+
+    Example:
+        >>> from qgraph.rl.policy import Packed
+        >>> Packed({"form": "dynamic"}, {}).as_bytes()[1:4]
+        b'QPL'
+    """
 
     manifest: Mapping[str, object]
     sections: Mapping[str, Array]
 
     def write(self, path: str | Path) -> Path:
-        """Write the file, whole or not at all. Raises OutputError."""
+        """Write the file, completely or not at all.
+
+        Args:
+            path: Path of the file.
+
+        Returns:
+            The path.
+
+        Raises:
+            OutputError: The file cannot be written.
+        """
         path = Path(path)
         write_whole(path, self.as_bytes())
         return path
 
     def as_bytes(self) -> bytes:
+        """Convert to the bytes of a file.
+
+        Returns:
+            The bytes.
+        """
         sizes = {name: len(data) for name, data in self.sections.items()}
         manifest = json.dumps({**self.manifest, "sections": sizes}).encode()
         body = b"".join(map(_padded, [manifest, *(d.tobytes() for d in self.sections.values())]))

@@ -28,7 +28,25 @@ Run = Callable[[Array], Mapping[str, Array]]
 
 
 def load_policy(path: str | Path, level: str = "auto") -> Policy:
-    """Load a policy that `qgraph rl quantize` wrote. `level` is as in `Actor`. Raises LoadError."""
+    """Load a policy that `qgraph rl quantize` wrote.
+
+    Args:
+        path: Path of the `.qpol` file.
+        level: CPU instructions to use, as in `qgraph.rl.actor.Actor`.
+
+    Returns:
+        The policy.
+
+    Raises:
+        LoadError: The file does not exist or is damaged.
+
+    Example:
+        >>> import numpy as np
+        >>> from qgraph.rl.policy import load_policy
+        >>> policy = load_policy("policy.qpol")
+        >>> policy(np.zeros((3, *policy.shape))).shape
+        (3,)
+    """
     try:
         return Policy(read(path), level)
     except LoadError as error:
@@ -37,11 +55,32 @@ def load_policy(path: str | Path, level: str = "auto") -> Policy:
 
 
 class Policy:
-    """A quantized policy. `about` is its manifest, and `counts` counts its observations.
+    """A quantized policy, which runs without a framework.
 
-    observations: all of them. outside: those with a number beyond the range of the calibration, if
-    it had one. saturated: those that were clipped. The dynamic form clips a number to the power of
-    two above the largest of its feature, the static form to the range of its codes.
+    Args:
+        packed: The content of a `.qpol` file.
+        level: CPU instructions to use, as in `qgraph.rl.actor.Actor`.
+
+    Attributes:
+        about: The manifest of the file.
+        form: `dynamic` or `static`.
+        bits: Bits of the weights.
+        shape: Shape of one observation.
+        names: Names of the outputs.
+        head: The head, which turns outputs into actions; None without one.
+        counts: Numbers of observations: `observations` in total; `outside` the range of the
+            calibration; `saturated`, which were clipped. The dynamic form clips a number to the
+            power of two above the largest of its feature, the static form to the range of its
+            codes.
+
+    Raises:
+        LoadError: The content is damaged.
+
+    Example:
+        >>> from qgraph.rl.policy import load_policy
+        >>> policy = load_policy("policy.qpol")
+        >>> policy.form, policy.bits
+        ('dynamic', 8)
     """
 
     def __init__(self, packed: Packed, level: str = "auto") -> None:
@@ -58,10 +97,19 @@ class Policy:
         self.counts = {"observations": 0, "outside": 0, "saturated": 0}
 
     def __call__(self, observations: Array, rng: np.random.Generator | None = None) -> Array:
-        """Actions for observations [n, *shape] or [*shape]; without rng the likeliest ones.
+        """Compute actions.
 
-        Without a head they are the first output. Raises UsageError for observations of another
-        shape, and for NaN in them.
+        Args:
+            observations: Array [n, *shape], or [*shape] for a single observation.
+            rng: Draws actions; None takes the most likely ones.
+
+        Returns:
+            Actions: int64 [n] or float32 [n, a]. Without a head, the first output. For a single
+                observation
+            without the first axis.
+
+        Raises:
+            UsageError: The observations have another shape, or contain NaN.
         """
         outputs = self.outputs(observations)
         if self.head is None:
@@ -71,11 +119,31 @@ class Policy:
         return np.asarray(actions[0]) if alone else actions
 
     def outputs(self, observations: Array) -> Array:
-        """The first output, float32 [n, m] for observations [n, *shape], or [m] for one."""
+        """Compute the first output.
+
+        Args:
+            observations: Array [n, *shape], or [*shape] for a single observation.
+
+        Returns:
+            The output, float32 [n, m], or [m] for a single observation.
+
+        Raises:
+            UsageError: The observations have another shape, or contain NaN.
+        """
         return self.run(observations)[self.names[0]]
 
     def run(self, observations: Array) -> dict[str, Array]:
-        """Every output by name, of observations as for `outputs`."""
+        """Compute every output.
+
+        Args:
+            observations: Array [n, *shape], or [*shape] for a single observation.
+
+        Returns:
+            The outputs by name, with shapes as from `outputs`.
+
+        Raises:
+            UsageError: The observations have another shape, or contain NaN.
+        """
         x = np.asarray(observations, np.float32)
         alone = x.shape == self.shape
         x = x[None] if alone else x
@@ -89,7 +157,8 @@ class Policy:
     def program(self) -> Program:
         """The integer program of a static policy, from which C and other forms are written.
 
-        Raises UsageError for a dynamic policy.
+        Raises:
+            UsageError: The policy is dynamic.
         """
         if self._static is None:
             raise UsageError(
@@ -100,9 +169,10 @@ class Policy:
 
     @property
     def network(self) -> Network:
-        """A static policy for `qgraph.exports`, which writes ONNX, C and the other forms.
+        """The network of a static policy, which `qgraph.exports` writes as ONNX, C and other forms.
 
-        Raises UsageError for a dynamic policy.
+        Raises:
+            UsageError: The policy is dynamic.
         """
         from qgraph.backends.network_forms import Network
         from qgraph.quant.profile import load_profile

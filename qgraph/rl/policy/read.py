@@ -25,10 +25,20 @@ SAME_FOR_ALL = ("cast", "identity", "add", "sub", "mul", "div")
 
 @dataclass(frozen=True)
 class PolicyNetwork:
-    """The program of an actor, with its weights in float32.
+    """A trained policy as a program with float32 weights.
 
-    graph: the graph that it was read from, with the same input and outputs. images_first: whether
-    the network was trained on images [c, h, w]; both take [h, w, c].
+    Attributes:
+        program: The program of an actor.
+        weights: Float32 arrays by name.
+        graph: The graph that it was read from, with the same input and outputs.
+        images_first: Whether the network was trained on images [c, h, w]. The program and the graph
+            take [h, w, c].
+
+    Example:
+        >>> from qgraph.rl.policy import read_policy
+        >>> network = read_policy("policy.onnx")
+        >>> network.program.shape, network.images_first
+        ((4,), False)
     """
 
     program: ActorProgram
@@ -46,10 +56,29 @@ def read_policy(
     signature: str | None = None,
     trust: bool = False,
 ) -> PolicyNetwork:
-    """The actor program of a trained policy, in any format that `qgraph.load` reads.
+    """Read a trained policy, in any format that `qgraph.load` reads.
 
-    Options are those of `qgraph.load`. An argmax at the end is left out, since the head does it.
-    Raises UnsupportedError, which names the node, for ops that actors do not support.
+    An argmax at the end is removed, since the head computes it.
+
+    Args:
+        model: Path of the model, or a graph.
+        inputs: Input tensors, if they are not detected.
+        outputs: Output tensors, if they are not detected.
+        input_shapes: Shapes of inputs by name, with None for unknown dimensions.
+        signature: Signature of a SavedModel.
+        trust: Whether a Keras file may run code.
+
+    Returns:
+        The policy.
+
+    Raises:
+        LoadError: The file cannot be read.
+        UnsupportedError: Actors do not support an op. The error names the node.
+
+    Example:
+        >>> from qgraph.rl.policy import read_policy
+        >>> [step.op for step in read_policy("policy.onnx").program.steps]
+        ['dense', 'dense']
     """
     from qgraph.frontends import load
 

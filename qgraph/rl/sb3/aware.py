@@ -16,15 +16,25 @@ from qgraph.rl.sb3.modules import layers
 
 
 class QuantizationAware(BaseCallback):  # type: ignore[misc]  # sb3 is not type-checked
-    """Runs all layers of actors and critics on D(Q(W)) and D(Q(x)) after `quant_delay` steps.
+    """Trains actors and critics with quantized weights and layer inputs (QuaRL).
 
-    The arithmetic is that of `qgraph.rl.policy.affine`: a kernel has one range, or one for each
-    channel of a convolution; the input of a layer has one for each sample, also the observation.
-    Weights stay float32, and gradients pass as if nothing was rounded. When training ends, layers
-    are restored.
+    The arithmetic is that of `qgraph.rl.policy.affine`: a dense kernel has one range, a convolution
+    one per channel, and the input of a layer, also the observation, one per sample. Weights stay
+    float32, and gradients pass as if nothing was rounded. When training ends, layers are restored.
 
-    The last layer of a QRDQN is trained with one range for the kernels of all quantiles, but read
-    as their mean, which has another range: its evaluation differs from its training there.
+    The last layer of a QRDQN is trained with one range for the kernels of all quantiles, but it is
+    read as their mean, which has another range. Its evaluation therefore differs from its training.
+
+    Args:
+        bits: Bits of weights and of inputs of layers.
+        quant_delay: Steps before quantization starts.
+        verbose: Level of messages, as in stable-baselines3.
+
+    Example:
+        >>> from stable_baselines3 import PPO
+        >>> from qgraph.rl.sb3 import QuantizationAware
+        >>> model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, device="cpu")
+        >>> _ = model.learn(64, callback=QuantizationAware(bits=8))
     """
 
     def __init__(self, bits: int = 8, quant_delay: int = 0, verbose: int = 0) -> None:

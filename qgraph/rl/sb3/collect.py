@@ -15,7 +15,7 @@ from qgraph.rl.sb3.read import Sb3Policy, read_normalized
 
 
 class QuantizedCollection(BaseCallback):  # type: ignore[misc]  # sb3 is not type-checked
-    """Acts with weights in `bits` bits while a model collects; the model learns in float.
+    """Acts with quantized weights while a model collects experience; the model learns in float.
 
     Actions and their log probabilities are those of the quantized policy, so PPO's ratios are
     correct. Critics, exploration and evaluation, such as by `EvalCallback`, do not change:
@@ -23,8 +23,24 @@ class QuantizedCollection(BaseCallback):  # type: ignore[misc]  # sb3 is not typ
 
     If `learn` ends by an exception, call `release`: the model then acts in float again.
 
-    update_period: steps after which the actor takes new weights, at the start of a collection.
-    level: as in `Actor`. `versions` counts the packed blocks, `steps` the actions.
+    Args:
+        bits: Bits of weights.
+        update_period: Steps after which the actor takes new weights, at the start of a collection.
+        level: CPU instructions to use, as in `qgraph.rl.actor.Actor`.
+        verbose: Level of messages, as in stable-baselines3.
+
+    Attributes:
+        versions: Number of packed blocks.
+        steps: Number of actions.
+
+    Example:
+        >>> from stable_baselines3 import PPO
+        >>> from qgraph.rl.sb3 import QuantizedCollection
+        >>> model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, device="cpu")
+        >>> collection = QuantizedCollection(bits=8)
+        >>> _ = model.learn(64, callback=collection)
+        >>> collection.steps
+        64
     """
 
     def __init__(
@@ -58,7 +74,7 @@ class QuantizedCollection(BaseCallback):  # type: ignore[misc]  # sb3 is not typ
             policy._predict = self._predict
 
     def release(self) -> None:
-        """Restore the policy."""
+        """Restore the policy, so that the model acts in float again."""
         for name in ("forward", "_predict"):
             vars(self.model.policy).pop(name, None)
 

@@ -21,13 +21,30 @@ from qgraph.rl.sb3.read import read
 def export_onnx(
     model: TorchModule, path: str | Path, normalizer: VecNormalize | None = None
 ) -> Path:
-    """Write the actor's network, from `observation` to `action`, the outputs in front of a head.
+    """Write the network of a model's actor as ONNX, from `observation` to `action`.
 
-    Observations are those of the environment, also uint8 images, as [n, ...] float32; a
-    VecNormalize is part of the network, as for `read`. The head is written to `policy.json` beside
-    `policy.onnx`, for `qgraph rl quantize` and `qgraph rl evaluate`.
+    `action` are the outputs in front of the head. Observations are those of the environment, also
+    uint8 images, as float32 [n, ...]. The head is written to `policy.json` beside `policy.onnx`,
+    for `qgraph rl quantize` and `qgraph rl evaluate`.
 
-    Raises UnsupportedError for models that `read` refuses, OutputError.
+    Args:
+        model: The model.
+        path: Path of the ONNX file.
+        normalizer: The `VecNormalize` of a model that was loaded without its environment. It
+            becomes part of the network.
+
+    Returns:
+        The path.
+
+    Raises:
+        UnsupportedError: Actors do not support a part of the model.
+        OutputError: The file cannot be written.
+
+    Example:
+        >>> from stable_baselines3 import PPO
+        >>> from qgraph.rl.sb3 import export_onnx
+        >>> print(export_onnx(PPO("MlpPolicy", "CartPole-v1", device="cpu"), "policy.onnx"))
+        policy.onnx
     """
     path, found = Path(path), read(model, normalizer)
     policy, family = model.policy, family_of(model.policy)

@@ -23,9 +23,21 @@ from qgraph.rl.sb3.normalizer import Normalizer, normalizer_of
 
 @dataclass(frozen=True)
 class Sb3Policy:
-    """The program of a model's actor. `images`: observations are [c, h, w] in the model.
+    """The program of a model's actor. Its weights are read from the model at any time.
 
-    normalizer: the first steps of the program; None if the policy takes observations unchanged.
+    Attributes:
+        program: The program.
+        parameters: A function for each weight, which reads it from the model.
+        make_head: A function that reads the head from the model.
+        images: Whether observations of the model are images [c, h, w]; the program takes [h, w, c].
+        normalizer: The first steps of the program; None if the policy takes observations unchanged.
+
+    Example:
+        >>> from stable_baselines3 import PPO
+        >>> from qgraph.rl.sb3 import read
+        >>> policy = read(PPO("MlpPolicy", "CartPole-v1", device="cpu"))
+        >>> policy.program.shape, policy.head.kind
+        ((4,), 'categorical')
     """
 
     program: ActorProgram
@@ -36,31 +48,51 @@ class Sb3Policy:
 
     @property
     def weights(self) -> dict[str, Array]:
-        """The current weights, float32."""
+        """The current weights of the model, float32, by name."""
         return {
             name: np.ascontiguousarray(read(), np.float32) for name, read in self.parameters.items()
         }
 
     @property
     def head(self) -> Head:
-        """The current head of the model; its deviations are trained."""
+        """The current head of the model. Its deviations change in training."""
         return self.make_head()
 
     def as_seen(self, observations: Array) -> Array:
-        """The model's observations, [n, ...], in the order of the program."""
+        """Bring observations of the model into the layout of the program.
+
+        Args:
+            observations: Observations of the model, [n, ...].
+
+        Returns:
+            Observations of the program, float32 [n, *shape].
+        """
         found = np.asarray(observations, np.float32)
         return np.ascontiguousarray(np.moveaxis(found, 1, -1)) if self.images else found
 
 
 def read(model: TorchModule, normalizer: VecNormalize | None = None) -> Sb3Policy:
-    """The actor of a model, from observations as its environment gives them to actions.
+    """Read the actor of a model, from observations of its environment to actions.
 
-    A VecNormalize around the model's environment becomes part of the program. normalizer: the
-    statistics of a model that was loaded without its environment. Actions are compared with those
-    of `model.predict(..., deterministic=True)` on random observations.
+    A `VecNormalize` around the environment becomes part of the program. Actions are compared with
+    those of `model.predict(..., deterministic=True)` on random observations.
 
-    Raises UnsupportedError, which names the module, for a part that actors do not support, and for
-    a model whose actions differ from those of its modules.
+    Args:
+        model: The model.
+        normalizer: The `VecNormalize` of a model that was loaded without its environment.
+
+    Returns:
+        The program, whose weights are read from the model at any time.
+
+    Raises:
+        UnsupportedError: Actors do not support a part of the model, or actions differ. The error
+            names the module.
+
+    Example:
+        >>> from stable_baselines3 import PPO
+        >>> from qgraph.rl.sb3 import read
+        >>> sorted(read(PPO("MlpPolicy", "CartPole-v1", device="cpu")).weights)[:1]
+        ['action_net.bias']
     """
     return _read(model, normalizer_of_box(model, normalizer))
 

@@ -14,6 +14,7 @@ from qgraph.ir.types import Array
 from qgraph.parallel import over_chunks
 from qgraph.quant.data import chunk_inputs
 from qgraph.quant.graph_run import GraphRun
+from qgraph.quant.thresholds import Range
 from qgraph.quant.topology import QUANTIZERS
 
 
@@ -50,26 +51,36 @@ def measure(quantized: Graph, floating: Graph, data: Mapping[str, Array]) -> Mea
     }
     chunks = chunk_inputs(quantized, data)
     count = len(next(iter(chunks.values())))
-    ends = [*outputs.values()]
-    of_floating = GraphRun(floating, [*pairs.values(), *(a for a, _ in ends)])
-    of_quantized = GraphRun(quantized, [*pairs, *ways_in.values(), *(b for _, b in ends)])
+    of_floating = GraphRun(floating, [*pairs.values(), *(a for a, _ in outputs.values())])
+    of_quantized = GraphRun(
+        quantized, (), {*pairs, *ways_in.values(), *(b for _, b in outputs.values())}
+    )
+    clipping, leaving = (
+        _names_by_value(ways_in),
+        _names_by_value({p: b for p, (_, b) in outputs.items()}),
+    )
 
-    def at(i: int) -> Part:
+    def at(i: int) -> MeasuredChunk:
+        """Values of the quantized network are compared once computed; none is kept."""
         feeds = {name: arrays[i] for name, arrays in chunks.items()}
-        wanted, found = of_floating(feeds), of_quantized(feeds)
-        return (
-            {name: _powers(wanted[value], found[name]) for name, value in pairs.items()},
-            {public: _powers(wanted[a], found[b]) for public, (a, b) in outputs.items()},
-            {
-                name: statistics_of(wanted[value], specs[name])
-                for name, value in pairs.items()
-                if constants[name] is None
-            },
-            {
-                name: (sum(past_ends(found[value], specs[name])), found[value].size)
-                for name, value in ways_in.items()
-            },
-        )
+        wanted, part = of_floating(feeds), MeasuredChunk()
+
+        def look(value: str, x: Array, _: Range | None = None) -> None:
+            if value in pairs:
+                part.powers[value] = _powers(wanted[pairs[value]], x)
+            for public in leaving.get(value, ()):
+                part.outputs[public] = _powers(wanted[outputs[public][0]], x)
+            for name in clipping.get(value, ()):
+                part.clips[name] = sum(past_ends(x, specs[name])), x.size
+
+        of_quantized(feeds, look)
+        for name in pairs:
+            if constants[name] is None:
+                part.statistics[name] = statistics_of(wanted[pairs[name]], specs[name])
+        if i == 0:  # constants are the same in all chunks
+            for name, x in of_quantized.constants.items():
+                look(name, x)
+        return part
 
     with over_chunks(count) as each:
         parts = [*each(at, range(count))]
@@ -78,17 +89,17 @@ def measure(quantized: Graph, floating: Graph, data: Mapping[str, Array]) -> Mea
         kept = (
             [statistics_of(constant, specs[name])]
             if constant is not None
-            else [part[2].get(name) for part in parts]
+            else [part.statistics.get(name) for part in parts]
         )
         known = [part for part in kept if part is not None]
         if known and len(known) == len(kept):
             statistics[name] = joined(known)
     return Measured(
         len(next(iter(data.values()))),
-        _decibels([part[0] for part in parts]),
-        _decibels([part[1] for part in parts]),
+        _decibels([part.powers for part in parts]),
+        _decibels([part.outputs for part in parts]),
         statistics,
-        {name: _share([part[3][name] for part in parts]) for name in ways_in},
+        {name: _share([part.clips[name] for part in parts]) for name in ways_in},
     )
 
 
@@ -105,18 +116,45 @@ def measure_constants(quantized: Graph) -> Measured:
 
 Powers = tuple[float, float]
 Clips = tuple[int, int]  # values that are clipped, all values
-Part = tuple[
-    dict[str, Powers], dict[str, Powers], dict[str, Statistics | None], dict[str, Clips]
-]  # what one chunk of samples shows
+BLOCK = 1 << 15  # numbers whose squares stay in the nearest caches
+
+
+@dataclass(frozen=True)
+class MeasuredChunk:
+    """Measurements on one chunk of samples."""
+
+    powers: dict[str, Powers] = field(default_factory=dict)
+    outputs: dict[str, Powers] = field(default_factory=dict)
+    statistics: dict[str, Statistics | None] = field(default_factory=dict)
+    clips: dict[str, Clips] = field(default_factory=dict)
+
+
+def _names_by_value(values: Mapping[str, str]) -> dict[str, list[str]]:
+    """The names of each value."""
+    names: dict[str, list[str]] = {}
+    for name, value in values.items():
+        names.setdefault(value, []).append(name)
+    return names
 
 
 def _powers(wanted: Array, found: Array) -> Powers:
-    exact = wanted.astype(np.float64)
-    return float((exact**2).sum()), float(((found - exact) ** 2).sum())
+    """Sums of squares: of `wanted`, and of what `found` is off."""
+    signal = noise = 0.0
+    wanted, found = wanted.reshape(-1), np.broadcast_to(found, wanted.shape).reshape(-1)
+    for start in range(0, wanted.size, BLOCK):
+        exact = wanted[start : start + BLOCK].astype(np.float64)
+        off = found[start : start + BLOCK] - exact
+        signal += float(np.square(exact, out=exact).sum())
+        noise += float(np.square(off, out=off).sum())
+    return signal, noise
 
 
 def _decibels(parts: list[dict[str, Powers]]) -> dict[str, float]:
-    return {name: decibel(*np.sum([part[name] for part in parts], axis=0)) for name in parts[0]}
+    """SQNR by name, over the parts that have it; the first has all."""
+    return {
+        name: decibel(*np.sum([part[name] for part in parts if name in part], axis=0))
+        for name in parts[0]
+    }
 
 
 def _share(parts: list[Clips]) -> float:

@@ -63,10 +63,20 @@ class Statistics:
 
 def past_ends(values: Array, spec: QuantSpec) -> tuple[int, int]:
     """How many values lie below and above what `spec` holds, by more than a step."""
-    exponent = aligned(spec.exponent, values.shape)
-    below = np.count_nonzero(values < np.ldexp(spec.lo - 1.0, -exponent))
-    above = np.count_nonzero(values > np.ldexp(spec.hi + 1.0, -exponent))
+    below = np.count_nonzero(values < _scaled(spec.lo - 1.0, spec, values))
+    above = np.count_nonzero(values > _scaled(spec.hi + 1.0, spec, values))
     return int(below), int(above)
+
+
+def _scaled(code: float, spec: QuantSpec, values: Array) -> np.floating | Array:
+    """The value of a code, in the dtype of `values` where that holds it: it is compared
+    with them, and not converted first.
+    """
+    if not isinstance(spec.exponent, int):
+        return np.asarray(np.ldexp(code, -aligned(spec.exponent, values.shape)))
+    exact = np.ldexp(code, -spec.exponent)
+    narrow: np.floating = np.float32(exact)
+    return narrow if narrow == exact and values.dtype == np.float32 else np.float64(exact)
 
 
 def statistics_of(values: Array, spec: QuantSpec) -> Statistics | None:
@@ -75,12 +85,11 @@ def statistics_of(values: Array, spec: QuantSpec) -> Statistics | None:
     if not values.size or not np.isfinite(values).all():
         return None
     below, above = past_ends(values, spec)
-    exponent = aligned(spec.exponent, values.shape)
     low, high = range_of([values], "")
     # Above the greatest element, so that an edge is never counted below itself.
     histogram = histogram_of([values], low, nextafter(high, inf) if high > 0 else high)
     histogram = replace(histogram, high=high)
-    small = int(np.count_nonzero(np.abs(values) < np.ldexp(0.5, -exponent)))
+    small = int(np.count_nonzero(np.abs(values) < _scaled(0.5, spec, values)))
     return Statistics(histogram, values.size, below, above, small - histogram.zeros)
 
 

@@ -6,18 +6,21 @@ the variance that each batch norm met; samples that give others are not what the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from types import MappingProxyType
 
 import numpy as np
+import numpy.typing as npt
 
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array, Moments
 from qgraph.parallel import over_chunks
 from qgraph.quant.data import chunk_count, chunk_inputs
-from qgraph.quant.moments import channel_moments
-from qgraph.quant.paired import PairedRun
+from qgraph.quant.float_statistics import MomentsOfRows, joined_moments
+from qgraph.quant.graph_run import GraphRun
+from qgraph.quant.thresholds import Range
 from qgraph.rewrite.constants import batch_norm_moments
 
 SAMPLES = 32
@@ -58,28 +61,42 @@ def drifts(graph: Graph, data: Mapping[str, Array], most: int | None = None) -> 
     graph: as `qgraph.recipes.CLEAN` leaves it, batch norms still apart. data: arrays [samples, ...]
     by input name. Batch norms of dead channels alone are left out.
     """
-    chunks = chunk_inputs(graph, data)
-    found: list[Drift] = []
+    norms = {
+        node.name: known[0]
+        for node in graph.topological()
+        if node.op == "batch_norm" and (known := batch_norm_moments(graph, node)) is not None
+    }
+    norms = {name: known for name, known in norms.items() if _alive(known).any()}
+    taken = {name: graph.nodes[name].inputs[0] for name in islice(norms, most)}
+    seen = _moments(graph, data, {*taken.values()})
+    return [_drift(name, seen[x], norms[name]) for name, x in taken.items() if x in seen]
+
+
+def _moments(graph: Graph, data: Mapping[str, Array], values: set[str]) -> dict[str, Moments]:
+    """Mean and deviation of each channel of the values that depend on data."""
+    chunks, run = chunk_inputs(graph, data), GraphRun(graph, (), values)
+    parts: dict[str, dict[int, MomentsOfRows]] = {}
+
+    def look(i: int) -> None:
+        def at(name: str, x: Array, _: Range | None) -> None:
+            if name in values:
+                parts.setdefault(name, {})[i] = MomentsOfRows.of(x)
+
+        run({name: arrays[i] for name, arrays in chunks.items()}, at)
+
     with over_chunks(chunk_count(chunks)) as each:
-        run = PairedRun(graph, chunks, each)
-        for node in graph.topological():
-            known = batch_norm_moments(graph, node) if node.op == "batch_norm" else None
-            if known is not None and node.inputs[0] in run.values:
-                drift = _drift(node.name, run.values[node.inputs[0]], known[0])
-                found += [drift] if drift is not None else []
-            if len(found) == most:
-                break
-            run.step(node.name)
-            run.release(node.name)
-    return found
+        for _ in each(look, range(chunk_count(chunks))):
+            pass
+    return {name: joined_moments([of[i] for i in sorted(of)]) for name, of in parts.items()}
 
 
-def _drift(name: str, chunks: Sequence[Array], known: Moments) -> Drift | None:
-    found = channel_moments(chunks)
-    # Dead channels say nothing of the samples.
-    alive = known.deviation > 1e-3 * known.deviation.max(initial=0)
-    if not alive.any():
-        return None
+def _alive(known: Moments) -> npt.NDArray[np.bool_]:
+    """Channels that are not dead: dead ones say nothing of the samples."""
+    return np.asarray(known.deviation > 1e-3 * known.deviation.max(initial=0))
+
+
+def _drift(name: str, found: Moments, known: Moments) -> Drift:
+    alive = _alive(known)
     moved = np.abs(found.mean - known.mean)[alive] / known.deviation[alive]
     ratio = np.maximum(found.deviation[alive], np.finfo(np.float64).tiny) / known.deviation[alive]
     return Drift(name, float(np.median(moved)), float(np.median(np.abs(np.log2(ratio)))))

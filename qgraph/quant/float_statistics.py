@@ -15,7 +15,7 @@ import numpy as np
 from qgraph import kernels
 from qgraph.ir.graph import Graph, node_of
 from qgraph.ir.reading import spec_of
-from qgraph.ir.types import Array, Role
+from qgraph.ir.types import Array, Moments, Role
 from qgraph.parallel import Each, over_chunks
 from qgraph.progress import Steps, silent_steps
 from qgraph.quant.data import chunk_count, chunk_inputs
@@ -81,6 +81,33 @@ def channel_sums(x: Array) -> Float64:
 def positions(x: Array) -> int:
     """How many numbers each channel has."""
     return int(x.size) // max(int(x.shape[-1]), 1)
+
+
+@dataclass(frozen=True)
+class MomentsOfRows:
+    """Mean and variance of each channel over so many positions, [channels] each."""
+
+    rows: int
+    mean: Float64
+    variance: Float64
+
+    @staticmethod
+    def of(x: Array) -> MomentsOfRows:
+        """x [..., channels]."""
+        rows = positions(x)
+        mean = channel_sums(x) / max(rows, 1)
+        off = x - mean.astype(x.dtype)
+        return MomentsOfRows(rows, mean, channel_sums(np.square(off, out=off)) / max(rows, 1))
+
+
+def joined_moments(parts: Sequence[MomentsOfRows]) -> Moments:
+    """Those of all positions together (Chan et al., 1979)."""
+    rows = np.array([part.rows for part in parts], np.float64)[:, None]
+    means = np.stack([part.mean for part in parts])
+    variances = np.stack([part.variance for part in parts])
+    share = rows / max(rows.sum(), 1)
+    mean = (share * means).sum(axis=0)
+    return Moments(mean, np.sqrt((share * (variances + (means - mean) ** 2)).sum(axis=0)))
 
 
 class _Values:

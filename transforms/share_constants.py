@@ -13,6 +13,8 @@ from qgraph.ir.types import Array
 from qgraph.passes import Pass
 from qgraph.rewrite.rewriter import Rewriter
 
+LOOKED_AT = 64  # numbers that tell most constants apart: a digest of all of them takes longer
+
 
 @dataclass(frozen=True)
 class ShareConstants(Pass):
@@ -37,14 +39,17 @@ class ShareConstants(Pass):
 
 
 def _repeated_kinds(rewriter: Rewriter) -> list[Node]:
-    """Constants that may be equal to another: of its dtype and shape, and of several numbers."""
+    """Constants that may be equal to another: of its dtype and shape, with some of its numbers,
+    and not of one repeated number.
+    """
     graph = rewriter.graph
-    kinds: dict[tuple[str, tuple[int, ...]], list[Node]] = defaultdict(list)
+    kinds: dict[tuple[str, tuple[int, ...], bytes], list[Node]] = defaultdict(list)
     for node in graph.topological():
         if node.op == "const" and not node.control and not graph.control_users(node.name):
             array: Array = value_of(node)
             if array.dtype != object:
-                kinds[array.dtype.str, array.shape].append(node)
+                some = array.flat[:: max(array.size // LOOKED_AT, 1)]
+                kinds[array.dtype.str, array.shape, some.tobytes()].append(node)
     several = (nodes for nodes in kinds.values() if len(nodes) > 1)
     return [node for nodes in several for node in nodes if not _is_uniform(value_of(node))]
 

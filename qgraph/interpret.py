@@ -79,7 +79,7 @@ def run_node(node: Node, inputs: Sequence[Array], in_place: bool = False) -> tup
                 result = definition.evaluate(node.attributes, inputs)
     except GraphError as error:
         raise GraphError(error.message, node=error.node or node.name, hint=error.hint) from None
-    except (ArithmeticError, LookupError, MemoryError, ValueError) as error:
+    except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
         shapes = ", ".join(str(list(np.shape(i))) for i in inputs)
         told = f"`{node.op}` cannot be computed of inputs of shape {shapes}: {error}"
         raise GraphError(told, node=node.name) from None

@@ -32,7 +32,8 @@ def write_npz(
             entry.compress_type = kind
             entry.external_attr = 0o644 << 16
             with archive.open(entry, "w", force_zip64=True) as stream:
-                np.lib.format.write_array(stream, np.asanyarray(array), allow_pickle=False)
+                # One order of elements: equal arrays give equal bytes however they lie in memory.
+                np.lib.format.write_array(stream, np.asarray(array, order="C"), allow_pickle=False)
 
 
 def hash_of(arrays: Mapping[str, npt.ArrayLike]) -> str:

@@ -97,7 +97,7 @@ class Reference:
             try:
                 return definition.integer(node.attributes, codes)
             except GraphError as error:
-                raise GraphError(error.message, node=node.name) from None
+                raise GraphError(error.message, node=node.name, hint=error.hint) from None
         if definition.evaluate is None:
             raise GraphError(f"`{node.op}` has no reference", node=node.name)
         return definition.evaluate(node.attributes, [as_float(i) for i in inputs])

@@ -17,6 +17,7 @@ from qgraph.ir.ops.attributes import AxisAttrs, MarkedAttrs
 from qgraph.ir.ops.base import (
     NO_FORMAT,
     AnyOp,
+    Elements,
     FormatNames,
     OpDef,
     Scale,
@@ -157,6 +158,7 @@ def _pointwise(name: str, function: PointwiseFunction) -> AnyOp:
         elementwise=True,
         pointwise=True,
         formats=_FORMATS.get(name, NO_FORMAT),
+        takes=Elements.FLOATS,
     )
 
 
@@ -226,7 +228,7 @@ def _rectifier(
     return OpDef(
         name, (1, 1), MarkedAttrs, same_as_first, evaluate, integer,
         scale=Scale.KEPT, reach=_rectified, nonnegative=never_negative, elementwise=True,
-        in_place=in_place, owns=True, formats=formats,
+        in_place=in_place, owns=True, formats=formats, takes=Elements.NUMBERS,
     )  # fmt: skip
 
 
@@ -238,14 +240,17 @@ OPS: tuple[AnyOp, ...] = (
     _rectifier(
         "relu6", _relu6, _integer_relu6, _relu6_in_place, FormatNames("Relu6", of_integers=True)
     ),
-    OpDef("leaky_relu", (1, 1), LeakyReluAttrs, same_as_first, _leaky_relu, elementwise=True),
+    OpDef(
+        "leaky_relu", (1, 1), LeakyReluAttrs, same_as_first, _leaky_relu, elementwise=True,
+        takes=Elements.FLOATS,
+    ),
     *(_pointwise(name, function) for name, function in POINTWISE.items()),
     OpDef(
         "softmax", (1, 1), SoftmaxAttrs, same_as_first, _softmax,
-        nonnegative=never_negative, apart=always,
+        nonnegative=never_negative, apart=always, takes=Elements.FLOATS,
     ),
     OpDef(
         "log_softmax", (1, 1), LogSoftmaxAttrs, same_as_first, _log_softmax, apart=always,
-        formats=FormatNames("LogSoftmax"),
+        formats=FormatNames("LogSoftmax"), takes=Elements.FLOATS,
     ),
 )  # fmt: skip

@@ -13,6 +13,7 @@ from qgraph.ir.ops.attributes import MarkedAttrs
 from qgraph.ir.ops.base import (
     NO_FORMAT,
     AnyOp,
+    Elements,
     FormatNames,
     OpDef,
     Scale,
@@ -109,6 +110,7 @@ def _of_codes(
         nonnegative=nonnegative,
         elementwise=True,
         formats=formats,
+        takes=Elements.NUMBERS,
     )
 
 
@@ -117,10 +119,11 @@ def _binary(
     function: BinaryFunction,
     formats: FormatNames = NO_FORMAT,
     infer: Callable[[A, Sequence[TensorType]], TensorType] = broadcast,
+    takes: Elements = Elements.NUMBERS,
 ) -> AnyOp:
     return OpDef(
         name, (2, 2), MarkedAttrs, infer, lambda attrs, inputs: function(inputs[0], inputs[1]),
-        elementwise=True, formats=formats,
+        elementwise=True, formats=formats, takes=takes,
     )  # fmt: skip
 
 
@@ -129,10 +132,11 @@ def _unary(
     function: UnaryFunction,
     formats: FormatNames = NO_FORMAT,
     nonnegative: Nonnegative = can_be_negative,
+    takes: Elements = Elements.FLOATS,
 ) -> AnyOp:
     return OpDef(
         name, (1, 1), Attributes, same_as_first, lambda attrs, inputs: function(inputs[0]),
-        nonnegative=nonnegative, elementwise=True, formats=formats,
+        nonnegative=nonnegative, elementwise=True, formats=formats, takes=takes,
     )  # fmt: skip
 
 
@@ -156,10 +160,10 @@ OPS: tuple[AnyOp, ...] = (
         _product, scale=Scale.PRODUCT, reach=_product_reach, nonnegative=as_its_inputs,
         elementwise=True, formats=_of_all("Mul", "Mul"),
     ),
-    _binary("div", np.divide, FormatNames("RealDiv", "Div")),
+    _binary("div", np.divide, FormatNames("RealDiv", "Div"), takes=Elements.FLOATS),
     _binary("squared_difference", lambda a, b: (a - b) * (a - b), _of_all("SquaredDifference")),
     _binary("pow", np.power, FormatNames("Pow", "Pow")),
-    _unary("neg", np.negative, _of_all("Neg", "Neg")),
+    _unary("neg", np.negative, _of_all("Neg", "Neg"), takes=Elements.NUMBERS),
     OpDef(
         "abs", (1, 1), Attributes, same_as_first, lambda attrs, inputs: np.abs(inputs[0]),
         lambda attrs, inputs: Fixed(np.abs(inputs[0].codes), inputs[0].exponent),
@@ -172,13 +176,16 @@ OPS: tuple[AnyOp, ...] = (
     _unary("log1p", np.log1p, FormatNames("Log1p")),
     _unary("sqrt", np.sqrt, FormatNames("Sqrt", "Sqrt"), never_negative),
     _unary("rsqrt", lambda x: 1 / np.sqrt(x), FormatNames("Rsqrt"), never_negative),
-    _unary("square", np.square, _of_all("Square"), never_negative),
+    _unary("square", np.square, _of_all("Square"), never_negative, Elements.NUMBERS),
     _unary("reciprocal", np.reciprocal, FormatNames("Reciprocal", "Reciprocal")),
     _unary("floor", np.floor, FormatNames("Floor", "Floor")),
-    *(_binary(name, function, infer=_comparison) for name, function in COMPARISONS.items()),
-    _binary("logical_and", np.logical_and),
-    _binary("logical_or", np.logical_or),
-    _unary("logical_not", np.logical_not),
+    *(
+        _binary(name, function, infer=_comparison, takes=Elements.ANY)
+        for name, function in COMPARISONS.items()
+    ),
+    _binary("logical_and", np.logical_and, takes=Elements.BOOLS),
+    _binary("logical_or", np.logical_or, takes=Elements.BOOLS),
+    _unary("logical_not", np.logical_not, takes=Elements.BOOLS),
     # condition, value where it is true, value where it is false
     OpDef(
         "select", (3, 3), Attributes, _select_type, lambda attrs, inputs: np.where(*inputs),

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
+from qgraph.enums import StrEnum
 from qgraph.errors import GraphError
 from qgraph.ir.ops.attributes import MarkedAttrs
 from qgraph.ir.types import Array, Codes, Fixed, Shape, TensorType
@@ -77,6 +78,26 @@ def reach_of_inputs(attrs: Attributes, inputs: Sequence[Ranged], shapes: Shapes)
     return reach_of_any(inputs)
 
 
+class Elements(StrEnum):
+    """The kinds of elements of tensors."""
+
+    ANY = "any elements"
+    NUMBERS = "numbers"
+    FLOATS = "floats"
+    BOOLS = "bools"
+
+    def hold(self, kind: TensorType) -> bool:
+        match self:
+            case Elements.ANY:
+                return True
+            case Elements.NUMBERS:
+                return kind.dtype not in ("bool", "string")
+            case Elements.FLOATS:
+                return kind.is_float
+            case Elements.BOOLS:
+                return kind.dtype == "bool"
+
+
 @dataclass(frozen=True)
 class OpDef(Generic[A]):
     """The definition of one op. Rules receive the attributes, as an instance of `attributes`.
@@ -98,6 +119,8 @@ class OpDef(Generic[A]):
 
     formats: the names of the op in file formats that have it.
 
+    takes: the kinds of elements that inputs may have.
+
     in_place: `evaluate` with the result in the memory of the first input. owns: the result of
     `evaluate` is in memory of its own, never a view of an input.
     """
@@ -117,6 +140,7 @@ class OpDef(Generic[A]):
     layer: bool = False
     apart: Callable[[A, Shape], bool] | None = None
     formats: FormatNames = NO_FORMAT
+    takes: Elements = Elements.ANY
     in_place: Callable[[A, Sequence[Array]], Array] | None = None
     owns: bool = False
 
@@ -153,12 +177,22 @@ class OpDef(Generic[A]):
         if len(inputs) < low or (high is not None and len(inputs) > high):
             expected = str(low) if low == high else f"{low} to {high or 'any number of'}"
             raise GraphError(f"takes {expected} inputs, found {len(inputs)}")
+        for kind in inputs:
+            if not self.takes.hold(kind):
+                raise GraphError(f"takes {self.takes}, found {kind}")
         found = self.infer(attrs, inputs)
         return found if isinstance(found, tuple) else (found,)
 
 
 # An op of any attributes.
 AnyOp: TypeAlias = OpDef[Any]
+
+
+def axis_of(axis: int, rank: int) -> int:
+    """An axis, counted from the front. Raises GraphError where a tensor of `rank` lacks it."""
+    if not -rank <= axis < rank:
+        raise GraphError(f"axis {axis} does not exist in a tensor of rank {rank}")
+    return axis % rank
 
 
 def same_as_first(attrs: Attributes, inputs: Sequence[TensorType]) -> TensorType:

@@ -108,6 +108,8 @@ def _infer_batch_to_space(attrs: BatchToSpaceAttrs, inputs: Sequence[TensorType]
     (bh, bw), ((t, b), (left, right)) = attrs.block, attrs.crops
     n, h, w, c = x.shape
     _check_divides(x, n, bh * bw)
+    if (h is not None and h * bh < t + b) or (w is not None and w * bw < left + right):
+        raise GraphError(f"crops {attrs.crops} are larger than the image of {x}")
     return x.with_shape(
         (
             None if n is None else n // (bh * bw),

@@ -15,7 +15,7 @@ import numpy as np
 from qgraph.errors import GraphError
 from qgraph.ir.ops import activation, arithmetic
 from qgraph.ir.ops.activation import GeluAttrs
-from qgraph.ir.ops.base import AnyOp, OpDef, same_as_first
+from qgraph.ir.ops.base import AnyOp, Elements, OpDef, same_as_first
 from qgraph.ir.types import Array
 from qgraph.ops.attributes import Attributes, attribute, attributes_of
 
@@ -109,7 +109,7 @@ def _gelu(attrs: GeluAttrs) -> Iterator[Step]:
 OPS: tuple[AnyOp, ...] = (
     OpDef(
         "composed", (1, 1), ComposedAttrs, same_as_first, _evaluate,
-        nonnegative=_nonnegative, elementwise=True, pointwise=True,
+        nonnegative=_nonnegative, elementwise=True, pointwise=True, takes=Elements.FLOATS,
     ),
 )  # fmt: skip
 

@@ -53,6 +53,8 @@ def _filter(w: TensorType) -> tuple[int, int, int, int]:
     if len(sizes) != 4 or w.rank != 4:
         raise GraphError(f"needs a filter of known shape of rank 4, found {w}")
     height, width, inputs, outputs = sizes
+    if not height or not width:
+        raise GraphError(f"a filter needs a height and a width, found {w}")
     return height, width, inputs, outputs
 
 
@@ -66,7 +68,8 @@ def infer_conv2d(attrs: ConvAttrs, inputs: Sequence[TensorType]) -> TensorType:
     _check_dtypes(x, w)
     n, h, width, c = _image(x)
     kh, kw, per_group, out = _filter(w)
-    if c is not None and (c % per_group or out % (c // per_group)):
+    fits = c is None or (per_group > 0 and c % per_group == 0 and out % (c // per_group) == 0)
+    if not fits:
         raise GraphError(f"{c} channels do not fit a filter of {w}")
     oh, ow = out_sizes((h, width), (kh, kw), attrs.strides, attrs.dilations, attrs.padding)
     return TensorType(x.dtype, (n, oh, ow, out))
@@ -132,6 +135,8 @@ def infer_bias_add(attrs: Attributes, inputs: Sequence[TensorType]) -> TensorTyp
     x, b = inputs
     if b.shape is None or len(b.shape) != 1:
         raise GraphError(f"the bias must be a vector, found {b}")
+    if x.shape == ():
+        raise GraphError(f"needs a tensor with channels, found {x}")
     channels = None if x.shape is None else x.shape[-1]
     if None not in (channels, b.shape[0]) and channels != b.shape[0]:
         raise GraphError(f"a bias of {b} does not fit {x}")

@@ -19,6 +19,7 @@ from qgraph.ir.ops.base import (
     Shapes,
     always,
     as_its_inputs,
+    axis_of,
     moved,
     reach_of_inputs,
     same_as_first,
@@ -67,6 +68,13 @@ class PartAttrs(Attributes):
     end: tuple[int | None, ...] = attribute("the index of each axis to stop before")
     strides: tuple[int | None, ...] = attribute("from one index of each axis to the next")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not len(self.begin) == len(self.end) == len(self.strides):
+            raise GraphError("attributes `begin`, `end` and `strides` have different lengths")
+        if 0 in self.strides:
+            raise GraphError("attribute `strides` has a 0")
+
     @property
     def slices(self) -> tuple[slice, ...]:
         ends = zip(self.begin, self.end, self.strides, strict=True)
@@ -90,7 +98,7 @@ def _infer_concat(attrs: AxisAttrs, inputs: Sequence[TensorType]) -> TensorType:
         return TensorType(inputs[0].dtype, None)
     known = [s for s in shapes if s is not None]
     rank = len(known[0])
-    axis = attrs.axis % rank
+    axis = axis_of(attrs.axis, rank)
     result: list[int | None] = []
     for i in range(rank):
         dims = [s[i] if len(s) == rank else -1 for s in known]
@@ -179,7 +187,7 @@ def _infer_squeeze(attrs: AxesAttrs, inputs: Sequence[TensorType]) -> TensorType
     x = inputs[0]
     if x.shape is None:
         return x
-    axes = {a % len(x.shape) for a in attrs.axes}
+    axes = {axis_of(a, len(x.shape)) for a in attrs.axes}
     if any(x.shape[a] not in (1, None) for a in axes):
         raise GraphError(f"axes {sorted(axes)} of {x} are not all 1")
     return x.with_shape(tuple(d for i, d in enumerate(x.shape) if i not in axes))
@@ -189,7 +197,7 @@ def _infer_expand_dims(attrs: AxisAttrs, inputs: Sequence[TensorType]) -> Tensor
     x = inputs[0]
     if x.shape is None:
         return x
-    axis = attrs.axis % (len(x.shape) + 1)
+    axis = axis_of(attrs.axis, len(x.shape) + 1)
     return x.with_shape((*x.shape[:axis], 1, *x.shape[axis:]))
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from qgraph.errors import GraphError
-from qgraph.ir.ops.base import AnyOp, OpDef, always
+from qgraph.ir.ops.base import AnyOp, Elements, OpDef, always
 from qgraph.ir.types import Array, TensorType
 from qgraph.ops.attributes import Attributes, attribute
 
@@ -22,6 +22,8 @@ class NormAttrs(Attributes):
 
 def _infer(attrs: NormAttrs, inputs: Sequence[TensorType]) -> TensorType:
     x = inputs[0]
+    if x.shape == ():
+        raise GraphError(f"needs a tensor with channels, found {x}")
     channels = None if x.shape is None else x.shape[-1]
     for t in inputs[1:]:
         if t.shape is None or len(t.shape) != 1:
@@ -48,9 +50,14 @@ def _layer_norm(attrs: NormAttrs, inputs: Sequence[Array]) -> Array:
     return result
 
 
+def _norm(name: str, inputs: int, evaluate: Callable[[NormAttrs, Sequence[Array]], Array]) -> AnyOp:
+    arity = (inputs, inputs)
+    return OpDef(name, arity, NormAttrs, _infer, evaluate, apart=always, takes=Elements.FLOATS)
+
+
 OPS: tuple[AnyOp, ...] = (
     # x [..., c], gamma [c], beta [c]; mean and variance are those of x over its last axis
-    OpDef("layer_norm", (3, 3), NormAttrs, _infer, _layer_norm, apart=always),
+    _norm("layer_norm", 3, _layer_norm),
     # x [..., c], gamma [c], beta [c], mean [c], variance [c]
-    OpDef("batch_norm", (5, 5), NormAttrs, _infer, _batch_norm, apart=always),
+    _norm("batch_norm", 5, _batch_norm),
 )

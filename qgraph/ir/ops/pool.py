@@ -9,7 +9,17 @@ import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs, SlidingAttrs
-from qgraph.ir.ops.base import AnyOp, OpDef, Scale, always, as_its_inputs, moved, reach_of_inputs
+from qgraph.ir.ops.base import (
+    AnyOp,
+    Elements,
+    OpDef,
+    Scale,
+    always,
+    as_its_inputs,
+    axis_of,
+    moved,
+    reach_of_inputs,
+)
 from qgraph.ir.ops.sliding import largest, lowest
 from qgraph.ir.ops.windows import explicit_pads, out_sizes, padded, taps
 from qgraph.ir.types import Array, Shape, TensorType
@@ -95,14 +105,15 @@ def _infer_reduce(attrs: ReductionAttrs, inputs: Sequence[TensorType]) -> Tensor
     x = inputs[0]
     if x.shape is None:
         return TensorType(x.dtype, None)
-    axes = {a % len(x.shape) for a in attrs.axes} if x.shape else set()
+    axes = {axis_of(a, len(x.shape)) for a in attrs.axes}
     if attrs.keepdims:
         return x.with_shape(tuple(1 if i in axes else d for i, d in enumerate(x.shape)))
     return x.with_shape(tuple(d for i, d in enumerate(x.shape) if i not in axes))
 
 
 def _sum(attrs: ReductionAttrs, inputs: Sequence[Array]) -> Array:
-    result: Array = np.sum(inputs[0], axis=attrs.axes, keepdims=attrs.keepdims)
+    x = inputs[0]
+    result: Array = np.sum(x, axis=attrs.axes, dtype=x.dtype, keepdims=attrs.keepdims)
     return result
 
 
@@ -126,7 +137,7 @@ def _infer_argmax(attrs: ArgmaxAttrs, inputs: Sequence[TensorType]) -> TensorTyp
     shape = inputs[0].shape
     if shape is None:
         return TensorType(attrs.dtype, None)
-    axis = attrs.axis % len(shape)
+    axis = axis_of(attrs.axis, len(shape))
     return TensorType(attrs.dtype, shape[:axis] + shape[axis + 1 :])
 
 
@@ -159,11 +170,11 @@ def _largest(
 
 
 def _average(
-    name: str, evaluate: Callable[[ReductionAttrs, Sequence[Array]], Array]
+    name: str, evaluate: Callable[[ReductionAttrs, Sequence[Array]], Array], takes: Elements
 ) -> OpDef[ReductionAttrs]:
     return OpDef(
         name, (1, 1), ReductionAttrs, _infer_reduce, evaluate,
-        nonnegative=as_its_inputs, apart=_first_stays,
+        nonnegative=as_its_inputs, apart=_first_stays, takes=takes,
     )  # fmt: skip
 
 
@@ -172,9 +183,9 @@ OPS: tuple[AnyOp, ...] = (
     _largest("reduce_max", ReductionAttrs, _infer_reduce, _reduce_max, _first_stays),
     OpDef(
         "avg_pool", (1, 1), PoolAttrs, _infer_pool, avg_pool,
-        nonnegative=as_its_inputs, apart=always,
+        nonnegative=as_its_inputs, apart=always, takes=Elements.FLOATS,
     ),
-    _average("mean", _mean),
-    _average("sum", _sum),
+    _average("mean", _mean, Elements.FLOATS),
+    _average("sum", _sum, Elements.NUMBERS),
     OpDef("argmax", (1, 1), ArgmaxAttrs, _infer_argmax, _argmax, apart=_first_is_kept),
 )  # fmt: skip

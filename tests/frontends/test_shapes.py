@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from qgraph.errors import GraphError
 from qgraph.frontends import load_graph_def
+from qgraph.frontends.division import Quotient, divided, number_range
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.partial import Partial, elementwise, joint_shape
 from qgraph.interpret import evaluate
@@ -57,6 +58,47 @@ def test_flatten_after_convolution_and_pool():
 
     graph = imported(build)
     assert [n.attrs["shape"] for n in graph.topological() if n.op == "reshape"][-1] == (-1, 28, 5)
+
+
+@pytest.mark.parametrize(
+    ("divide", "factor", "size"),
+    [
+        (raw.FloorDiv, 2.0, 4),  # floor(5 / 2) * 2: not 5
+        (raw.RealDiv, 2.0, 5),
+        (raw.Div, 2.0, 5),
+        (raw.FloorDiv, -2.0, 6),
+        (raw.FloorDiv, 2, 4),
+        (raw.Div, -2, 4),
+    ],
+)
+def test_sizes_are_divided_as_tensorflow_divides(divide, factor, size):
+    def build():
+        x = v1.placeholder("float32", (2, 5, 7, 3), "x")
+        height = tf.cast(tf.shape(x)[1], tf.constant(factor).dtype)
+        height = divide(x=height, y=tf.constant(factor)) * tf.constant(factor)
+        sizes = tf.stack([tf.cast(height, "int32"), 3])
+        return tf.compat.v1.image.resize_nearest_neighbor(x, sizes)
+
+    graph = assert_same_as_tf(graph_def_of(build))
+    assert only(graph, "resize_nearest").attrs["size"] == (size, 3)
+
+
+@pytest.mark.parametrize("kind", [*Quotient])
+def test_quotients(kind):
+    x, y = np.arange(-9, 10), np.array([[-4], [3]])
+    plain = x / y
+    rounded = {Quotient.PLAIN: plain, Quotient.FLOOR: np.floor(plain)}.get(kind, np.trunc(plain))
+    floats = divided([Partial.known(v.astype("float32")) for v in (x, y)], kind)
+    assert np.array_equal(floats.values, rounded.astype("float32"))
+    whole = np.floor(plain) if kind is Quotient.FLOOR else np.trunc(plain)
+    assert np.array_equal(divided([Partial.known(x), Partial.known(y)], kind).values, whole)
+    assert divided([Partial.known(x), Partial.known(np.array(0))], kind) is None
+
+
+@pytest.mark.parametrize("step", [0.0, float("nan"), 1e-9])
+def test_ranges_without_an_end_are_not_known(step):
+    assert number_range([Partial.known(np.float32(v)) for v in (0, 9, step)]) is None
+    assert number_range([Partial.known(v) for v in (0, 9, 3)]).values.tolist() == [0, 3, 6]
 
 
 def test_another_inputs_batch_is_not_taken_for_this_one():

@@ -10,10 +10,10 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.frontends.builder import Evaluator, TfSite
+from qgraph.frontends.division import Quotient, divided, number_range, remainder
 from qgraph.frontends.partial import (
     LARGEST,
     Partial,
-    elementwise,
     joined,
     plain_arithmetic,
     reduced,
@@ -40,28 +40,8 @@ def _rank(site: TfSite) -> Partials:
     return None if rank is None else (Partial.known(np.int32(rank)),)
 
 
-def _divide(site: TfSite, args: list[Partial]) -> Partial | None:
-    a, b = args
-    if a.values.dtype.kind == "f":
-        return elementwise(np.true_divide, args)
-    if np.any(b.values[~b.missing] == 0):
-        return None
-    if site.node.op in ("Div", "TruncateDiv"):
-        return elementwise(
-            lambda x, y: np.sign(x) * np.sign(y) * (abs(x) // _nonzero(abs(y))), args
-        )
-    return elementwise(lambda x, y: x // _nonzero(y), args)
-
-
-def _nonzero(values: Array) -> Array:
-    """Unknown elements hold 0: any other number is a valid divisor."""
-    return np.where(values == 0, 1, values)
-
-
-def _modulo(site: TfSite, args: list[Partial]) -> Partial | None:
-    if np.any(args[1].values[~args[1].missing] == 0):
-        return None
-    return elementwise(lambda x, y: x % _nonzero(y), args)
+def _quotient(kind: Quotient) -> Callable[[TfSite, list[Partial]], Partial | None]:
+    return lambda site, args: divided(args, kind)
 
 
 def _reduction(function: Callable[..., Array]) -> Evaluator:
@@ -145,15 +125,6 @@ def _unpack(site: TfSite, args: list[Partial]) -> tuple[Partial, ...]:
     return tuple(args[0].moved(partial(np.take, indices=k, axis=axis)) for k in range(count))
 
 
-def _range(site: TfSite, args: list[Partial]) -> Partial | None:
-    if not all(a.complete for a in args) or not args[2].values:
-        return None
-    start, limit, delta = (a.values.item() for a in args)
-    if abs((limit - start) / delta) > LARGEST:
-        return None
-    return Partial.known(np.arange(start, limit, delta, dtype=args[0].values.dtype))
-
-
 def _fill(site: TfSite, args: list[Partial]) -> Partial | None:
     dims, value = args
     if not dims.complete or math.prod(dims.values.tolist()) > LARGEST:
@@ -184,11 +155,11 @@ EVALUATORS: Mapping[str, Evaluator] = MappingProxyType(
         "Mul": of_elements(np.multiply),
         "Minimum": of_elements(np.minimum),
         "Maximum": of_elements(np.maximum),
-        "FloorDiv": of_all(_divide),
-        "RealDiv": of_all(_divide),
-        "Div": of_all(_divide),
-        "TruncateDiv": of_all(_divide),
-        "FloorMod": of_all(_modulo),
+        "FloorDiv": of_all(_quotient(Quotient.FLOOR)),
+        "RealDiv": of_all(_quotient(Quotient.PLAIN)),
+        "Div": of_all(_quotient(Quotient.PLAIN)),
+        "TruncateDiv": of_all(_quotient(Quotient.TRUNCATED)),
+        "FloorMod": of_all(lambda site, args: remainder(args)),
         "Equal": of_elements(np.equal, "bool"),
         "NotEqual": of_elements(np.not_equal, "bool"),
         "Less": of_elements(np.less, "bool"),
@@ -219,7 +190,7 @@ EVALUATORS: Mapping[str, Evaluator] = MappingProxyType(
         "Squeeze": of_all(_squeeze),
         "Reshape": of_all(_reshape),
         "Unpack": of_all(_unpack),
-        "Range": of_all(_range),
+        "Range": of_all(lambda site, args: number_range(args)),
         "Fill": of_all(_fill),
         "Select": of_all(_select),
         "SelectV2": of_all(_select),

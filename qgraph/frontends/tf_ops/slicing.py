@@ -99,14 +99,14 @@ def _strided_slice(site: TfSite) -> Result:
         return None
     steps: list[tuple[str, dict[str, object]]] = []
     if any(p != FULL for p in parts):
-        steps.append(("slice", _slice_attrs(parts)))
+        steps.append(("slice", slice_attrs(parts)))
     if dropped:
         steps.append(("squeeze", {"axes": tuple(dropped)}))
     steps += [("expand_dims", {"axis": axis}) for axis in inserted]
     return _chain(site, steps or [("identity", {})])
 
 
-def _slice_attrs(parts: Sequence[Part]) -> dict[str, object]:
+def slice_attrs(parts: Sequence[Part]) -> dict[str, object]:
     begin, end, strides = zip(*parts, strict=True)
     return {"begin": begin, "end": end, "strides": strides}
 
@@ -128,7 +128,7 @@ def _slice(site: TfSite) -> Result:
         (b or None, None if s == -1 or (d is not None and b + s == d) else b + s, 1)
         for b, s, d in zip(begin, size, shape, strict=True)
     ]
-    return site.emit("slice", site.inputs[0], **_slice_attrs(parts))
+    return site.emit("slice", site.inputs[0], **slice_attrs(parts))
 
 
 def _pieces(
@@ -138,7 +138,7 @@ def _pieces(
     rank = site.type(i).rank or 1
     values: list[str] = []
     for k, (low, high) in enumerate(bounds):
-        attrs = _slice_attrs([(low, high, 1) if a == axis else FULL for a in range(rank)])
+        attrs = slice_attrs([(low, high, 1) if a == axis else FULL for a in range(rank)])
         if drop:
             attrs_of_last: dict[str, object] = {"axes": (axis,)}
             value = site.helper(f"slice{k}", "slice", site.inputs[i], **attrs)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from qgraph.frontends.division import Quotient, divided, number_range, remainder
 from qgraph.frontends.onnx.builder import Evaluator, OnnxSite
 from qgraph.frontends.onnx.tensors import NUMPY, dtype_name
 from qgraph.frontends.partial import (
@@ -37,24 +38,8 @@ def _size(site: OnnxSite) -> Partials:
     return None if dims is None else (reduced(np.prod, dims, (0,), False),)
 
 
-def _nonzero(values: Array) -> Array:
-    """Unknown elements hold 0: any other number is a valid divisor."""
-    return np.where(values == 0, 1, values)
-
-
-def _divide(site: OnnxSite, args: list[Partial]) -> Partial | None:
-    a, b = args
-    if a.values.dtype.kind == "f":
-        return elementwise(np.true_divide, args)
-    if np.any(b.values[~b.missing] == 0):
-        return None
-    return elementwise(lambda x, y: np.sign(x) * np.sign(y) * (abs(x) // _nonzero(abs(y))), args)
-
-
 def _modulo(site: OnnxSite, args: list[Partial]) -> Partial | None:
-    if np.any(args[1].values[~args[1].missing] == 0) or site.node.flag("fmod"):
-        return None
-    return elementwise(lambda x, y: x % _nonzero(y), args)
+    return None if site.node.flag("fmod") else remainder(args)
 
 
 def _folded(function: Callable[[Array, Array], Array]) -> Evaluator:
@@ -126,15 +111,6 @@ def _reshape(site: OnnxSite, args: list[Partial]) -> Partial | None:
     return args[0].moved(lambda a: np.reshape(a, target))
 
 
-def _range(site: OnnxSite, args: list[Partial]) -> Partial | None:
-    if not all(a.complete for a in args) or not args[2].values:
-        return None
-    start, limit, delta = (a.values.item() for a in args)
-    if not abs((limit - start) / delta) <= LARGEST:
-        return None
-    return Partial.known(np.arange(start, limit, delta, dtype=args[0].values.dtype))
-
-
 def _expand(site: OnnxSite, args: list[Partial]) -> Partial | None:
     x, wanted = args
     dims = wanted.values.tolist()
@@ -191,7 +167,7 @@ EVALUATORS: Mapping[str, Evaluator] = MappingProxyType(
         "Add": of_elements(np.add),
         "Sub": of_elements(np.subtract),
         "Mul": of_elements(np.multiply),
-        "Div": of_all(_divide),
+        "Div": of_all(lambda site, args: divided(args, Quotient.PLAIN)),
         "Mod": of_all(_modulo),
         "Min": _folded(np.minimum),
         "Max": _folded(np.maximum),
@@ -218,7 +194,7 @@ EVALUATORS: Mapping[str, Evaluator] = MappingProxyType(
         "Squeeze": of_all(_squeeze),
         "Unsqueeze": of_all(_unsqueeze),
         "Reshape": of_all(_reshape),
-        "Range": of_all(_range),
+        "Range": of_all(lambda site, args: number_range(args)),
         "Expand": of_all(_expand),
         "Where": of_all(_where),
         "ConstantOfShape": of_all(_constant_of_shape),

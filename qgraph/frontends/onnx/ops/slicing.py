@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from types import MappingProxyType
 
@@ -11,15 +11,10 @@ import numpy as np
 from qgraph.errors import GraphError
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
-from qgraph.frontends.tf_ops.slicing import FULL, Part
+from qgraph.frontends.tf_ops.slicing import FULL, Part, slice_attrs
 from qgraph.ir.types import Array
 
 MOST_PIECES = 256
-
-
-def slice_attrs(parts: Sequence[Part]) -> dict[str, object]:
-    begin, end, strides = zip(*parts, strict=True)
-    return {"begin": begin, "end": end, "strides": strides}
 
 
 def along(rank: int, axis: int, part: Part) -> dict[str, object]:

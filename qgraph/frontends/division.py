@@ -12,7 +12,7 @@ from qgraph.ir.types import Array
 
 
 class Quotient(StrEnum):
-    """What becomes of a quotient: of floats, and of integers, which are never left as they are."""
+    """How quotients are rounded. Those of integers always are."""
 
     PLAIN = "plain"  # of integers: towards zero
     FLOOR = "floor"
@@ -31,7 +31,7 @@ def divided(args: Sequence[Partial], kind: Quotient) -> Partial | None:
 
 
 def remainder(args: Sequence[Partial]) -> Partial | None:
-    """What a quotient that is rounded down leaves; None for a known divisor of 0."""
+    """The remainder of a quotient that is rounded down; None for a known divisor of 0."""
     return None if _by_zero(args[1]) else elementwise(lambda x, y: x % _nonzero(y), args)
 
 

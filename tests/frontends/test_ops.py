@@ -7,6 +7,7 @@ import tensorflow as tf
 from qgraph.errors import UnsupportedError
 from qgraph.frontends import load_graph_def
 from qgraph.interpret import evaluate
+from qgraph.ir.ops.movement import nearest
 from tests.helpers.graphs import opaque_kinds
 from tests.helpers.tf_graphs import assert_same_as_tf, graph_def_of, v1
 from tests.helpers.tf_layers import (
@@ -177,6 +178,17 @@ def test_op(case, dtype):
     graph_def = graph_def_of(lambda: build(v1.placeholder(dtype, shape, "x")))
     graph = assert_same_as_tf(graph_def, 1e-5 if dtype == "float32" else 1e-12)
     assert opaque_kinds(graph) == []
+
+
+@pytest.mark.parametrize("how", ["", "half_pixel_centers", "align_corners"])
+def test_nearest_neighbours_are_those_of_float32(how):
+    """A place like 1/2 of 98 is rounded, in float32 elsewhere than in float64."""
+    for size, out in [(2, 98), (3, 123), (6, 123), (2, 41), (2, 245), (2, 83), (30, 55), (36, 61)]:
+        image = np.arange(size, dtype=np.float32).reshape(1, size, 1, 1)
+        options = {how: True} if how else {}
+        wanted = tf.raw_ops.ResizeNearestNeighbor(images=image, size=[out, 1], **options)
+        found = nearest(size, out, how == "align_corners", how == "half_pixel_centers")
+        assert np.array_equal(found, np.ravel(wanted)), (size, out)
 
 
 def test_transposed_weights_behind_a_read_are_turned_on_import():

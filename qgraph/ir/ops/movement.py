@@ -209,13 +209,15 @@ def _infer_resize(attrs: ResizeAttrs, inputs: Sequence[TensorType]) -> TensorTyp
 
 
 def nearest(size: int, out: int, align_corners: bool, half_pixel: bool) -> Codes:
-    at = np.arange(out)
+    """Index of the element that each result is, in TensorFlow's arithmetic, which is float32."""
+    at, whole = np.arange(out, dtype=np.float32), np.float32(size) / np.float32(out)
     if align_corners and out > 1:
-        index = np.floor(at * ((size - 1) / (out - 1)) + 0.5)
+        corners = np.float32(size - 1) / np.float32(out - 1)
+        index = np.floor((at * corners).astype(np.float64) + 0.5)  # C's roundf
     elif half_pixel:
-        index = np.floor((at + 0.5) * (size / out))
+        index = np.floor((at + np.float32(0.5)) * whole)
     else:
-        index = np.floor(at * (size / out))
+        index = np.floor(at * whole)
     found: Codes = np.minimum(index.astype(np.int64), size - 1)
     return found
 

@@ -129,20 +129,26 @@ def round_shift(v: Codes, shift: npt.ArrayLike, rounding: str = Rounding.HALF_EV
     whole = v >> right
     rest = v - (whole << right)
     half = np.where(right > 0, np.int64(1) << np.maximum(right - 1, 0), np.iinfo(np.int64).max)
-    if rounding == Rounding.HALF_EVEN:
-        up = (rest > half) | ((rest == half) & (whole & 1 == 1))
-    elif rounding == Rounding.HALF_UP:
-        up = rest >= half
-    elif rounding == Rounding.HALF_AWAY:
-        up = (rest > half) | ((rest == half) & (v >= 0))
-    elif rounding == Rounding.DOUBLE:  # half up by one bit, half away by the others
-        even = rest + (rest & 1)
-        up = (even > half) | ((even == half) & (v >= 0))
-    else:
-        up = np.zeros_like(rest, bool)
+    up = _rounds_up(v, whole, rest, half, Rounding(rounding))
     limit = np.int64(1) << (np.int64(62) - left)
     result: Codes = np.clip(whole + up, -limit, limit) << left
     return result
+
+
+def _rounds_up(v: Codes, whole: Codes, rest: Codes, half: Codes, rounding: Rounding) -> Array:
+    """Where `v`, of which `rest` is dropped, becomes `whole + 1`."""
+    match rounding:
+        case Rounding.HALF_EVEN:
+            return np.asarray((rest > half) | ((rest == half) & (whole & 1 == 1)))
+        case Rounding.HALF_UP:
+            return np.asarray(rest >= half)
+        case Rounding.HALF_AWAY:
+            return np.asarray((rest > half) | ((rest == half) & (v >= 0)))
+        case Rounding.DOUBLE:  # half up by one bit, half away by the others
+            even = rest + (rest & 1)
+            return np.asarray((even > half) | ((even == half) & (v >= 0)))
+        case Rounding.FLOOR:
+            return np.zeros_like(rest, bool)
 
 
 def bring_into_range(codes: Array, spec: QuantSpec) -> Array:

@@ -126,16 +126,21 @@ def _sums_of(rows: Float64, size: int) -> Float64:
 
 
 def _round(x: Float64, rounding: str) -> Float64:
-    rounding = rounding_of_numbers(rounding)
-    if rounding == Rounding.HALF_EVEN:
-        return np.rint(x)
-    size = np.abs(x) if rounding == Rounding.HALF_AWAY else x
-    whole = np.floor(size)
-    if rounding == Rounding.FLOOR:
-        return whole
+    match rounding_of_numbers(rounding):
+        case Rounding.HALF_EVEN:
+            return np.rint(x)
+        case Rounding.FLOOR:
+            return np.floor(x)
+        case Rounding.HALF_UP:
+            return _half_up(x)
+        case Rounding.HALF_AWAY | Rounding.DOUBLE:
+            return np.copysign(_half_up(np.abs(x)), x)
+
+
+def _half_up(x: Float64) -> Float64:
+    whole = np.floor(x)
     with np.errstate(invalid="ignore"):
-        whole = whole + (size - whole >= 0.5)
-    return np.copysign(whole, x) if rounding == Rounding.HALF_AWAY else whole
+        return whole + (x - whole >= 0.5)
 
 
 def round_significand(x: Float32, bits: int) -> Float32:

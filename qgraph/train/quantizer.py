@@ -217,16 +217,17 @@ class Spec:
     def _rounded(self, scaled: Tensor, x: Tensor) -> Tensor:
         import tensorflow as tf
 
-        rounding = rounding_of_numbers(self.rounding)
-        if rounding == Rounding.HALF_EVEN:
-            return tf.round(scaled)
-        if rounding == Rounding.HALF_UP:
-            return _half_up(scaled)
-        if rounding == Rounding.HALF_AWAY:
-            size = _half_up(tf.abs(scaled))
-            return tf.where(scaled < 0.0, -size, size)
-        vanished = tf.equal(scaled, 0.0) & (x < 0.0)
-        return tf.where(vanished, tf.constant(-1.0, x.dtype), tf.floor(scaled))
+        match rounding_of_numbers(self.rounding):
+            case Rounding.HALF_EVEN:
+                return tf.round(scaled)
+            case Rounding.HALF_UP:
+                return _half_up(scaled)
+            case Rounding.HALF_AWAY | Rounding.DOUBLE:
+                size = _half_up(tf.abs(scaled))
+                return tf.where(scaled < 0.0, -size, size)
+            case Rounding.FLOOR:
+                vanished = tf.equal(scaled, 0.0) & (x < 0.0)
+                return tf.where(vanished, tf.constant(-1.0, x.dtype), tf.floor(scaled))
 
 
 def evened(x: Tensor, exponent: Tensor, drops: Tensor) -> Tensor:

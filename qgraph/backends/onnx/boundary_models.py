@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from qgraph.backends.onnx.builder import OnnxModelBuilder, element_type
-from qgraph.ir.types import Exponent, Overflow, QuantSpec, Rounding, rounding_of_numbers
+from qgraph.ir.types import Exponent, Overflow, QuantSpec, Rounding
 from qgraph.program import Program
 
 OPSET = 18
@@ -67,14 +67,20 @@ def _codes(model: OnnxModelBuilder, value: str, spec: QuantSpec, exponent: Expon
         return model.add(op, [x, *constant], f"{value}/{op}")
 
     scale = model.constant(np.ldexp(1.0, np.asarray(exponent)), f"{value}/scale")
-    x = model.add("Mul", [value, scale], f"{value}/steps")
-    if spec.rounding == Rounding.HALF_EVEN:
-        x = operate("Round", x)
-    elif rounding_of_numbers(spec.rounding) == Rounding.HALF_AWAY:
-        size = operate("Floor", operate("Add", operate("Abs", x), 0.5))
-        x = model.add("Mul", [operate("Sign", x), size], f"{value}/rounded")
-    else:
-        x = operate("Floor", operate("Add", x, 0.5) if spec.rounding == Rounding.HALF_UP else x)
+
+    def rounded(x: str) -> str:
+        match Rounding(spec.rounding):
+            case Rounding.HALF_EVEN:
+                return operate("Round", x)
+            case Rounding.HALF_UP:
+                return operate("Floor", operate("Add", x, 0.5))
+            case Rounding.HALF_AWAY | Rounding.DOUBLE:
+                size = operate("Floor", operate("Add", operate("Abs", x), 0.5))
+                return model.add("Mul", [operate("Sign", x), size], f"{value}/rounded")
+            case Rounding.FLOOR:
+                return operate("Floor", x)
+
+    x = rounded(model.add("Mul", [value, scale], f"{value}/steps"))
     if spec.overflow == Overflow.SATURATE:
         return operate("Min", operate("Max", x, spec.lo), spec.hi)
 

@@ -79,23 +79,30 @@ class Requantize:
 
     def _divided(self, value: str, operate: Operate) -> str:
         right, whole = self.right, np.int64(1) << self.right
-        half = whole >> 1  # 0 where nothing is shifted
-        added, lifted = np.asarray(half + self.lift), value
-        if self.rounding == Rounding.FLOOR:
-            added = np.asarray(self.lift)
-        elif self.rounding == Rounding.HALF_EVEN:
-            added = np.asarray(np.where(right > 0, half - 1, 0) + self.lift)
-            odd = operate("BitwiseAnd", value, np.where(right > 0, whole, 0))
-            lifted = operate("Add", value, operate("Min", odd, np.int64(1)))
-        elif self.rounding == Rounding.HALF_AWAY:
-            lifted = self._pulled(value, right > 0, operate)
-        elif self.rounding == Rounding.DOUBLE:
-            odd = operate("BitwiseAnd", value, np.where(right > 1, 1, 0))
-            lifted = self._pulled(operate("Add", value, odd), right > 1, operate)
-        if added.any():
-            lifted = operate("Add", lifted, added)
+        lifted, added = self._rounded(value, operate)
+        if (added + self.lift).any():
+            lifted = operate("Add", lifted, np.asarray(added + self.lift))
         divided = operate("Div", lifted, whole)
         return operate("Sub", divided, self.lift >> right) if self.lift else divided
+
+    def _rounded(self, value: str, operate: Operate) -> tuple[str, Codes]:
+        """A value and a number to add to it, so that rounding down the sum rounds as it should."""
+        right, whole = self.right, np.int64(1) << self.right
+        half = np.asarray(whole >> 1)  # 0 where nothing is shifted
+        match Rounding(self.rounding):
+            case Rounding.FLOOR:
+                return value, np.asarray(np.int64(0))
+            case Rounding.HALF_UP:
+                return value, half
+            case Rounding.HALF_EVEN:
+                odd = operate("BitwiseAnd", value, np.where(right > 0, whole, 0))
+                even = operate("Add", value, operate("Min", odd, np.int64(1)))
+                return even, np.where(right > 0, half - 1, 0)
+            case Rounding.HALF_AWAY:
+                return self._pulled(value, right > 0, operate), half
+            case Rounding.DOUBLE:
+                odd = operate("BitwiseAnd", value, np.where(right > 1, 1, 0))
+                return self._pulled(operate("Add", value, odd), right > 1, operate), half
 
     def _pulled(self, value: str, where: npt.NDArray[np.bool_], operate: Operate) -> str:
         """Less 1 where the code is below 0 and the channel is one of those."""

@@ -92,15 +92,17 @@ def _evened(e: Emission, node: Node, x: str, dtype: str) -> str:
 
 def _round(e: Emission, name: str, x: str, rounding: str, dtype: str) -> str:
     t = DType(dtype)
-    if rounding == Rounding.HALF_EVEN:
-        return e.builder.add("Round", f"{name}/round", [x], T=t)
-    if rounding == Rounding.FLOOR:
-        return e.builder.add("Floor", f"{name}/round", [x], T=t)
-    if rounding == Rounding.HALF_UP:
-        return _half_up(e, name, x, dtype)
-    sign = e.builder.add("Sign", f"{name}/sign", [x], T=t)
-    size = _half_up(e, name, e.builder.add("Abs", f"{name}/abs", [x], T=t), dtype)
-    return e.builder.add("Mul", f"{name}/signed", [size, sign], T=t)
+    match Rounding(rounding):
+        case Rounding.HALF_EVEN:
+            return e.builder.add("Round", f"{name}/round", [x], T=t)
+        case Rounding.FLOOR:
+            return e.builder.add("Floor", f"{name}/round", [x], T=t)
+        case Rounding.HALF_UP:
+            return _half_up(e, name, x, dtype)
+        case Rounding.HALF_AWAY | Rounding.DOUBLE:
+            sign = e.builder.add("Sign", f"{name}/sign", [x], T=t)
+            size = _half_up(e, name, e.builder.add("Abs", f"{name}/abs", [x], T=t), dtype)
+            return e.builder.add("Mul", f"{name}/signed", [size, sign], T=t)
 
 
 def _half_up(e: Emission, name: str, x: str, dtype: str) -> str:

@@ -136,7 +136,7 @@ def round_shift(v: Codes, shift: npt.ArrayLike, rounding: str = Rounding.HALF_EV
 
 
 def _rounds_up(v: Codes, whole: Codes, rest: Codes, half: Codes, rounding: Rounding) -> Array:
-    """Where `v`, of which `rest` is dropped, becomes `whole + 1`."""
+    """True where dropping `rest` from `v` gives `whole + 1`, not `whole`."""
     match rounding:
         case Rounding.HALF_EVEN:
             return np.asarray((rest > half) | ((rest == half) & (whole & 1 == 1)))

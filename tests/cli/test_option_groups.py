@@ -30,6 +30,7 @@ FUNCTIONS = {
 def test_an_option_is_a_parameter_of_the_library_with_the_same_default(function, group) -> None:
     parameters = inspect.signature(function).parameters
     for field in fields(group):
+        assert field.name in parameters, f"{function.__qualname__} does not take `{field.name}`"
         assert parameters[field.name].default in (field.default, ()), field.name
 
 

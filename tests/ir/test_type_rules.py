@@ -108,6 +108,10 @@ REFUSED = {
     "mean": ({"axes": (0,), "keepdims": False}, "int32", (2,), "takes floats, found int32[2]"),
     "leaky_relu": ({"alpha": 0.1}, "int32", (2,), "takes floats, found int32[2]"),
     "logical_not": ({}, "float32", (2,), "takes bools, found float32[2]"),
+    "composed": (
+        {"steps": (("add", (0, 1.0), ()), ("mul", (0, 2), ()))}, "float32", (2,),
+        "attribute `steps`: `mul` reads a value that is not computed",
+    ),
     "slice": (
         {"begin": (0,), "end": (2,), "strides": (0,)}, "float32", (2,), "`strides` has a 0",
     ),

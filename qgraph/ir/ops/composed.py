@@ -39,9 +39,11 @@ class ComposedAttrs(Attributes):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for op, arguments, extra in self.steps:
+        for place, (op, arguments, extra) in enumerate(self.steps):
             if op not in ELEMENTWISE:
                 raise GraphError(f"attribute `steps` has `{op}`, which is not elementwise")
+            if any(isinstance(a, int) and not 0 <= a <= place for a in arguments):
+                raise GraphError(f"attribute `steps`: `{op}` reads a value that is not computed")
             low, high = ELEMENTWISE[op].arity
             if not low <= len(arguments) <= (high or low):
                 raise GraphError(f"attribute `steps` gives `{op}` {len(arguments)} arguments")

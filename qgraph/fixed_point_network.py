@@ -20,22 +20,9 @@ from qgraph.transforms.scale_inputs import scaled_features
 
 @dataclass(frozen=True, repr=False)
 class FixedPointNetwork:
-    """A network in fixed point, with all that is known of it.
+    """A network in fixed point, with all that is known of it; `Quantized` documents the fields.
 
-    Attributes:
-        graph: The quantized, calibrated graph.
-        floating: The float graph that it stands for, with passes applied.
-        profile: The target.
-        calibration: What calibration saw of each tensor.
-        trace: What each pass rewrote or refused, and why.
-        bounds: The range of the codes of each value, and of the sums of each layer.
-        measured: The difference of both graphs on the samples `few`.
-        sample: Calibration inputs, one batch, whose codes are saved.
-        few: Samples that `measured` is from; none where samples were invented.
-        facts: What was chosen, tried and warned of, for the manifest.
-        cautions: Those of `facts.warnings` that come from what was measured of this result.
-        original: The float network before any step of the plan and before training; `floating`
-            where it is None.
+    Where samples were invented, `few` is empty; training changes `floating`, and `original` stays.
     """
 
     graph: Graph

@@ -195,6 +195,13 @@ def axis_of(axis: int, rank: int) -> int:
     return axis % rank
 
 
+def image_sizes(x: TensorType) -> Shape:
+    """Batch, height, width and channels. Raises GraphError for a tensor of another rank."""
+    if x.shape is None or len(x.shape) != 4:
+        raise GraphError(f"needs an NHWC tensor of rank 4, found {x}")
+    return x.shape
+
+
 def same_as_first(attrs: Attributes, inputs: Sequence[TensorType]) -> TensorType:
     return inputs[0]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qgraph.errors import GraphError
-from qgraph.ir.ops.base import AnyOp, always
+from qgraph.ir.ops.base import AnyOp, always, image_sizes
 from qgraph.ir.ops.movement import Infer, mover, reach_with_zero
 from qgraph.ir.types import Array, TensorType
 from qgraph.ops.attribute_types import Pads, Pair
@@ -46,9 +46,7 @@ def _check_divides(x: TensorType, dim: int | None, parts: int) -> None:
 def _infer_block(up: bool) -> Infer:
     def infer(attrs: BlockAttrs, inputs: Sequence[TensorType]) -> TensorType:
         x, b = inputs[0], attrs.block
-        if x.shape is None or len(x.shape) != 4:
-            raise GraphError(f"needs an NHWC tensor of rank 4, found {x}")
-        n, h, w, c = x.shape
+        n, h, w, c = image_sizes(x)
         if up:
             _check_divides(x, c, b * b)
             dims = (None if h is None else h * b, None if w is None else w * b)
@@ -77,10 +75,8 @@ def _depth_to_space(attrs: BlockAttrs, inputs: Sequence[Array]) -> Array:
 
 def _infer_space_to_batch(attrs: SpaceToBatchAttrs, inputs: Sequence[TensorType]) -> TensorType:
     x = inputs[0]
-    if x.shape is None or len(x.shape) != 4:
-        raise GraphError(f"needs an NHWC tensor of rank 4, found {x}")
     (bh, bw), ((t, b), (left, right)) = attrs.block, attrs.paddings
-    n, h, w, c = x.shape
+    n, h, w, c = image_sizes(x)
     _check_divides(x, None if h is None else h + t + b, bh)
     _check_divides(x, None if w is None else w + left + right, bw)
     return x.with_shape(
@@ -103,10 +99,8 @@ def _space_to_batch(attrs: SpaceToBatchAttrs, inputs: Sequence[Array]) -> Array:
 
 def _infer_batch_to_space(attrs: BatchToSpaceAttrs, inputs: Sequence[TensorType]) -> TensorType:
     x = inputs[0]
-    if x.shape is None or len(x.shape) != 4:
-        raise GraphError(f"needs an NHWC tensor of rank 4, found {x}")
     (bh, bw), ((t, b), (left, right)) = attrs.block, attrs.crops
-    n, h, w, c = x.shape
+    n, h, w, c = image_sizes(x)
     _check_divides(x, n, bh * bw)
     if (h is not None and h * bh < t + b) or (w is not None and w * bw < left + right):
         raise GraphError(f"crops {attrs.crops} are larger than the image of {x}")

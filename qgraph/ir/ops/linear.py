@@ -21,6 +21,7 @@ from qgraph.ir.ops.base import (
     as_its_inputs_in_pools,
     broadcast,
     broadcast_shapes,
+    image_sizes,
     one_scale,
 )
 from qgraph.ir.ops.sliding import convolved, convolved_by_channel
@@ -42,12 +43,6 @@ class ConvAttrs(MarkedAttrs, SlidingAttrs):
         return explicit_pads(image, kernel, self.strides, self.dilations, self.padding)
 
 
-def _image(x: TensorType) -> tuple[int | None, ...]:
-    if x.shape is None or len(x.shape) != 4:
-        raise GraphError(f"needs an NHWC tensor of rank 4, found {x}")
-    return x.shape
-
-
 def _filter(w: TensorType) -> tuple[int, int, int, int]:
     sizes = [size for size in w.shape or () if size is not None]
     if len(sizes) != 4 or w.rank != 4:
@@ -66,7 +61,7 @@ def _check_dtypes(x: TensorType, w: TensorType) -> None:
 def infer_conv2d(attrs: ConvAttrs, inputs: Sequence[TensorType]) -> TensorType:
     x, w = inputs
     _check_dtypes(x, w)
-    n, h, width, c = _image(x)
+    n, h, width, c = image_sizes(x)
     kh, kw, per_group, out = _filter(w)
     fits = c is None or (per_group > 0 and c % per_group == 0 and out % (c // per_group) == 0)
     if not fits:
@@ -78,7 +73,7 @@ def infer_conv2d(attrs: ConvAttrs, inputs: Sequence[TensorType]) -> TensorType:
 def infer_depthwise(attrs: ConvAttrs, inputs: Sequence[TensorType]) -> TensorType:
     x, w = inputs
     _check_dtypes(x, w)
-    n, h, width, c = _image(x)
+    n, h, width, c = image_sizes(x)
     kh, kw, channels, multiplier = _filter(w)
     if c is not None and c != channels:
         raise GraphError(f"{c} channels do not fit a depthwise filter of {w}")

@@ -20,6 +20,7 @@ from qgraph.ir.ops.base import (
     always,
     as_its_inputs,
     axis_of,
+    image_sizes,
     moved,
     reach_of_inputs,
     same_as_first,
@@ -203,9 +204,8 @@ def _infer_expand_dims(attrs: AxisAttrs, inputs: Sequence[TensorType]) -> Tensor
 
 def _infer_resize(attrs: ResizeAttrs, inputs: Sequence[TensorType]) -> TensorType:
     x = inputs[0]
-    if x.shape is None or len(x.shape) != 4:
-        raise GraphError(f"needs an NHWC tensor of rank 4, found {x}")
-    return x.with_shape((x.shape[0], *attrs.size, x.shape[3]))
+    n, _, _, c = image_sizes(x)
+    return x.with_shape((n, *attrs.size, c))
 
 
 def nearest(size: int, out: int, align_corners: bool, half_pixel: bool) -> Codes:

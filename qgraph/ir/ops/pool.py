@@ -17,6 +17,7 @@ from qgraph.ir.ops.base import (
     always,
     as_its_inputs,
     axis_of,
+    image_sizes,
     moved,
     reach_of_inputs,
 )
@@ -56,9 +57,7 @@ class ArgmaxAttrs(AxisAttrs):
 
 def _infer_pool(attrs: PoolAttrs, inputs: Sequence[TensorType]) -> TensorType:
     x = inputs[0]
-    if x.shape is None or len(x.shape) != 4:
-        raise GraphError(f"needs an NHWC tensor of rank 4, found {x}")
-    n, h, w, c = x.shape
+    n, h, w, c = image_sizes(x)
     oh, ow = out_sizes((h, w), attrs.ksize, attrs.strides, ONE, attrs.padding)
     return TensorType(x.dtype, (n, oh, ow, c))
 

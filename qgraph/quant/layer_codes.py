@@ -111,6 +111,11 @@ class LayerCodes:
         codes: Float64 = np.clip(ROUND[spec.rounding](self.w / unit), spec.lo, spec.hi)
         return self._choice(codes * unit, each)
 
+    def clipped(self, spec: QuantSpec) -> float:
+        """The share of weights that are beyond the codes of `spec` by more than half a step."""
+        steps = self.w / self._unit(spec)
+        return float(((steps < spec.lo - 0.5) | (steps > spec.hi + 0.5)).mean())
+
     def solve(self, spec: QuantSpec, plain: RoundedWeights, each: Each) -> RoundedWeights:
         """Choose nearest codes or codes for the output, channel by channel.
 

@@ -15,6 +15,7 @@ from qgraph.ir.types import Moments
 from qgraph.ir.verify import verify
 from qgraph.numerics import quantize as codes_of
 from qgraph.quant import layer_codes
+from qgraph.quant.layer_codes import LayerCodes
 from qgraph.quant.paired import quantized_constant_of
 from qgraph.quant.reconstruct import reconstruct_weights
 from qgraph.quant.rounding import QuadraticError
@@ -284,6 +285,24 @@ def test_the_scale_stays_where_a_finer_one_is_worse():
     graph = quantize(floating.copy(), PROFILES["int8"], samples(floating, 40))
     (done,) = reconstruct_weights(graph, floating, samples(floating, 40), finer=3)
     assert done.finer == 0 and graph.nodes["w/q8"].attrs["spec"].exponent == 7
+
+
+@pytest.mark.parametrize(("least", "solved"), [(0.5, 1), (0.1, 2)])
+def test_a_scale_that_clips_many_weights_is_not_solved_for(monkeypatch, least, solved):
+    """Weights up to 1 on a scale for 1: one of half of it would clip most from 0.5 on."""
+    w = np.random.default_rng(3).uniform(least, 0.52, (24, 3)).astype(np.float32)
+    w[0, 0] = 0.99
+    floating, specs = layer("matmul", w, 24), []
+    solve = LayerCodes.solve
+
+    def watched(self, spec, *rest):
+        specs.append(spec)
+        return solve(self, spec, *rest)
+
+    monkeypatch.setattr(LayerCodes, "solve", watched)
+    graph = quantize(floating.copy(), PROFILES["int8"], samples(floating, 40))
+    reconstruct_weights(graph, floating, samples(floating, 40), finer=1)
+    assert len(specs) == solved
 
 
 def test_the_scale_stays_where_a_bias_follows_it():

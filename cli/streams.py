@@ -1,4 +1,4 @@
-"""Standard output that fails in words: closed, a full disk, a reader that has gone."""
+"""Standard output whose failures are errors: closed, a full disk, a reader that has ended."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def checked_streams() -> Iterator[None]:
-    """Standard streams of a command: what cannot be written raises StreamError or PipeError.
+    """Replace the standard streams: failed writes raise StreamError or PipeError.
 
-    Text that the encoding of the stream does not have, like bytes of a path that are not UTF-8, is
-    written as escapes.
+    Characters that the encoding of the stream lacks, such as bytes of a path that are not UTF-8,
+    are escaped.
     """
     missing = _filled()
     if sys.stderr is None:
@@ -47,16 +47,16 @@ def checked_streams() -> Iterator[None]:
 
 
 def give_up_output() -> None:
-    """Have what is still buffered go nowhere when the process ends."""
+    """Discard what is still buffered when the process ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
 
 
 def _filled() -> bool:
-    """Put /dev/null where a standard stream is closed, so that no file gets its number.
+    """Open /dev/null for each standard stream that is closed, so that no file gets its number.
 
-    Whether that was so of standard output.
+    Returns whether standard output was closed.
     """
     closed = []
     for number in range(3):
@@ -74,13 +74,13 @@ class _Output(io.FileIO):
             return super().write(data) or 0
         except OSError as error:
             if error.errno == errno.EPIPE:
-                raise PipeError("whoever read standard output has gone") from None
+                raise PipeError("the program that read standard output has ended") from None
             raise StreamError(f"cannot be written: {error.strerror}", node="stdout") from None
 
 
 class _Errors(io.FileIO):
     def write(self, data: ReadableBuffer) -> int:
-        with suppress(OSError):  # nowhere is left to say it: the exit code does
+        with suppress(OSError):  # only the exit code is left to report it
             return super().write(data) or 0
         return memoryview(data).nbytes
 

@@ -137,7 +137,7 @@ def npy_header(stream: IO[bytes], size: int) -> tuple[tuple[int, ...], np.dtype[
     read = form.read_array_header_1_0 if first else form.read_array_header_2_0
     shape, fortran, dtype = read(stream)
     if dtype.hasobject:
-        raise ValueError("objects are not read")
+        raise ValueError("arrays of Python objects are not supported")
     if any(length < 0 for length in shape) or dtype.itemsize == 0:
         raise ValueError("an array of impossible shape or dtype")
     if prod(shape) * dtype.itemsize != size - stream.tell():

@@ -165,5 +165,5 @@ def _busy(path: Path) -> OutputError:
     return OutputError(
         "another run is writing here",
         node=str(path),
-        hint="wait until it has ended, or give another place",
+        hint="wait until it has ended, or choose another path",
     )

@@ -104,7 +104,7 @@ def export(
     with whole_directory(path, _written(path), force=force) as draft:
         reason = chosen.refusal(network)
         if reason is not None:
-            raise UnsupportedError(f"{name} cannot carry this network: {reason}")
+            raise UnsupportedError(f"{name} does not support this network: {reason}")
         chosen.write(network, draft)
         files = sorted(p for p in draft.rglob("*") if p.is_file())
         names = [p.relative_to(draft).as_posix() for p in files]

@@ -28,7 +28,7 @@ def evaluate(
     wanted = dict(public) if fetch is None else named
     for value in wanted.values():
         if value not in graph.types:
-            raise GraphError("there is no such value", node=value)
+            raise GraphError("the graph has no value of this name", node=value)
     order = needed_for(graph, wanted.values())
     _check_feeds(graph, feeds, order)
     values = {node.name: np.asarray(feeds[node.name]) for node in order if node.op == "input"}
@@ -101,12 +101,12 @@ def _check_feeds(graph: Graph, feeds: Mapping[str, Array], order: Sequence[Node]
     listed = ", ".join(f"`{i}` {graph.types[i]}" for i in graph.inputs)
     for name in feeds:
         if name not in graph.inputs:
-            raise UsageError(f"`{name}` is fed, but is not an input", hint=f"inputs: {listed}")
+            raise UsageError(f"`{name}` is not an input of the network", hint=f"inputs: {listed}")
     for node in order:
         if node.op != "input":
             continue
         if node.name not in feeds:
-            raise UsageError(f"input `{node.name}` is not fed", hint=f"inputs: {listed}")
+            raise UsageError(f"no data for input `{node.name}`", hint=f"inputs: {listed}")
         found, promised = type_of(np.asarray(feeds[node.name])), graph.types[node.name]
         if not promised.accepts(found):
-            raise UsageError(f"input `{node.name}` is {promised}, but is fed {found}")
+            raise UsageError(f"input `{node.name}` is {promised}, but the data is {found}")

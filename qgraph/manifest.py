@@ -134,7 +134,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise LoadError(
             "not what `qgraph quantize` wrote" if exists else "no such directory",
             node=str(folder),
-            hint="give the directory that `qgraph quantize -o` named",
+            hint="give the output directory of `qgraph quantize`",
         )
     return found
 
@@ -176,7 +176,7 @@ def _parsed(found: Mapping[str, object], folder: Path) -> Manifest:
         return from_json(Manifest, found)
     except Exception as error:  # whatever a damaged manifest makes of records
         raise LoadError(
-            f"its manifest is not as it was written: {first_line(error)}",
+            f"its manifest was changed or damaged: {first_line(error)}",
             node=str(folder),
             hint="quantize the model again",
         ) from None

@@ -180,13 +180,13 @@ def quantize(x: npt.ArrayLike, spec: QuantSpec) -> Fixed:
     x = np.asarray(x, np.float64)
     if np.isnan(x).any():
         raise ExactnessError(
-            "NaN has no fixed-point code", hint="look at the float network's inputs"
+            "NaN has no fixed-point code", hint="check the inputs of the float network"
         )
     steps = ROUND[spec.rounding](np.ldexp(x, _exponent(spec, x.shape)))
     if spec.overflow == Overflow.WRAP and not np.isfinite(steps).all():
         raise ExactnessError(
             "infinity cannot be wrapped into a fixed-point code",
-            hint="look at the float network's inputs",
+            hint="check the inputs of the float network",
         )
     codes: Codes = np.asarray(bring_into_range(steps, spec)).astype(np.int64)
     return Fixed(codes, _held(spec))
@@ -198,7 +198,7 @@ def quantized_constant(x: Array, spec: QuantSpec) -> Array:
     Raises ExactnessError on NaN.
     """
     if np.isnan(np.min(x, initial=0)):
-        raise ExactnessError("NaN has no fixed-point code", hint="look at the float network")
+        raise ExactnessError("NaN has no fixed-point code", hint="check the float network")
     return np.asarray(fake_quantize(x.astype(np.float64) if spec.bits > 24 else x, spec))
 
 

@@ -201,6 +201,6 @@ def _check_float(passes: Sequence[Pass]) -> None:
     for step in passes:
         if QUANTIZED in step.ensures:
             raise UsageError(
-                f"pass `{step.title}` quantizes, and what is optimized stays float",
-                hint="leave it and what follows out of the list, or use qgraph quantize",
+                f"pass `{step.title}` quantizes, but the result of optimize is a float network",
+                hint="remove it and the passes after it from the list, or use qgraph quantize",
             )

@@ -150,7 +150,7 @@ def _own_class(name: str) -> type[Pass]:
     except Exception as error:  # of the module, which may do anything
         raise UsageError(
             f"pass `{name}` cannot be imported: {reason_of(error)}",
-            hint="give it as module:Class; modules are looked for where Python does, and here",
+            hint="give module:Class; the module must be on Python's path or in this directory",
         ) from error
     if not (isinstance(found, type) and issubclass(found, Pass) and is_dataclass(found)):
         raise UsageError(
@@ -193,7 +193,7 @@ def _made(kind: type[Pass], given: Mapping[str, Tree], profile: Profile | None) 
     except QGraphError:
         raise
     except Exception as error:  # of a custom pass
-        raise UsageError(f"pass `{kind.name}` cannot be made: {reason_of(error)}") from error
+        raise UsageError(f"pass `{kind.name}` cannot be created: {reason_of(error)}") from error
 
 
 def _types_of(kind: type[Pass]) -> Mapping[str, object]:

@@ -30,7 +30,7 @@ def inference_folder(path: str | Path) -> Path:
         return path
     if not (path / INFERENCE / "manifest.json").is_file():
         raise LoadError(
-            "a directory to train in, without an inference graph yet",
+            "a training directory without an inference graph",
             node=str(path),
             hint=f"after training, write one: qgraph finalize {path}",
         )
@@ -41,7 +41,7 @@ def load_graph(folder: Path) -> Graph:
     """The calibrated graph of an output directory. Raises LoadError."""
     folder = inference_folder(folder)
     about = read_manifest(folder)
-    with reading(folder, "is not as it was written", "quantize the model again"):
+    with reading(folder, "was changed or damaged", "quantize the model again"):
         text = (folder / "graph.txt").read_text("utf-8")
         arrays = read_arrays(folder / "network.npz")
         graph = parse_graph(text, part(arrays, "constant"), sources_of(arrays))
@@ -55,11 +55,11 @@ def load_float(folder: Path) -> Graph:
     read_manifest(folder)
     if not (folder / "float.txt").is_file():
         raise LoadError(
-            "no float network to compare with",
+            "the float network is missing, so there is nothing to compare with",
             node=str(folder),
             hint="an earlier version wrote it: quantize the model again",
         )
-    with reading(folder, "is not as it was written", "quantize the model again"):
+    with reading(folder, "was changed or damaged", "quantize the model again"):
         arrays = read_arrays(folder / "float.npz")
         text = (folder / "float.txt").read_text("utf-8")
         return parse_graph(text, part(arrays, "constant"), sources_of(arrays))
@@ -73,7 +73,7 @@ def load_network(folder: str | Path) -> Network:
     """
     folder = inference_folder(folder)
     graph = load_graph(folder)
-    with reading(folder, "is not as it was written", "quantize the model again"):
+    with reading(folder, "was changed or damaged", "quantize the model again"):
         sample = part(read_arrays(folder / "tensors.npz"), "input")
         shapes = {
             name: (graph.types[name].shape or (None,))[:1] + array.shape[1:]
@@ -90,7 +90,7 @@ def load_samples(folder: str | Path) -> dict[str, Array]:
     Raises LoadError.
     """
     folder = inference_folder(folder)
-    with reading(folder, "is not as it was written", "quantize the model again"):
+    with reading(folder, "was changed or damaged", "quantize the model again"):
         return part(read_arrays(folder / "network.npz"), "sample")
 
 

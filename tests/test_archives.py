@@ -79,7 +79,10 @@ BAD = {
     "shape that the data does not fill": (archive_of(a=GIANT), "does not fill"),
     "shape with a negative size": (archive_of(a=npy(header=header((-1, -4)))), "impossible"),
     "elements without size": (archive_of(a=npy(header=header((2**60,), "|V0"))), "impossible"),
-    "objects": (archive_of(a=npy(np.array([{}], object))), "objects are not read"),
+    "objects": (
+        archive_of(a=npy(np.array([{}], object))),
+        "arrays of Python objects are not supported",
+    ),
     "pickle": (archive_of(a=pickle.dumps([1])), "cannot be read"),
     "unusual compression": (archive_of(zipfile.ZIP_BZIP2, a=b"x"), "compressed unusually"),
     "members over each other": (doubled_directory(archive_of(a=npy(np.zeros(9)))), "overlap"),

@@ -76,9 +76,9 @@ def test_values_are_freed_after_their_last_use():
 @pytest.mark.parametrize(
     ("feeds", "message"),
     [
-        ({"x": X}, "input `other` is not fed"),
-        ({**FEEDS, "z": X}, "`z` is fed, but is not an input"),
-        ({**FEEDS, "x": X[0]}, r"input `x` is float32\[\?,2\], but is fed float32\[2\]"),
+        ({"x": X}, "no data for input `other`"),
+        ({**FEEDS, "z": X}, "`z` is not an input of the network"),
+        ({**FEEDS, "x": X[0]}, r"input `x` is float32\[\?,2\], but the data is float32\[2\]"),
         ({**FEEDS, "x": X.astype("float64")}, r"is fed float64\[1,2\]"),
     ],
 )
@@ -88,5 +88,5 @@ def test_feeds_that_do_not_fit(graph, feeds, message):
 
 
 def test_value_that_does_not_exist(graph):
-    with pytest.raises(GraphError, match="nowhere: there is no such value"):
+    with pytest.raises(GraphError, match="nowhere: the graph has no value of this name"):
         evaluate(graph, FEEDS, fetch=["nowhere"])

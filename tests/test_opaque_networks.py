@@ -1,4 +1,4 @@
-"""Networks with ops that are not understood: written, read back, run and verified."""
+"""Networks with ops that are not supported: written, read back, run and verified."""
 
 import numpy as np
 import pytest

@@ -132,7 +132,7 @@ WRONG = {
     "qgraph.passes:Pass": "pass `qgraph.passes:Pass` does not define `apply`",
     f"{OWN}:Rename{{only=last}}": "pass `rename`: option `only` cannot be `last`\n"
     "  legal: one of all, first",
-    f"{OWN}:Picky{{size=9}}": "pass `picky` cannot be made: size is too large",
+    f"{OWN}:Picky{{size=9}}": "pass `picky` cannot be created: size is too large",
 }
 
 

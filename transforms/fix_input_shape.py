@@ -39,7 +39,9 @@ class FixInputShape(Pass):
 def _fix(rewriter: Rewriter, name: str, shape: Shape) -> None:
     graph = rewriter.graph
     if name not in graph.inputs:
-        raise UsageError("there is no such input", node=name, hint=f"inputs are {graph.inputs}")
+        raise UsageError(
+            "the network has no input of this name", node=name, hint=f"inputs are {graph.inputs}"
+        )
     declared = graph.types[name]
     wanted = declared.with_shape(shape)
     if not declared.accepts(wanted):

@@ -289,7 +289,7 @@ class _Inserter(ValueForms):
             return "input", node.name
         self.rewriter.rule = "integer-form"
         kind = (
-            f"`{kind_of(node)}` is not understood"
+            f"`{kind_of(node)}` is not supported"
             if node.op == "opaque"
             else f"{node.op} is a float op"
         )

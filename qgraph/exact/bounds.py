@@ -84,8 +84,8 @@ def _check_scale(name: str, bound: Bound, exponent: AnyExponent) -> None:
     largest = bound.magnitude * 2.0**-smallest
     if largest > FLOAT32_LARGEST:
         raise ExactnessError(
-            f"its codes go up to {bound.magnitude}, which stands for {largest:.3g}: more than "
-            "float32 holds",
+            f"its codes go up to {bound.magnitude}, which represents {largest:.3g}: more than "
+            "float32 can hold",
             node=name,
             hint="the tensor's values are too large; scale the network's weights or inputs",
         )
@@ -115,7 +115,7 @@ def _bounds(graph: Graph) -> dict[str, Bound]:
         bound = _bound(reached) if reached is not None else _of_reach(graph, node, inputs)
         if bound.exact_in == "none":
             raise ExactnessError(
-                f"sums reach {bound.magnitude}: more than float64 holds exactly",
+                f"sums reach {bound.magnitude}: more than float64 represents exactly",
                 node=node.name,
                 hint="fewer bits, or a smaller layer",
             )
@@ -222,7 +222,7 @@ def check_accumulators(graph: Graph, found: Mapping[str, Bound], bits: int) -> N
             )
         raise ExactnessError(
             f"{what} can reach {bound.high if side == 'highest' else bound.low}: "
-            f"that takes {bound.width} bits, the accumulator has {bits}",
+            f"this needs {bound.width} bits, but the accumulator has {bits}",
             node=node.name,
             hint=remedy,
             evidence=_evidence(graph, node, found, bound, side),

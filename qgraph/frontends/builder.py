@@ -61,7 +61,7 @@ class GraphBuilder(Construction):
             return None
         values = self._values[name]
         if index >= len(values):
-            raise GraphError(f"`{name}` has no output {index} here", node=user)
+            raise GraphError(f"`{name}` has no output {index}", node=user)
         return values[index]
 
     def values(self, name: str) -> tuple[str, ...]:

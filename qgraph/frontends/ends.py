@@ -121,7 +121,7 @@ def resolve(nodes: Mapping[str, TFNode], name: str, what: str, candidates: Seque
     near = difflib.get_close_matches(ref[0], list(nodes), n=3)
     listed = ", ".join(f"`{c}`" for c in dict.fromkeys([*candidates[:12], *near]))
     raise UsageError(
-        f"there is no {what} `{name}` in the graph",
+        f"the graph has no {what} `{name}`",
         hint=f"candidates: {listed}" if listed else "the graph has no candidates",
     )
 

@@ -52,7 +52,7 @@ def needed_part(graph_def: Proto, outputs: Iterable[str]) -> Proto:
         if name in needed:
             continue
         if name not in nodes:
-            raise GraphError("no such node in the graph", node=name)
+            raise GraphError("the graph has no node of this name", node=name)
         needed.add(name)
         left += [parse_ref(text.removeprefix("^"))[0] for text in nodes[name].input]
     part = type(graph_def)(versions=graph_def.versions, library=graph_def.library)

@@ -169,7 +169,7 @@ def _outputs(builder: GraphBuilder, ends: Mapping[str, Ref], *, explicit: bool) 
     for public, ref in ends.items():
         value = builder.value(ref, public)
         if value is None:
-            raise LoadError("this output lies on a branch that is never taken", node=public)
+            raise LoadError("this output is on a branch that is never taken", node=public)
         outputs[public] = value
         if not explicit:
             for i, other in enumerate(builder.values(ref[0])[1:], 1):

@@ -161,7 +161,7 @@ def _explained(error: Exception, source: TFSource, op: str) -> QGraphError:
         return UnsupportedError(
             f"op `{op}` is unknown to the installed TensorFlow",
             node=source.node,
-            hint="custom ops must be cut off: name inputs and outputs on this side of it",
+            hint="exclude custom ops: choose inputs and outputs that do not need them",
         )
     return GraphError(f"TensorFlow refuses this `{op}`: {text}", node=source.node)
 

@@ -33,7 +33,7 @@ def check_harmless(node: Proto, library: bytes) -> None:
             raise UnsupportedError(
                 f"`{op}` has effects outside the network (files, Python, state): it is not run",
                 node=node.name,
-                hint="cut it off: --inputs and --outputs name the part to quantize",
+                hint="exclude it: --inputs and --outputs choose the part to quantize",
             )
 
 

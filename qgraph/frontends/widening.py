@@ -108,5 +108,5 @@ def _check_bits(node: Proto) -> None:
         raise UnsupportedError(
             f"`{node.op}` reads the bits of a half-precision number, which is imported as float32",
             node=node.name,
-            hint="cut it off: name --inputs and --outputs on this side of it",
+            hint="exclude it: choose --inputs and --outputs that do not need it",
         )

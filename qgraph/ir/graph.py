@@ -174,7 +174,7 @@ class Graph:
     def insert(self, node: Node) -> str:
         """Add `node` as it is. Raises GraphError if its name is taken, or names a value."""
         if node.name in self.nodes:
-            raise GraphError("a node of this name exists already", node=node.name)
+            raise GraphError("a node of this name already exists", node=node.name)
         if node_of(node.name) != node.name:
             raise GraphError("`name:number` names a value, not a node", node=node.name)
         for needed in node.control:

@@ -62,7 +62,7 @@ class Lowerings(Generic[T_co]):
             if op in self.lowered and op in self.refused:
                 yield f"{op}: both lowered and refused in {self.place}"
         for op in sorted({*self.lowered, *self.refused} - {*self.ops}):
-            yield f"{op}: in {self.place}, but there is no such op"
+            yield f"{op}: listed in {self.place}, but the op does not exist"
 
     def _missing(self, op: str) -> str:
         return f"{op}: no lowering and no refusal in {self.place}"

@@ -35,7 +35,7 @@ def batch_of(program: Program, entries: Mapping[str, Array]) -> int:
     batch = None
     for entry in program.entries:
         if entry.tensor not in entries:
-            raise GraphError("no codes are given for this entry", node=entry.tensor)
+            raise GraphError("codes of this input are missing", node=entry.tensor)
         tensor, codes = program.tensors[entry.tensor], np.asarray(entries[entry.tensor])
         if codes.dtype.kind not in "iu":
             raise GraphError(f"codes are integers, found {codes.dtype}", node=entry.tensor)
@@ -46,7 +46,7 @@ def batch_of(program: Program, entries: Mapping[str, Array]) -> int:
         if codes.shape != wanted:
             raise GraphError(f"expects codes {wanted}, found {codes.shape}", node=entry.tensor)
         if codes.size and (codes.min() < tensor.low or codes.max() > tensor.high):
-            raise GraphError(f"codes leave {tensor.low}..{tensor.high}", node=entry.tensor)
+            raise GraphError(f"codes are outside {tensor.low}..{tensor.high}", node=entry.tensor)
     return 1 if batch is None else batch
 
 

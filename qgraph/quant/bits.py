@@ -40,7 +40,7 @@ def budget_of(mean_bits: float | None, weight_bytes: int | None) -> Budget | Non
     if mean_bits is None and weight_bytes is None:
         return None
     if mean_bits is not None and weight_bytes is not None:
-        raise UsageError("bits on average and bytes were given", hint="give one budget for weights")
+        raise UsageError("two weight budgets: mean bits and bytes", hint="give one of them")
     given = mean_bits if mean_bits is not None else weight_bytes
     if given is None or not 0 < given < float("inf"):
         raise UsageError(f"{given} is not a valid weight budget", hint="a number above 0")
@@ -85,14 +85,12 @@ def assign(noise: Sequence[Mapping[int, float]], sizes: Sequence[int], limit: fl
 def check_budgets(budgets: Sequence[Budget], sizes: Sequence[int], fewest: Sequence[int]) -> None:
     """Raise UsageError for a budget that even the fewest bits exceed."""
     if not sizes:
-        raise UsageError(
-            "there are no layers with weights to give bits to", hint="leave out the budget"
-        )
+        raise UsageError("the network has no layers with weights", hint="leave out the budget")
     least = cost(fewest, sizes)
     for budget in budgets:
         if not budget.limit(sizes) >= least:
             raise UsageError(
-                f"{budget}: less than the weights of this network need",
-                hint=f"the least is {-(-least // 8):,} bytes, "
+                f"{budget}: too small for the weights of this network",
+                hint=f"the smallest budget is {-(-least // 8):,} bytes, "
                 f"{least / sum(sizes):.3g} bits on average",
             )

@@ -79,7 +79,7 @@ def check_arrays(
     named = {name: of_numpy(np.asarray(v)) for name, v in _by_input(arrays, graph).items()}
     for name, array in named.items():
         if not np.ndim(array):
-            raise CalibrationError(f"{what} for `{name}` is one number, not samples")
+            raise CalibrationError(f"{what} for `{name}` is a single number instead of samples")
         named[name] = array[:limit]
     for name in graph.inputs:
         _check(named[name], graph, name, what)

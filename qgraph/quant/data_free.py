@@ -86,7 +86,7 @@ def input_facts(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, Invented
     unknown = [name for name in given if name not in graph.inputs]
     if unknown:
         raise UsageError(
-            f"there is no input `{unknown[0]}` to give a range of", hint=f"inputs: {graph.inputs}"
+            f"unknown input `{unknown[0]}` in input ranges", hint=f"inputs: {graph.inputs}"
         )
     if not graph.inputs:
         raise CalibrationError("the network has no inputs: there is nothing to calibrate")
@@ -113,7 +113,7 @@ def _facts_of(graph: Graph, name: str, given: Range | None) -> InventedInput:
     shape = graph.types[name].shape
     if shape is None or None in shape[1:]:
         raise CalibrationError(
-            "its shape is unknown: no samples can be made", node=f"input {name}",
+            "its shape is unknown, so no samples can be generated", node=f"input {name}",
             hint=f"give it: --input-shape {name}=...",
         )  # fmt: skip
     fit = fitted(graph, name)
@@ -121,7 +121,7 @@ def _facts_of(graph: Graph, name: str, given: Range | None) -> InventedInput:
         return _within(given, fit, shape)
     if fit is None:
         raise CalibrationError(
-            "its range is unknown: no batch norm follows its first layer",
+            "its range is unknown, because no batch norm follows its first layer",
             node=f"input {name}",
             hint="give it, like --input-range 0,255; or give data: --calibration FILE.npz",
         )

@@ -146,7 +146,7 @@ def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"`{twice}` is there twice")
+        raise ValueError(f"`{twice}` occurs twice")
     return found
 
 
@@ -385,7 +385,7 @@ def _settle_bias(graph: Graph, bias: Node, accumulator: str, exponent: AnyExpone
         excess = int(np.where(peaks > 0, scale - np.array(room), 0).max(initial=0))
         if excess > 0:
             raise ExactnessError(
-                f"its exponent leaves no room for the bias `{bias.inputs[0]}`, which has the scale "
+                f"its exponent is too large for the bias `{bias.inputs[0]}`, which has the scale "
                 f"of the sum and {spec.bits} bits",
                 node=layer.inputs[1],
                 hint=f"make it smaller by {excess}, or that of the layer's input",

@@ -115,7 +115,7 @@ def parse_plan(text: str) -> Plan:
             listed = ", ".join(map(usage, steps.values()))
             raise UsageError(wrong, hint=f"steps: {listed}; or {NOTHING} alone")
         if step.name in found:
-            raise UsageError(f"plan: `{name}` is there twice")
+            raise UsageError(f"plan: `{name}` occurs twice")
         found[step.name] = _read(step, value if equals else None)
     return made_of(Plan, found)
 

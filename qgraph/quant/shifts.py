@@ -102,5 +102,5 @@ def check_shifts(graph: Graph, shift: tuple[int, int]) -> None:
                 f"needs a requantization shift of {needed}, "
                 f"the profile allows {shift[0]} to {shift[1]}",
                 node=node.name,
-                hint="widen `shift` in the profile, or look at who forced the scale group",
+                hint="widen `shift` in the profile, or check which tensors share the scale group",
             )

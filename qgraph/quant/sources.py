@@ -224,7 +224,9 @@ class _Joined:
             self.first = array[:1]
         kind = self.first.dtype
         if array.dtype.kind not in NUMBERS:
-            raise CalibrationError(f"data is of dtype {array.dtype}, not numbers", node=self.where)
+            raise CalibrationError(
+                f"the data has dtype {array.dtype}, which is not numeric", node=self.where
+            )
         if array.shape[1:] != self.first.shape[1:] or not np.can_cast(array.dtype, kind):
             raise CalibrationError(
                 f"batches differ: {array.dtype} {list(array.shape[1:])} "

@@ -83,7 +83,7 @@ def _told_as_calibration_error() -> Iterator[None]:
         raise CalibrationError(
             f"a temporary file cannot be written: {error.strerror or error}",
             node=str(tempfile.tempdir or os.environ.get("TMPDIR") or "temporary files"),
-            hint="make room there, or name another place: TMPDIR=/path",
+            hint="free some space, or set another folder: TMPDIR=/path",
         ) from error
 
 

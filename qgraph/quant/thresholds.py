@@ -89,7 +89,7 @@ def range_over(ends: Sequence[Range | None], name: str) -> Range:
         raise CalibrationError(
             "NaN or infinite on the calibration data",
             node=name,
-            hint="look at the data, then at the float network",
+            hint="check the data first, then the float network",
         )
     return min(e[0] for e in known), max(e[1] for e in known)
 

@@ -49,7 +49,7 @@ T = TypeVar("T")
 def read_facts(folder: Path) -> ReportFacts:
     """The facts of a network that `qgraph quantize` wrote. Raises LoadError."""
     folder = inference_folder(folder)
-    with reading(folder, "is not as it was written", "quantize the model again"):
+    with reading(folder, "was changed or damaged", "quantize the model again"):
         return _facts(folder, read_manifest(folder))
 
 

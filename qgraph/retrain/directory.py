@@ -176,7 +176,7 @@ def check_trainable(graph: Graph) -> None:
     opaque = next((node for node in graph.topological() if node.op == "opaque"), None)
     if opaque is not None:
         raise UnsupportedError(
-            f"`{kind_of(opaque)}` is not understood: it cannot be trained through",
+            f"`{kind_of(opaque)}` is not supported in training",
             node=opaque.name,
             hint="cut the network before or behind it: --inputs, --outputs",
         )
@@ -239,6 +239,6 @@ def _norm(i: int, names: Mapping[str, Any], arrays: Mapping[str, Any], graph: Gr
     if missing:
         raise ValueError(f"a batch norm is of `{missing[0]}`, which does not exist")
     if names["side"] not in ("input", "output"):
-        raise ValueError(f"a batch norm stands at an unknown side of `{names['layer']}`")
+        raise ValueError(f"a batch norm is at an unknown side of `{names['layer']}`")
     values = {name: arrays[f"norm/{i}/{name}"] for name in NORM_ARRAYS}
     return Norm(**{name: names[name] for name in NORM_NAMES}, **values)

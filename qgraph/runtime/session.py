@@ -197,12 +197,12 @@ def _check_feeds(graph: Graph, feeds: Mapping[str, Array]) -> None:
     listed = ", ".join(f"`{name}` {graph.types[name]}" for name in graph.inputs)
     for name in feeds:
         if name not in graph.inputs:
-            raise UsageError(f"`{name}` is fed, but is not an input", hint=f"inputs: {listed}")
+            raise UsageError(f"`{name}` is not an input of the network", hint=f"inputs: {listed}")
     for name in graph.inputs:
         if name not in feeds:
-            raise UsageError(f"input `{name}` is not fed", hint=f"inputs: {listed}")
+            raise UsageError(f"input `{name}` has no data", hint=f"inputs: {listed}")
         found, promised = type_of(np.asarray(feeds[name])), graph.types[name]
         if not promised.accepts(found):
-            raise UsageError(f"input `{name}` is {promised}, but is fed {found}")
+            raise UsageError(f"input `{name}` is {promised}, but the data is {found}")
         if not np.size(feeds[name]):
-            raise UsageError(f"input `{name}` is fed no samples")
+            raise UsageError(f"the data of input `{name}` has no samples")

@@ -73,7 +73,7 @@ def _moved_outputs(found: Agreement | None) -> list[str]:
 def _distance(found: Agreement) -> str:
     parts = [f"SQNR of the outputs {found.sqnr:.1f} dB"]
     if found.top1 is not None:
-        parts.append(f"{percent(found.top1)} decide as the float network")
+        parts.append(f"{percent(found.top1)} get the same class as from the float network")
     return f"{', '.join(parts)} on {counted(found.samples, 'sample')}"
 
 

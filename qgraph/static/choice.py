@@ -130,7 +130,7 @@ def first_plan(wish: Wish) -> tuple[Plan, Effort]:
     wish.pipeline.check_plan(found)
     if wish.effort not in (None, Effort.PLAIN):
         raise UsageError(
-            f"a plan is built as it is: effort `{wish.effort}` would look for another",
+            f"a plan excludes effort `{wish.effort}`, which searches for a plan",
             hint="give one of them",
         )
     if wish.method not in (None, found.method):

@@ -29,12 +29,12 @@ def check_given(effort: str | None, budget: bool) -> Effort:
     """The effort, which is `plain`. Raises UsageError for options that would choose others."""
     if effort not in (None, Effort.PLAIN):
         raise UsageError(
-            f"exponents are taken as they are: effort `{effort}` would look for others",
+            f"given exponents exclude effort `{effort}`, which searches for others",
             hint="leave the effort out",
         )
     if budget:
         raise UsageError(
-            "exponents are for bits that are known: a budget would choose them",
+            "given exponents exclude a weight budget, which chooses other bits",
             hint="give the profile that the exponents were written with: --profile profile.yaml",
         )
     return Effort.PLAIN

@@ -121,7 +121,7 @@ class KeepBest(keras.callbacks.Callback):  # type: ignore[misc]
         known = logs or {}
         if self.monitor not in known:
             hint = f"there are {', '.join(known)}; val_ is of validation_data"
-            raise UsageError(f"there is no `{self.monitor}` to compare", hint=hint)
+            raise UsageError(f"unknown metric `{self.monitor}`", hint=hint)
         found = self.sign * float(known[self.monitor])
         if found > self._best:
             self._best = found

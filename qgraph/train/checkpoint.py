@@ -64,6 +64,6 @@ def read_checkpoint(path: Path, network: str) -> Checkpoint:
         raise LoadError(
             f"from another network: {found[:12]}, this one is {network[:12]}",
             node=str(path),
-            hint="remove it, or begin again with --restart",
+            hint="remove it, or start again with --restart",
         )
     return Checkpoint(found, variables, facts)

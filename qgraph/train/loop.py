@@ -214,9 +214,9 @@ class Trainer:
         if replace(options, epochs=self.options.epochs) != self.options:
             differs = _difference(options, self.options)
             raise UsageError(
-                f"the checkpoint is of a run with other options: {differs}",
+                f"the checkpoint belongs to a run with other options: {differs}",
                 node=str(self.folder / LAST),
-                hint="give the same ones, or begin again with --restart",
+                hint="give the same ones, or start again with --restart",
             )
         restore(self._variables(), last)
         self.at = record.at or Position()
@@ -240,7 +240,9 @@ def _learning(model: TrainingGraph, options: Options) -> list[Variable]:
     weights = [*model.kernels, *model.gammas] if options.learn != "thresholds" else []
     thresholds = model.thresholds if options.learn != "weights" else []
     if not weights + thresholds:
-        raise TrainingError("there is nothing to train: no layer with weights, no quantizer")
+        raise TrainingError(
+            "nothing can be trained: the network has no layer with weights and no quantizer"
+        )
     return weights + thresholds
 
 
@@ -259,7 +261,7 @@ def _checked(labels: Array, classes: int | None, count: int) -> Array:
     wrong = labels[(labels < 0) | (labels >= (classes or 0))]
     if len(wrong):
         raise CalibrationError(
-            f"there is a label {wrong[0]}, and the network has {classes} classes",
+            f"label {wrong[0]} is out of range: the network has {classes} classes",
             hint=f"labels are 0 to {(classes or 1) - 1}",
         )
     return labels.astype(np.int64)

@@ -78,10 +78,11 @@ def loss_for(
     names = list(graph.outputs)
     if output is None and len(names) > 1:
         raise UsageError(
-            f"the network has {len(names)} outputs: {', '.join(names)}", hint="say which: --output"
+            f"the network has {len(names)} outputs: {', '.join(names)}",
+            hint="choose one: --output NAME",
         )
     if output not in (None, *names):
-        raise UsageError(f"there is no output `{output}`", hint=f"outputs are {', '.join(names)}")
+        raise UsageError(f"unknown output `{output}`", hint=f"outputs are {', '.join(names)}")
     at = names.index(output) if output else 0
     value, teacher = decisions(graph)[at], decisions(floating)[at]
     shape = graph.types[value].shape or ()
@@ -94,7 +95,7 @@ def loss_for(
         raise UsageError("the data has no labels", hint="an array called `labels`, or (x, y)")
     if kind != LossKind.MSE and classes is None:
         raise UsageError(
-            f"`{value}` of shape {list(shape)} is not a row of classes", hint="use --loss mse"
+            f"`{value}` of shape {list(shape)} is not a vector of classes", hint="use --loss mse"
         )
     if kind == LossKind.MSE:
         outputs = list(graph.outputs.values()), list(floating.outputs.values())

@@ -60,7 +60,7 @@ def against(network: Network, dump: Mapping[str, Array]) -> Checked:
             tally.add(ours, found.reshape(wanted.shape), wanted, theirs)
     if not tally.tensors:
         raise UsageError(
-            "no array of the dump has the name of a tensor",
+            "no array in the file has the name of a tensor",
             hint=f"names are those of tensors.npz, like {program.exits[0]}",
         )
     wrong = tuple(in_order(network, tally.differences))
@@ -98,7 +98,7 @@ def _names(program: Program, dump: Mapping[str, Array]) -> dict[str, str]:
         if ours is None and len(alike) > 1:
             raise UsageError(
                 f"`{theirs}` may be {' or '.join(f'`{name}`' for name in alike)}",
-                hint="give it the tensor's own name",
+                hint="rename the array to the full name of the tensor",
             )
         ours = ours or next(iter(alike), None)
         if ours is not None:

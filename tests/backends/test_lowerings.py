@@ -42,7 +42,7 @@ def test_a_target_that_lacks_an_op_says_so_by_name() -> None:
     )
     assert list(table.faults()) == [
         "abs: no lowering and no refusal in place",
-        "neg: in place, but there is no such op",
+        "neg: listed in place, but the op does not exist",
     ]
     with pytest.raises(GraphError, match="x: abs: no lowering and no refusal in place"):
         table.of("abs", "x")

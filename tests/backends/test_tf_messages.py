@@ -99,7 +99,7 @@ def test_attributes_of_all_kinds() -> None:
 
 
 def with_function():
-    """A GraphDef with an op that is not understood and calls a function."""
+    """A GraphDef with an op that is not supported and calls a function."""
     square = tf.function(lambda x: tf.math.cumsum(x * x, axis=1)).get_concrete_function(
         tf.TensorSpec((None, 4), tf.float32)
     )

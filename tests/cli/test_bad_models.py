@@ -92,8 +92,8 @@ def test_a_file_that_cannot_be_read():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--inputs", "picture"], "no input `picture` in the graph\n  candidates: `image`"),
-        (["--outputs", "klasses"], "no output `klasses` in the graph\n  candidates: `classes`"),
+        (["--inputs", "picture"], "the graph has no input `picture`\n  candidates: `image`"),
+        (["--outputs", "klasses"], "the graph has no output `klasses`\n  candidates: `classes`"),
         (["--input-shape", "8;8;3"], "`8;8;3` is not a shape\n  try --input-shape"),
         (["--input-shape", "image=0,8,8,3"], "`image=0,8,8,3` is not a shape"),
         (["--input-shape", "picture=1,8,8,3"], "`picture` is given a shape, but is not an input"),

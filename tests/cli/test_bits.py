@@ -64,8 +64,8 @@ def test_analyze_shows_a_point_for_each_budget(model, samples):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--mean-bits", 1.5], "the least is 47 bytes, 2 bits on average"),
-        (["--weight-bytes", "46"], "the least is 47 bytes"),
+        (["--mean-bits", 1.5], "the smallest budget is 47 bytes, 2 bits on average"),
+        (["--weight-bytes", "46"], "the smallest budget is 47 bytes"),
         (["--weight-bytes", "lots"], "`lots` is not a size in bytes"),
         (["--mean-bits", "nan"], "nan is not a valid weight budget"),
         (["--mean-bits", 5, "--weight-bytes", "1k"], "one budget"),

@@ -155,7 +155,7 @@ def test_graph_and_rewrites(written, model, samples):
     ]
 
 
-# -- an op that is not understood --------------------------------------------------------------
+# -- an op that is not supported --------------------------------------------------------------
 
 
 def test_an_unknown_op_stays_float_is_named_and_the_rest_is_exact(samples, tmp_path):

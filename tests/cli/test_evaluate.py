@@ -74,7 +74,7 @@ def test_a_training_directory_means_what_was_finalized(tmp_path) -> None:
     assert made.code == 0, made.err
     early = run("evaluate", out, "--data", data)
     assert early.code == 3
-    assert "a directory to train in, without an inference graph yet" in early.err
+    assert "a training directory without an inference graph" in early.err
     assert f"qgraph finalize {out}" in early.err
     assert run("train", out, "--data", data, "--fast", "--epochs", 1).code == 0
     assert run("finalize", out).code == 0

@@ -43,5 +43,5 @@ def test_what_is_wrong_is_told_before_anything_is_written(model, samples, writte
     done = run("quantize", model, *arguments, tmp_path / "gone.json")
     assert done.code == 6 and "no exponents can be read" in done.err
     done = run("quantize", model, *arguments, written / "exponents.json", "--effort", "fast")
-    assert done.code == 2 and "effort `fast` would look for others" in done.err
+    assert done.code == 2 and "effort `fast`, which searches for others" in done.err
     assert not (tmp_path / "out").exists()

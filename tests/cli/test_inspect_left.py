@@ -1,4 +1,4 @@
-"""`qgraph inspect` lists an op as not understood only where no pass reads it either."""
+"""`qgraph inspect` lists an op as not supported only where no pass reads it either."""
 
 import json
 

@@ -43,7 +43,7 @@ def test_a_damaged_entry_is_an_error_that_names_the_directory(out, key, value):
     damage(out, (key,), value)
     done = run("inspect", out)
     assert done.code == LOAD, (done.out, done.err)
-    assert f"{out}: its manifest is not as it was written" in done.err.replace("\n", "")
+    assert f"{out}: its manifest was changed or damaged" in done.err.replace("\n", "")
     assert "quantize the model again" in done.err
 
 

@@ -56,7 +56,7 @@ def test_op_that_cannot_be_written_is_refused_before_anything_is_done(network):
     onnx.save(model_of(nodes, {"image": (None, 3, 6, 6)}, constants=constants), network)
     made = quantized(network)
     assert made.code == 5
-    assert "y: `Resize` is not understood" in made.err and "--outputs" in made.err
+    assert "y: `Resize` is not supported" in made.err and "--outputs" in made.err
     assert not (network.parent / "out").exists()
     assert quantized(network, "--outputs", "c").code == 0
 

@@ -356,7 +356,7 @@ def test_files_that_exist_are_not_replaced(model, tmp_path):
         (["--passes", "fold-batchnorm"], 2, "did you mean `fold-batch-norm`"),
         (["--passes", "float,absorb-biases{deviation=2}"], 2, "did you mean `deviations`?"),
         (["--passes", "equalize-channels"], 10, "or `lower-batch-norm` in front"),
-        (["--passes", "static"], 2, "quantizes, and what is optimized stays float"),
+        (["--passes", "static"], 2, "quantizes, but the result of optimize is a float network"),
         (["--without", "fold"], 2, "unknown pass `fold`"),
         (["--without", "xyz"], 2, "unknown pass `xyz`"),
         (["--passes", f"{OWN}:Broken"], 10, "pass `broken` failed: key 'lost' is missing"),
@@ -391,7 +391,7 @@ def test_ops_that_are_not_understood_travel_to_the_format_they_came_from(tmp_pat
     wanted = run_pb(tmp_path / "net.pb", {"image": images}, ["classes"])[0]
     found = run_pb(tmp_path / "f.pb", {"image": images}, ["classes"])[0]
     np.testing.assert_allclose(found, wanted, rtol=1e-4)
-    with pytest.raises(UnsupportedError, match="odd: `LRN` is not understood, and is not ONNX's"):
+    with pytest.raises(UnsupportedError, match="odd: `LRN` is not supported and not an ONNX op"):
         result.save(tmp_path / "f.onnx")
     assert left_in(tmp_path) == {"net.pb", "f.pb"}
 

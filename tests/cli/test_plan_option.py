@@ -32,7 +32,7 @@ def test_the_plan_of_a_search_is_shown(model, samples, tmp_path):
     [
         (("--plan", "equalise"), "there is no step `equalise`"),
         (("--plan", ""), "lacks a step"),
-        (("--plan", "reconstruct", "--effort", "fast"), "effort `fast` would look for another"),
+        (("--plan", "reconstruct", "--effort", "fast"), "effort `fast`, which searches for a plan"),
         (("--plan", "method=mse", "--method", "max"), "put method=max into the plan"),
     ],
 )

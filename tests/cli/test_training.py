@@ -223,9 +223,9 @@ def test_a_directory_is_read_as_it_was_written(files, out):
         ("layer", "none", "a batch norm is of `none`, which does not exist"),
         ("weights", "none", "a batch norm is of `none`, which does not exist"),
         ("bias", "none", "a batch norm is of `none`, which does not exist"),
-        ("side", "left", "a batch norm stands at an unknown side of `"),
-        ("side", None, "a batch norm stands at an unknown side of `"),
-        ("side", [], "a batch norm stands at an unknown side of `"),
+        ("side", "left", "a batch norm is at an unknown side of `"),
+        ("side", None, "a batch norm is at an unknown side of `"),
+        ("side", [], "a batch norm is at an unknown side of `"),
         ("layer", [], "is not what `qgraph quantize --mode retrain` wrote"),
     ],
 )
@@ -252,7 +252,7 @@ def test_a_damaged_batch_norm_is_refused_when_the_directory_is_read(
         (("train", "{out}", "--fast", "--data", "{files}/none.npz"), "no such file"),
         (
             ("train", "{out}", "--fast", "--data", "{files}/train.npz", "--output", "z"),
-            "there is no output",
+            "unknown output",
         ),
         (
             ("train", "{out}", "--fast", "--data", "{files}/train.npz", "--threads", "0"),

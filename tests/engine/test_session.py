@@ -104,7 +104,7 @@ def test_run_for_machines(out, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--threads", 0), "threads are 1 to"),
+        (("--threads", 0), "the number of threads must be 1 to"),
         (("--level", "mmx"), "unknown level `mmx`; choose auto"),
     ],
 )

@@ -169,7 +169,7 @@ def test_a_tie_between_channels_names_the_one_that_overflows():
     g = layer("matmul", [[-1, 1]], 8, True)  # -127..128 and -128..127
     found = bounds(g)
     assert found["layer"].width == 9
-    with pytest.raises(ExactnessError, match="channel 0 can reach 128: that takes 9 bits"):
+    with pytest.raises(ExactnessError, match="channel 0 can reach 128: this needs 9 bits"):
         check_accumulators(g, found, 8)
 
 
@@ -194,7 +194,7 @@ def test_products_of_two_tensors_that_are_too_wide_are_refused_without_a_channel
     x = integers(g, g.input("x", "float32", (3, 5)), 8)
     g.add("matmul", x, integers(g, g.input("y", "float32", (5, 2)), 4, False), name="m")
     check_accumulators(g, bounds(g), 15)
-    with pytest.raises(ExactnessError, match="m: sums can reach -9600: that takes 15") as error:
+    with pytest.raises(ExactnessError, match="m: sums can reach -9600: this needs 15") as error:
         check_accumulators(g, bounds(g), 14)
     assert error.value.evidence == {}
     assert "weight" not in str(error.value)

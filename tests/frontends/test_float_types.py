@@ -170,7 +170,7 @@ def test_onnx_file_in_half_has_its_weights(tmp_path, narrow, external):
     assert len(graph.notes) == 1 and f"uses {narrow};" in graph.notes[0]
 
 
-# -- ops that are not understood ------------------------------------------------------------
+# -- ops that are not supported ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("narrow", NARROW)

@@ -1,4 +1,4 @@
-"""Ops that are not understood stay opaque, and run by their source."""
+"""Ops that are not supported stay opaque, and run by their source."""
 
 import pytest
 import tensorflow as tf

@@ -9,5 +9,5 @@ def ops(graph: Graph) -> list[str]:
 
 
 def opaque_kinds(graph: Graph) -> list[str]:
-    """The ops of the source format that are not understood, in alphabetical order."""
+    """The ops of the source format that are not supported, in alphabetical order."""
     return sorted(node.attrs["kind"] for node in graph.nodes.values() if node.op == "opaque")

@@ -151,7 +151,7 @@ def test_a_replacement_that_does_not_fit_changes_nothing():
 @pytest.mark.parametrize(
     ("node", "complaint"),
     [
-        (Node("a", "relu", ("x",)), "a: a node of this name exists already"),
+        (Node("a", "relu", ("x",)), "a: a node of this name already exists"),
         (Node("a:1", "relu", ("x",)), "names a value, not a node"),
         (Node("c", "relu", ("x:1",)), "c: input `x:1` does not exist"),
         (Node("c", "relu", ("x",), control=("d",)), "c: control input `d` does not exist"),

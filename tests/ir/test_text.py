@@ -159,7 +159,7 @@ GOOD = """graph "g" {
         ("relu(%x)", "squeeze(%x) {axes=5}", "line 5: "),
         ("relu(%x)", "squeeze(%x) {axes}", "line 5: expected key=value, found `axes`"),
         ("relu(%x)", "squeeze(%x) {axes=oops}", "line 5: `oops` is not an attribute value"),
-        ("%y = relu(%x)", "%x = relu(%x)", "line 5: a node of this name exists already"),
+        ("%y = relu(%x)", "%x = relu(%x)", "line 5: a node of this name already exists"),
         ("relu(%x)", "relu(%x) after (%n)", "line 5: control input `n` does not exist"),
         ('"y" = %y', '"y" = %z', "line 6: `z` does not exist"),
         ('graph "g"', "graph g", "line 1: expected `graph"),

@@ -98,7 +98,7 @@ def test_budgets() -> None:
 def test_a_budget_that_cannot_be_met_says_what_could() -> None:
     with pytest.raises(UsageError, match="need") as error:
         check_budgets([Budget(mean_bits=1.5)], [100, 300], [2, 8])
-    assert error.value.hint == "the least is 325 bytes, 6.5 bits on average"
+    assert error.value.hint == "the smallest budget is 325 bytes, 6.5 bits on average"
     check_budgets([Budget(weight_bytes=325)], [100, 300], [2, 8])
     with pytest.raises(UsageError, match="no layers with weights"):
         check_budgets([Budget(mean_bits=4)], [], [])

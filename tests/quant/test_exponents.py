@@ -284,7 +284,7 @@ def test_weights_so_fine_that_a_bias_would_saturate_are_refused():
     name = named(first.exponents, first.graph, "weight")
     now = first.exponents.tensors[name].exponent
     told = refused(edited(first.exponents, name, exponent=now + 4), ExactnessError, profile=profile)
-    assert told.startswith(f"{name}: its exponent leaves no room for the bias `first/b`")
+    assert told.startswith(f"{name}: its exponent is too large for the bias `first/b`")
     assert qgraph.quantize(NET, IMAGES, exponents=first.exponents, profile=profile)
 
 
@@ -297,7 +297,7 @@ def test_exponents_of_another_plan_or_profile_are_not_taken(usual):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"effort": "default"}, "effort `default` would look for others"),
+        ({"effort": "default"}, "effort `default`, which searches for others"),
         ({"mean_bits": 5}, "a budget would choose them"),
     ],
     ids=str,
@@ -338,7 +338,7 @@ WRONG = {
     '{"format": 2, "tensors": {}}': "not exponents of format 1",
     '{"format": 1}': "`tensors`, `features` and `factors` must be mappings",
     '{"format": 1, "tensors": {}, "tensor": {}}': "unknown key `tensor`",
-    '{"format": 1, "tensors": {"a": 1, "a": 2}}': "`a` is there twice",
+    '{"format": 1, "tensors": {"a": 1, "a": 2}}': "`a` occurs twice",
     '{"format": 1, "tensors": {"a": 1.5}}': "a: {}: its exponent cannot be 1.5",
     '{"format": 1, "tensors": {"a": true}}': "a: {}: its exponent cannot be True",
     '{"format": 1, "tensors": {"a": []}}': "a: {}: its exponent cannot be []",

@@ -70,7 +70,7 @@ def test_examples():
         ("constant-channels=-1", "`constant-channels` cannot be `-1.0`"),
         ("constant-channels=nan", "`constant-channels` cannot be `nan`"),
         ("reconstruct=2", "`reconstruct` cannot be `2`"),
-        ("reconstruct,reconstruct", "`reconstruct` is there twice"),
+        ("reconstruct,reconstruct", "`reconstruct` occurs twice"),
     ],
 )
 def test_what_is_wrong_is_named(text, message):

@@ -62,6 +62,6 @@ def test_forms_that_cannot_carry_it_say_so() -> None:
     network = Network(graph, lower(graph), wide(32), {}, {})
     refusals = {name: str(form(name).refusal(network) or "") for name in FORMS}
     for name in ("onnx-qdq", "qonnx"):
-        assert "first/q32" in refusals[name] and "onnx-integer carries it" in refusals[name]
+        assert "first/q32" in refusals[name] and "use the format onnx-integer" in refusals[name]
     for name in ("engine", "tensorflow", "onnx-integer", "c", "vectors"):
         assert not refusals[name], name

@@ -86,5 +86,5 @@ def test_what_is_not_understood_is_refused():
     made = quantize(
         model("basic-pitch"), samples("basic-pitch"), profile=PROFILES["int32-bias"], mode="retrain"
     )
-    with pytest.raises(UnsupportedError, match="is not understood"):
+    with pytest.raises(UnsupportedError, match="is not supported"):
         check_trainable(made.graph)

@@ -88,7 +88,7 @@ def test_the_best_epoch_is_kept(plain, tmp_path):
     best = int(np.argmin(losses))
     assert 0 < losses[best] < losses[-1]
     assert print_graph(retrain.finalize(out).graph) == graphs[best] != graphs[-1]
-    with pytest.raises(UsageError, match="there is no `val_accuracy`"):
+    with pytest.raises(UsageError, match="unknown metric `val_accuracy`"):
         model.fit(x, verbose=0, callbacks=[KeepBest(out, "val_accuracy")])
 
 

@@ -308,8 +308,8 @@ def test_what_is_not_finite_stops_the_run_and_is_named(made, folder):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (np.full(96, 5), "there is a label 5, and the network has 5 classes"),
-        (np.full(96, -1), "there is a label -1"),
+        (np.full(96, 5), "label 5 is out of range: the network has 5 classes"),
+        (np.full(96, -1), "label -1 is out of range"),
         (np.full(96, 0.5), "labels are float64"),
         (np.zeros((96, 3), int), r"labels are int64 of shape \[16, 3\]"),
     ],

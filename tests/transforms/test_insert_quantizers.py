@@ -277,7 +277,7 @@ def test_an_unknown_op_in_the_middle():
         %b/q8 = quantize(%b/q16) {spec=<s8 activation>}
         return "y" = %b/q8
     """
-    check_inserted(net, y, golden, reasons=[("o", "stays float: `Strange` is not understood")])
+    check_inserted(net, y, golden, reasons=[("o", "stays float: `Strange` is not supported")])
 
 
 def test_a_layer_with_two_users():

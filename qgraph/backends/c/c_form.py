@@ -84,7 +84,7 @@ def write_program(program: Program, folder: Path) -> CUnit:
     """`<net>.c`, `<net>.h` and `<net>_test.c` into a folder. Raises UnsupportedError."""
     why = refused(program)
     if why is not None:
-        raise UnsupportedError(why, hint="take another form of it")
+        raise UnsupportedError(why, hint="choose another export format")
     made = unit(program, file_stem(program.name))
     (folder / f"{made.net}.h").write_text(header(made), "ascii")
     (folder / f"{made.net}.c").write_text(made.text, "ascii")

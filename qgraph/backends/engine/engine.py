@@ -72,7 +72,7 @@ class Engine:
         that are not, UnsupportedError where this build or CPU does not have the level.
         """
         if not 1 <= threads <= MAX_THREADS:
-            raise UsageError(f"threads are 1 to {MAX_THREADS}, not {threads}")
+            raise UsageError(f"the number of threads must be 1 to {MAX_THREADS}, not {threads}")
         native = _native()
         number = _level(native, level)
         try:
@@ -114,7 +114,7 @@ class Engine:
         names = list(dict.fromkeys(self.exits if keep is None else keep))
         for name in names:
             if name not in self.index:
-                raise GraphError("the engine has no such tensor", node=name)
+                raise GraphError("the engine has no tensor of this name", node=name)
         results = {n: np.empty(self._shape(n, samples), self.tensors[n].dtype) for n in names}
         wanted = [self.index[name] for name in names]
         try:
@@ -146,7 +146,7 @@ class Engine:
     def _samples(self, codes: Mapping[str, Array]) -> int:
         for name in self.entries:
             if name not in codes:
-                raise GraphError("no codes are given for this entry", node=name)
+                raise GraphError("codes of this input are missing", node=name)
         if not self.batch_free or not self.entries or not np.ndim(codes[self.entries[0]]):
             return 1
         return len(codes[self.entries[0]])
@@ -159,7 +159,7 @@ class Engine:
             wanted = self._shape(name, samples)
             raise GraphError(f"expects codes {wanted}, found {codes.shape}", node=name)
         if codes.dtype != tensor.dtype and (codes.min() < tensor.low or codes.max() > tensor.high):
-            raise GraphError(f"codes leave {tensor.low}..{tensor.high}", node=name)
+            raise GraphError(f"codes are outside {tensor.low}..{tensor.high}", node=name)
         return np.ascontiguousarray(codes, tensor.dtype)
 
 
@@ -195,7 +195,7 @@ def _level(native: type[native_types.engine], level: str) -> int:
     number = LEVELS.index(level) - 1
     if not native.supports(number):
         raise UnsupportedError(
-            f"this machine or build has no {level}", hint="`auto` takes the best there is"
+            f"this machine or build has no {level}", hint="`auto` chooses the best level that works"
         )
     return number
 

@@ -52,7 +52,9 @@ class EngineForm:
             for level, engine in fused.items():
                 for name, array in engine.run_codes(codes).items():
                     if not np.array_equal(array, found[name]):
-                        raise ExactnessError(f"fused on {level}, other codes", node=name)
+                        raise ExactnessError(
+                            f"the fused kernel for {level} gives other codes", node=name
+                        )
             return {name: array.astype(np.int64) for name, array in found.items()}
 
         return run

@@ -88,13 +88,13 @@ class ValueEmission(ProgramEmission):
     def _check_rounding(self, name: str, rounding: str, overflow: str) -> None:
         if rounding not in self.roundings:
             raise UnsupportedError(
-                f"rounds {rounding}, which {self.form} has no word for",
+                f"rounds {rounding}, which {self.form} does not support",
                 node=name,
-                hint=f"profiles that round {' or '.join(self.roundings)}; or another form",
+                hint=f"use a profile that rounds {' or '.join(self.roundings)}, or another format",
             )
         if overflow != Overflow.SATURATE:
             raise UnsupportedError(
-                f"wraps around, {self.form} only saturates", node=name, hint="another form"
+                f"wraps around, {self.form} only saturates", node=name, hint="use another format"
             )
 
     # -- numbers -----------------------------------------------------------------------------
@@ -291,7 +291,7 @@ def check_exact(tensor: Tensor, exact: int) -> None:
         raise UnsupportedError(
             f"sums reach {reach(tensor):,}, {kind} is exact up to {exact:,}",
             node=tensor.name,
-            hint="onnx-integer carries it",
+            hint="use the format onnx-integer",
         )
     exponents = np.asarray(tensor.exponent)
     if exponents.min() < LEAST_EXPONENT or exponents.max() > MOST_EXPONENT:

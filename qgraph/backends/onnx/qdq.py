@@ -159,5 +159,5 @@ def narrowest(name: str, low: int, high: int) -> str:
             return dtype
     raise UnsupportedError(
         f"its codes are {low}..{high}, QuantizeLinear has 16 bits", node=name,
-        hint="another form carries it",
+        hint="use another format",
     )  # fmt: skip

@@ -64,7 +64,7 @@ class QonnxEmission(ValueEmission):
             raise UnsupportedError(
                 f"its codes are {tensor.low:,}..{tensor.high:,}, Quant gives float32",
                 node=name,
-                hint="onnx-integer carries it",
+                hint="use the format onnx-integer",
             )
         if spec.rounding == Rounding.HALF_UP:
             half = np.ldexp(0.5, -np.asarray(tensor.exponent)).astype(self._type_before(name))
@@ -164,7 +164,7 @@ class QonnxEmission(ValueEmission):
             raise UnsupportedError(
                 f"sums reach {largest:,}, float32 is exact up to {FLOAT32_EXACT:,}",
                 node=step.output,
-                hint="onnx-integer carries it",
+                hint="use the format onnx-integer",
             )
         super()._conv2d(step)
 
@@ -178,7 +178,7 @@ class QonnxEmission(ValueEmission):
                 raise UnsupportedError(
                     f"half a step added to {largest:,} is past what floats hold",
                     node=step.output,
-                    hint="onnx-integer carries it",
+                    hint="use the format onnx-integer",
                 )
         super()._requantize(step)
 

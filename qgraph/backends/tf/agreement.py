@@ -1,6 +1,6 @@
 """Is the emitted graph the integer reference? Compared as TensorFlow executes it, tolerance zero.
 
-Where an integer part begins at a float result (a logarithm, an op that is not understood), the
+Where an integer part begins at a float result (a logarithm, an op that is not supported), the
 reference starts from TensorFlow's own numbers: float ops differ between libraries in the last
 bit, integers may not differ at all.
 """

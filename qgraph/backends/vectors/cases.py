@@ -62,7 +62,7 @@ def chosen(program: Program, names: Sequence[str]) -> list[Layer]:
     unknown = [n for n in names if not any(n in layer.made for layer in every)]
     if unknown:
         heads = ", ".join(layer.head.output for layer in every)
-        raise UsageError(f"no layer makes `{unknown[0]}`", hint=f"layers: {heads}")
+        raise UsageError(f"no layer computes `{unknown[0]}`", hint=f"layers: {heads}")
     return [one for one in every if not names or any(n in one.made for n in names)]
 
 

@@ -98,7 +98,7 @@ def _resolved(model: Model, name: str, what: str, candidates: Sequence[str]) -> 
             return node.name, node.outputs.index(name) if name in node.outputs else 0
     near = difflib.get_close_matches(name, list(model.tensors), n=3)
     listed = ", ".join(f"`{c}`" for c in dict.fromkeys([*candidates[:12], *near]))
-    raise UsageError(f"there is no {what} `{name}` in the model", hint=f"candidates: {listed}")
+    raise UsageError(f"the model has no {what} `{name}`", hint=f"candidates: {listed}")
 
 
 def _input(model: Model, name: str) -> str:

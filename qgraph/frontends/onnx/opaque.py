@@ -30,7 +30,7 @@ REFUSED = {
     "StringNormalizer": "an op on text",
     "ImageDecoder": "an op on files",
 }
-CUT = "cut it off: name inputs and outputs on this side of it"
+CUT = "exclude it: choose inputs and outputs that do not need it"
 TYPE_ATTRS = (
     "to", "dtype", "output_dtype", "output_datatype", "precision", "stash_type",
     "softmax_precision",

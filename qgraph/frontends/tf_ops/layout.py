@@ -31,7 +31,7 @@ def spatial(values: tuple[int, ...], node: TFNode) -> Pair | None:
 
 
 def window(node: TFNode) -> dict[str, object] | None:
-    """Strides, dilations and padding of a convolution; None where they are not understood."""
+    """Strides, dilations and padding of a convolution; None if they are not supported."""
     strides = spatial(node.integers("strides"), node)
     dilations = spatial(node.integers("dilations", (1, 1, 1, 1)), node)
     pads = padding(node)

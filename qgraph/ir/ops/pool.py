@@ -65,7 +65,7 @@ def _infer_pool(attrs: PoolAttrs, inputs: Sequence[TensorType]) -> TensorType:
 def _infer_max_pool(attrs: PoolAttrs, inputs: Sequence[TensorType]) -> TensorType:
     padding = () if isinstance(attrs.padding, str) else attrs.padding
     if any(max(pads) >= size for pads, size in zip(padding, attrs.ksize, strict=False)):
-        raise GraphError(f"padding {padding} reaches past a window of {attrs.ksize}")
+        raise GraphError(f"padding {padding} is not smaller than the window {attrs.ksize}")
     return _infer_pool(attrs, inputs)
 
 

@@ -93,7 +93,7 @@ def standardization(
             return Standardization(guard, int(np.rint(np.ldexp(epsilon, 2 * guard))), made + guard)
     raise ExactnessError(
         f"its root passes {SQUARE_BITS} bits: it has {channels} channels, and epsilon "
-        f"{attrs.epsilon:g} is large beside its input's unit, 2^-{unit}",
+        f"{attrs.epsilon:g} is large compared with its input's unit, 2^-{unit}",
         node=name,
         hint="use fewer bits, or a profile override for the layer before it",
     )

@@ -237,7 +237,7 @@ class _Sections:
     def take(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         begin, size = self._at, count * dtype.itemsize
         if size > len(self._block) - begin:
-            raise ValueError("it ends inside its tables")
+            raise ValueError("it is too short for its tables")
         self._at = ceil(begin + size, ALIGNMENT)
         return self._block[begin : begin + size].copy().view(dtype)
 

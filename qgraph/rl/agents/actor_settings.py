@@ -80,7 +80,7 @@ class ActorSettings(RunSettings):
             raise UsageError(SettingText("{nodes} {value} needs {ray}", value=self.nodes))
         if self.nodes > self.actors:
             raise UsageError(
-                SettingText("{nodes} is {n}, but {actors} only {m}", n=self.nodes, m=self.actors)
+                SettingText("{nodes} is {n}, but {actors} is only {m}", n=self.nodes, m=self.actors)
             )
         if not self.quantizer and (self.ray or self.on_demand):
             other = "{ray}" if self.ray else "{on_demand}"

@@ -42,7 +42,7 @@ class CompressionSettings(LearningSettings):
                 )
             return
         if not self.compress.strip():
-            raise UsageError(SettingText("{compress} names no link"), hint=example)
+            raise UsageError(SettingText("{compress} is empty"), hint=example)
         if not self.quantizer:
             raise UsageError(
                 SettingText("{compress} needs a quantizer"),
@@ -51,12 +51,12 @@ class CompressionSettings(LearningSettings):
         own = (self.actor_bits, self.broadcast_bits, self.first_bits, self.last_bits)
         if own != (32, 32, None, None):
             raise UsageError(
-                SettingText("with {compress}, bits are a link of it"),
+                SettingText("with {compress}, bits are set by the link `quantize`"),
                 hint=SettingText("{compress} 'prune(0.5)|quantize(8)'"),
             )
         if self.synchronous or self.ray:
             other = "{synchronous}" if self.synchronous else "{ray}"
-            raise UsageError(SettingText("{compress} does not go with " + other))
+            raise UsageError(SettingText("{compress} cannot be combined with " + other))
         from qgraph.rl.compress.settings import Settings
 
         Settings(self.compress, self.monitor or "watch", self.monitor_every)

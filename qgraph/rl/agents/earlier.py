@@ -40,7 +40,7 @@ def _with_precision(given: SettingValues) -> dict[str, object]:
         if found.get("precision") not in (None, LearnerPrecision.FLOAT32):
             raise UsageError(
                 SettingText(
-                    "{precision} is {value}, but bfloat16 was asked for too",
+                    "{precision} is {value}, but bfloat16 was requested too",
                     value=found["precision"],
                 )
             )

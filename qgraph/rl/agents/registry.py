@@ -156,7 +156,7 @@ def check_fits(config: RunConfig, environment: Environment) -> None:
     if images and not config.images:
         users = [kind.algorithm for kind in fitting if kind.images]
         raise UsageError(
-            f"{config.algorithm} does not learn from images, which `{config.environment}` gives",
+            f"{config.algorithm} does not learn from images, which `{config.environment}` returns",
             hint=f"for images and such actions: {', '.join(users)}",
         )
     config.check_observations(environment)

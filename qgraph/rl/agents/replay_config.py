@@ -55,7 +55,7 @@ class ReplayConfig(RunConfig):
         if self.min_replay_size > self.replay_capacity:
             raise UsageError(
                 SettingText(
-                    "{min_replay_size} is {least}, but {replay_capacity} only {most}",
+                    "{min_replay_size} is {least}, but {replay_capacity} is only {most}",
                     least=self.min_replay_size, most=self.replay_capacity,
                 )
             )  # fmt: skip

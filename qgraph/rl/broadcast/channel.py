@@ -73,7 +73,7 @@ class Channel:
             OutputError: There is not enough shared memory.
         """
         if not (0 < size <= MAX_SIZE and 0 < readers <= MAX_READERS):
-            raise UsageError(f"a channel of {size} bytes for {readers} readers cannot be made")
+            raise UsageError(f"a channel cannot have {size} bytes and {readers} readers")
         buffers = native().channel_buffers(readers)
         head = PAGE + native().channel_head(readers)
         region = Region.create("channel", head + buffers * pages(size))
@@ -138,7 +138,7 @@ class Channel:
             UsageError: There is no such reader.
         """
         if not 0 <= number < self.readers:
-            raise UsageError(f"reader {number} of a channel with {self.readers}")
+            raise UsageError(f"reader {number} does not exist: the channel has {self.readers}")
         self.clear(number)
         return Reader(self, number)
 

@@ -90,7 +90,7 @@ class Experience:
         if dtype.hasobject or dtype.itemsize == 0:
             raise UsageError(f"records of {dtype} cannot be shared", hint="use numeric fields")
         if not (0 < writers <= MAX_WRITERS and capacity > 0):
-            raise UsageError(f"rings of {capacity} records for {writers} actors cannot be made")
+            raise UsageError(f"experience cannot have {writers} rings of {capacity} records")
         form = json.dumps(form_of(dtype)).encode()
         if LABEL.size + len(form) > PAGE:
             raise UsageError(f"a record has at most about 50 fields, not {len(dtype.names or ())}")
@@ -118,7 +118,7 @@ class Experience:
         front = region.view(0, PAGE, writable=False)[:PAGE]
         magic, writers, capacity, record, length = LABEL.unpack(front[: LABEL.size])
         if magic != MAGIC or not (0 < writers <= MAX_WRITERS and capacity > 0):
-            raise LoadError("no rings of records in it", node=name)
+            raise LoadError("not memory of experience", node=name)
         try:
             dtype = read_form(json.loads(front[LABEL.size : LABEL.size + length]))
         except (ValueError, TypeError):
@@ -158,7 +158,9 @@ class Experience:
             UsageError: There is no such writer.
         """
         if not 0 <= number < self.writers:
-            raise UsageError(f"actor {number} of rings for {self.writers}")
+            raise UsageError(
+                f"actor {number} does not exist: the number of rings is {self.writers}"
+            )
         return RecordWriter(self, number)
 
     def reader(self) -> RecordReader:
@@ -269,7 +271,7 @@ class RecordWriter:
         """
         dtype = records.dtype
         if dtype is not self.rings.dtype and dtype != self.rings.dtype:
-            raise UsageError(f"records of {dtype}, not {self.rings.dtype}")
+            raise UsageError(f"records have dtype {dtype}, not {self.rings.dtype}")
         if not records.flags.c_contiguous:
             records = np.ascontiguousarray(records)
         count = records.size

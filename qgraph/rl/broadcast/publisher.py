@@ -39,7 +39,9 @@ class Blocks:
     def settings(self, reader: int) -> BlockSource:
         """The settings of the `Subscriber` of actor number `reader`."""
         if not 0 <= reader < self._blocks.readers:
-            raise UsageError(f"actor {reader} of a publisher for {self._blocks.readers}")
+            raise UsageError(
+                f"actor {reader} does not exist: the publisher has {self._blocks.readers} readers"
+            )
         return BlockSource(self._blocks.name, self._published, reader, self.on_demand)
 
     def freed(self, reader: int) -> None:

@@ -78,7 +78,7 @@ def parse_call(text: str, table: Table, what: str) -> object:
     except QGraphError:
         raise
     except Exception as error:  # of a custom class
-        raise UsageError(f"`{text.strip()}` cannot be made: {reason_of(error)}") from error
+        raise UsageError(f"`{text.strip()}` cannot be created: {reason_of(error)}") from error
 
 
 def _types(declared: object) -> set[str]:

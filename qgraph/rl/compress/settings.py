@@ -41,7 +41,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.every < 1:
-            raise UsageError(f"snapshots between looks are {self.every}; they must be 1 or more")
+            raise UsageError(f"policies between measurements must be 1 or more, not {self.every}")
         Monitor(parse_strategy(self.monitor), Compressor.parse(self.compressor))
         if any(chain.first(Static) is not None for chain in self._chains()):
             raise UsageError(

@@ -36,7 +36,7 @@ class StudentNetwork:
         if found is None:
             known = ", ".join(NETWORKS)
             hint = f"{known}, or layers like 64-64, 8x3x1-64 for images"
-            raise UsageError(f"no network is called `{name}`", hint=hint)
+            raise UsageError(f"unknown network `{name}`", hint=hint)
         layers = [tuple(map(int, layer.split("x"))) for layer in name.split("-")]
         convolutions = [(layer[0], layer[1], layer[2]) for layer in layers if len(layer) == 3]
         return StudentNetwork(

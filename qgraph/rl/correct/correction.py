@@ -158,7 +158,7 @@ def _corrector(name: str, arguments: str) -> Corrector:
     kind = _imported(name) if "." in name else NAMES.get(name)
     if kind is None:
         raise UsageError(
-            f"no corrector is called `{name}`",
+            f"unknown corrector `{name}`",
             hint=f"one of {', '.join(NAMES)}, or one of your own: package.module.Class",
         )
     places, named = [], {}
@@ -189,8 +189,8 @@ def _corrector(name: str, arguments: str) -> Corrector:
         )
     if corrects == TARGETS and not isinstance(getattr(corrector, "of_actions", None), bool):
         raise UsageError(
-            f"`{name}` does not say what its targets are of",
-            hint="`of_actions` is True for values of actions, False for those of states",
+            f"`{name}` does not define `of_actions`",
+            hint="set it to True if targets are values of actions, False for values of states",
         )
     assert isinstance(corrector, Corrector)
     return corrector

@@ -166,11 +166,11 @@ def _above_zero(corrector: object, *names: str) -> None:
         value = getattr(corrector, name)
         if not value > 0:
             raise UsageError(
-                f"{name_of(corrector)}: {name} is {value:g}, but has to be above 0",
+                f"{name_of(corrector)}: {name} is {value:g}, but must be above 0",
                 hint="1, or inf for no limit",
             )
 
 
 def _share(corrector: object, value: float) -> None:
     if not 0 <= value <= 1:
-        raise UsageError(f"{name_of(corrector)}: lambda is {value:g}, but has to be in 0..1")
+        raise UsageError(f"{name_of(corrector)}: lambda is {value:g}, but must be in 0..1")

@@ -106,7 +106,8 @@ class KlMax(_Steps):
         self.check_steps()
         if self.care(begun) == LADDER[-1]:
             raise UsageError(
-                f"kl_max gives `quantize` more bits, but `{begun}` has none to give more to",
+                f"kl_max gives `quantize` more bits, but `{begun}` has no `quantize` whose bits "
+                "can grow",
                 hint=SettingText("{compress} 'quantize(8)'"),
             )
 

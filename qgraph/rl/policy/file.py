@@ -158,7 +158,7 @@ def _parsed(data: Array) -> Packed:
         sections, at = {}, HEADER.size + _aligned(length)
         for name, count in manifest.pop("sections").items():
             if not 0 <= count <= len(data) - at:
-                raise ValueError(f"section `{name}` leaves the file")
+                raise ValueError(f"section `{name}` ends after the end of the file")
             sections[str(name)] = data[at : at + count]
             at += _aligned(count)
     return Packed(manifest, sections)

@@ -203,7 +203,7 @@ class Policy:
         if self.form == PackedForm.DYNAMIC:
             actor = Actor(packed.sections["block"], level)
             if actor.shape != self.shape or actor.outputs != self.names:
-                raise ValueError("its block is of another policy")
+                raise ValueError("its block belongs to another policy")
             return actor.run
         if self.form != PackedForm.STATIC:
             raise ValueError(f"its form `{self.form}` is unknown")

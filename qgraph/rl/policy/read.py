@@ -182,7 +182,9 @@ class _PolicyReader:
         for value in self.outputs.values():
             if self.graph.constant(value) is not None:
                 raise UnsupportedError(
-                    "an output that no observation changes", node=value, hint="leave it out"
+                    "an output that does not depend on the observation",
+                    node=value,
+                    hint="leave it out",
                 )
         steps, names = self._with_public_names(observation)
         weights = {name: self.writer.weights[name] for step in steps for name in step.weights}

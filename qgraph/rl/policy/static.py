@@ -56,9 +56,9 @@ class StaticRunner:
         self._exits = facts.exits or {}
         self._engine, self.outputs = self._open(), set(self._exits)
         if self._engine.entries != (self._tensor,):
-            raise ValueError("the engine's program is of another policy")
+            raise ValueError("the engine's program belongs to another policy")
         if not {value for value, _ in self._exits.values()} <= set(self._engine.exits):
-            raise ValueError("the engine's program is of another policy")
+            raise ValueError("the engine's program belongs to another policy")
         unit = np.ldexp(1.0, -np.asarray(self._spec.exponent))
         # The smallest and the largest number that codes represent.
         self.reach = ((self._spec.lo - 0.5) * unit, (self._spec.hi + 0.5) * unit)
@@ -74,7 +74,7 @@ class StaticRunner:
         engine, program = self._open(), lower(graph)
         entries = tuple(entry.tensor for entry in program.entries)
         if engine.entries != entries or engine.exits != program.exits:
-            raise ValueError("the engine's program is of another policy")
+            raise ValueError("the engine's program belongs to another policy")
         return Session(graph, program, engine)
 
     def _open(self) -> Engine:

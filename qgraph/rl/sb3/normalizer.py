@@ -88,7 +88,7 @@ def normalizer_of(model: TorchModule, given: VecNormalize | None = None) -> Norm
     if len(found) > 1 or before is not None or type(found[0]) is not VecNormalize:
         odd = before or found[0]
         raise UnsupportedError(
-            f"`{type(odd).__name__}` stands around VecNormalize"
+            f"`{type(odd).__name__}` wraps VecNormalize"
             if before is not None
             else "observations are normalized by more than one plain VecNormalize",
             hint="one VecNormalize outermost is carried into the policy",

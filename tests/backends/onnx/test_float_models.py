@@ -112,7 +112,7 @@ def test_fixed_point_is_refused_with_a_reason():
 def test_integers_that_onnx_computes_otherwise_are_refused():
     g = Graph("net")
     x = image(g, 3, dtype="int32")
-    assert "`pow` of int32 has no equal in ONNX" in refusal(g, g.add("pow", x, x, name="n"))
+    assert "`pow` of int32 has no equivalent in ONNX" in refusal(g, g.add("pow", x, x, name="n"))
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_names_of_ends_are_kept_whatever_they_are():
     assert np.array_equal(found["out ü:0"], np.maximum(feeds["ü:0"], 0))
 
 
-# -- ops that are not understood -----------------------------------------------------------------
+# -- ops that are not supported -----------------------------------------------------------------
 
 
 def cubic(opset: int) -> onnx.ModelProto:
@@ -273,5 +273,5 @@ def test_an_op_of_tensorflow_is_refused_by_name(tmp_path):
     (tmp_path / "net.pb").write_bytes(graph_def_of(build).SerializeToString())
     g = load(tmp_path / "net.pb")
     kind = next(n.attrs["kind"] for n in g.nodes.values() if n.op == "opaque")
-    with pytest.raises(UnsupportedError, match=f"`{kind}` is not understood, and is not ONNX's"):
+    with pytest.raises(UnsupportedError, match=f"`{kind}` is not supported and not an ONNX op"):
         float_model(g)

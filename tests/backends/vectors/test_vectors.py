@@ -216,7 +216,7 @@ def test_some_layers_only(tmp_path: Path) -> None:
     index = written(program, tmp_path, VectorsForm(layers=(wanted,)))
     (layer,) = index["layers"]
     assert wanted in layer["steps"]
-    with pytest.raises(UsageError, match="no layer makes `nothing`"):
+    with pytest.raises(UsageError, match="no layer computes `nothing`"):
         VectorsForm(layers=("nothing",)).write(network_of(program), tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""ONNX ops that are not understood are run by ONNX itself, in float."""
+"""ONNX ops that are not supported are run by ONNX itself, in float."""
 
 import numpy as np
 import pytest

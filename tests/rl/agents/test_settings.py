@@ -138,7 +138,7 @@ def test_earlier_names_and_values_mean_the_same(algorithm, earlier, today):
 def test_two_names_of_one_setting_exclude_each_other():
     with pytest.raises(UsageError, match="discount is given twice, also as `discount`"):
         config_for("dqn", "Any-v0", gamma=0.9, discount=0.9)
-    with pytest.raises(UsageError, match="precision is float16, but bfloat16 was asked for too"):
+    with pytest.raises(UsageError, match="precision is float16, but bfloat16 was requested too"):
         config_for("sac", "Any-v0", half=True, precision="float16")
 
 
@@ -201,7 +201,7 @@ NONSENSE = [
     ("dqn", {"nodes": 2}, "nodes 2 needs ray"),
     ("dqn", {"nodes": 2, "ray": "auto"}, "nodes is 2, but actors only 1"),
     ("dqn", {"monitor_every": 3}, "monitor and monitor_every need compression"),
-    ("dqn", {"compress": " "}, "compress names no link"),
+    ("dqn", {"compress": " "}, "compress is empty"),
     ("d4pg", {"atoms": 1}, "atoms must be at least 2, not 1"),
     ("d4pg", {"v_max": math.inf}, "v_max must be a finite number above 0"),
     ("d4pg", {"critic_hidden_sizes": (0,)}, "critic_hidden_sizes must be"),
@@ -330,7 +330,7 @@ def test_texts_of_the_library_name_no_flags():
         ("dqn", "--least 2000 --capacity 1500", "--min-replay-size is 2000, but --replay-capacity"),
         ("dqn", "--hidden x", "--hidden-sizes must be a list of whole numbers"),
         ("dqn", "--prioritized --alpha 0.5", "so does --priority-exponent"),
-        ("dqn", "--compress quantize(8) --sync", "--compress does not go with --sync"),
+        ("dqn", "--compress quantize(8) --sync", "--compress cannot be combined with --sync"),
         ("dqn", "--half all", "--precision float16 is not supported by DQN"),
         ("sac", "--half all --mixed-bfloat16", "--half and --mixed-bfloat16 exclude each other"),
         ("sac", "--mixed-bfloat16", "--precision mixed_bfloat16 is not supported by SAC"),

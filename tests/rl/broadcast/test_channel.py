@@ -205,7 +205,7 @@ def test_what_is_no_channel_is_refused(tmp_path: Path) -> None:
         Channel.attach(str(other), 0)
     with pytest.raises(LoadError, match="has ended"):
         Channel.attach("/proc/1/fd/999999", 0)
-    with pytest.raises(UsageError, match="reader 3 of a channel with 2"):
+    with pytest.raises(UsageError, match="reader 3 does not exist: the channel has 2"):
         Channel.create(10, readers=2).reader(3)
     with pytest.raises(UsageError, match="0 bytes"):
         Channel.create(0, readers=2)

@@ -110,11 +110,11 @@ def test_what_cannot_be_shared_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="50 fields"):
         Experience.create(np.dtype([(f"a_long_name_{i}", "f4", (3, 3)) for i in range(200)]), 1, 1)
     rings = Experience.create(TRANSITION, 10, 1)
-    with pytest.raises(UsageError, match="actor 1 of rings for 1"):
+    with pytest.raises(UsageError, match="actor 1 does not exist: the number of rings is 1"):
         rings.writer(1)
-    with pytest.raises(UsageError, match="records of float64"):
+    with pytest.raises(UsageError, match="records have dtype float64"):
         rings.writer(0).put(np.zeros(3))
     other = tmp_path / "other"
     other.write_bytes(bytes(10000))
-    with pytest.raises(LoadError, match="no rings of records in it"):
+    with pytest.raises(LoadError, match="not memory of experience"):
         Experience.open(str(other))

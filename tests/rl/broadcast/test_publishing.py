@@ -268,7 +268,7 @@ def test_waiting_ends_with_the_run() -> None:
 
 def test_what_does_not_fit_is_refused(run: Supervisor) -> None:
     publisher = Publisher(run, PROGRAM, readers=1)
-    with pytest.raises(UsageError, match="actor 1 of a publisher for 1"):
+    with pytest.raises(UsageError, match="actor 1 does not exist: the publisher has 1"):
         publisher.settings(1)
     publisher.publish(drawn(1), 1)
     with pytest.raises(UsageError, match="version 1 after version 1"):

@@ -225,7 +225,7 @@ def test_layers_of_a_student_for_small_images():
     "name", ["net9", "64-8x3x1-64", "8x3-64", "8x3x1", "0-64", "64-", "8x3x0-64", "64x", "9999999"]
 )
 def test_students_that_are_none(name):
-    with pytest.raises(UsageError, match=f"no network is called `{name}`"):
+    with pytest.raises(UsageError, match=f"unknown network `{name}`"):
         Compressor().distill(name)
 
 

@@ -139,9 +139,12 @@ def test_links_that_failed_are_told_of_at_the_end(tmp_path, where):
         ({"compress": "shrink(2)"}, "unknown link `shrink`"),
         ({"monitor": "kl_max:14"}, "monitor and monitor_every need compression"),
         ({"compress": "quantize(8)", "monitor": "kl_max:inf"}, "can never be passed"),
-        ({"compress": "quantize(8)", "actor_bits": 8}, "with compress, bits are a link of it"),
-        ({"compress": "quantize(8)", "synchronous": True}, "does not go with synchronous"),
-        ({"compress": "quantize(8)", "ray": "auto"}, "does not go with ray"),
+        (
+            {"compress": "quantize(8)", "actor_bits": 8},
+            "with compress, bits are set by the link `quantize`",
+        ),
+        ({"compress": "quantize(8)", "synchronous": True}, "cannot be combined with synchronous"),
+        ({"compress": "quantize(8)", "ray": "auto"}, "cannot be combined with ray"),
     ],
 )
 def test_options_that_do_not_fit(given, complaint):

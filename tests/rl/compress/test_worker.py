@@ -246,7 +246,7 @@ def test_a_policy_that_would_be_larger_is_refused():
 def test_settings_are_checked_before_a_run():
     with pytest.raises(UsageError, match="`static` is for deployment"):
         Settings("static(8)")
-    with pytest.raises(UsageError, match="has none to give more to"):
+    with pytest.raises(UsageError, match="has no `quantize` whose bits can grow"):
         Settings("prune(0.5)", monitor="kl_max:14")
     with pytest.raises(UsageError, match="must be 1 or more"):
         Settings("quantize(8)", every=0)

@@ -272,12 +272,12 @@ def test_text_says_constants():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("vtrac", "no corrector is called `vtrac`"),
-        ("vtrace(rho=0)", "rho is 0, but has to be above 0"),
-        ("vtrace(c=-1)", "c is -1, but has to be above 0"),
+        ("vtrac", "unknown corrector `vtrac`"),
+        ("vtrace(rho=0)", "rho is 0, but must be above 0"),
+        ("vtrace(c=-1)", "c is -1, but must be above 0"),
         ("is(nan)", "rho is nan"),
         ("vtrace(1, 2)", "c is 2, above rho, 1"),
-        ("retrace(1.5)", "lambda is 1.5, but has to be in 0..1"),
+        ("retrace(1.5)", "lambda is 1.5, but must be in 0..1"),
         ("vtrace(one)", "`one` is not a number"),
         ("vtrace(a=1)", "vtrace does not take"),
         ("vtrace,,is", "not a list of correctors"),
@@ -296,7 +296,7 @@ def test_text_says_constants():
         ("os.getcwd", "is not a corrector: it corrects None"),
         ("collections.OrderedDict", "is not a corrector"),
         ("tests.helpers.plain_links.NoTarget", "is not a corrector: it corrects weight"),
-        ("tests.helpers.plain_links.OfWhat", "does not say what its targets are of"),
+        ("tests.helpers.plain_links.OfWhat", "does not define `of_actions`"),
     ],
 )
 def test_what_is_no_correction_is_said(text, said):

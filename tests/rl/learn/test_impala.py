@@ -298,7 +298,7 @@ def test_actors_in_processes_bring_log_probabilities(tmp_path):
 @pytest.mark.parametrize(
     ("algorithm", "environment", "more", "said"),
     [
-        ("impala", "CartPole-v1", {"correction": "vtrac"}, "no corrector is called `vtrac`"),
+        ("impala", "CartPole-v1", {"correction": "vtrac"}, "unknown corrector `vtrac`"),
         ("impala", "CartPole-v1", {"correction": "vtrace(0)"}, "has to be above 0"),
         ("impala", "CartPole-v1", {"replicas": 3}, "of 5 for each of 3 replicas"),
         ("impala", "CartPole-v1", {"n": 7}, "not a multiple of trajectories of 7"),

@@ -149,7 +149,7 @@ def test_sections_stay_inside(packed, tmp_path):
     digest = hashlib.sha256(body).digest()
     head = HEADER.pack(magic, version, len(text), HEADER.size + len(body), digest)
     (tmp_path / "p.qpol").write_bytes(head + body)
-    with pytest.raises(LoadError, match="leaves the file"):
+    with pytest.raises(LoadError, match="ends after the end of the file"):
         load_policy(tmp_path / "p.qpol")
 
 

@@ -41,7 +41,7 @@ def of_floats(lower: Lower) -> Lower:
         kind = e.types[node.inputs[0]]
         if not kind.is_float:
             raise UnsupportedError(
-                f"`{node.op}` of {kind.dtype} has no equal in ONNX", node=node.name
+                f"`{node.op}` of {kind.dtype} has no equivalent in ONNX", node=node.name
             )
         lower(e, node)
 

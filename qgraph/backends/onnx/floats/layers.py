@@ -106,7 +106,7 @@ def _pool(op: str, **attrs: AttrValue) -> Lower:
         made = {**window(e, node, kernel), **attrs}
         if op == "AveragePool" and max(made.get("pads", (0,))) >= min(kernel):
             raise UnsupportedError(
-                f"padding {node.typed(PoolAttrs).padding} reaches past a window of {kernel}",
+                f"padding {node.typed(PoolAttrs).padding} is not smaller than the window {kernel}",
                 node=node.name,
             )
         e.put(node.name, e.op(op, e.get(x, nchw=True), stem=node.name, **made), nchw=True)

@@ -1,4 +1,4 @@
-"""Ops that are not understood, written as their ONNX file had them."""
+"""Ops that are not supported, written as their ONNX file had them."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def _model(node: Node) -> onnx.ModelProto:
     source = node.typed(OpaqueAttrs).source
     if not isinstance(source, OnnxSource):
         raise UnsupportedError(
-            f"`{kind_of(node)}` is not understood, and is not ONNX's: it cannot be written",
+            f"`{kind_of(node)}` is not supported and not an ONNX op, so it cannot be written",
             node=node.name,
-            hint="write a .pb; or cut it off: name --inputs and --outputs on this side of it",
+            hint="write a .pb; or exclude it: choose --inputs and --outputs that do not need it",
         )
     return onnx.load_model_from_string(source.model)

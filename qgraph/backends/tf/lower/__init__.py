@@ -34,7 +34,7 @@ def _opaque(e: Emission, node: Node) -> str:
 
 
 def check_origin(graph: Graph) -> None:
-    """Raise UnsupportedError naming the first op that is not understood and not TensorFlow's."""
+    """Raise UnsupportedError naming the first op that is not supported and not TensorFlow's."""
     for node in graph.topological():
         if node.op == "opaque" and not isinstance(node.typed(OpaqueAttrs).source, TFSource):
             raise _foreign(node)
@@ -42,10 +42,10 @@ def check_origin(graph: Graph) -> None:
 
 def _foreign(node: Node) -> UnsupportedError:
     return UnsupportedError(
-        f"`{kind_of(node)}` is not understood, and is not TensorFlow's: it cannot be written",
+        f"`{kind_of(node)}` is not supported and not a TensorFlow op, so it cannot be written",
         node=node.name,
-        hint="cut it off: name --inputs and --outputs on this side of it; or, where it waits for"
-        " sizes that are open, give --input-shape",
+        hint="exclude it: --inputs and --outputs name the part to read; if it depends on unknown"
+        " sizes, give --input-shape",
     )
 
 

@@ -20,6 +20,7 @@ from typing import IO, Any, TypeAlias
 
 import numpy as np
 
+from qgraph.downloads import failed_download
 from qgraph.errors import LoadError, first_line
 from qgraph.ir.types import Array
 
@@ -67,6 +68,8 @@ class Archive:
     ) -> None:
         self.source, self.problem = source, problem
         self.where = str(where if where is not None else source)
+        if isinstance(source, Path) and (failed := failed_download(source)) is not None:
+            raise LoadError(failed.name, node=self.where, hint=failed.advice)
         with reading(self.where, problem), self._opened() as archive:
             size = len(source) if isinstance(source, bytes) else source.stat().st_size
             self._check(archive, size)

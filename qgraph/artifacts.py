@@ -59,8 +59,8 @@ FILES = MappingProxyType(
         "exponents.json": "the exponent of each tensor, for --exponents",
     }
 )
-# Made from the files above by `qgraph report` and `qgraph verify`; they go with them.
-REPORT, CERTIFICATE = "report.html", "certificate.json"
+# Written later by `qgraph report`, `verify` and `evaluate`, and replaced together with the files.
+REPORT, CERTIFICATE, EVALUATION = "report.html", "certificate.json", "evaluation.json"
 
 
 def reserve(path: Path, *, force: bool = False) -> AbstractContextManager[Reserved]:
@@ -68,7 +68,7 @@ def reserve(path: Path, *, force: bool = False) -> AbstractContextManager[Reserv
 
     Raises OutputError where something else stands there, or another run is at work on it.
     """
-    return reserved(path, (*FILES, REPORT, CERTIFICATE), force=force)
+    return reserved(path, (*FILES, REPORT, CERTIFICATE, EVALUATION), force=force)
 
 
 def save(result: FixedPointNetwork, path: Path, *, force: bool = False) -> Path:

@@ -89,7 +89,7 @@ def _given(channels: ChannelMap, factors: Mapping[str, tuple[int, ...]]) -> Floa
     steps, given = np.zeros(channels.count), np.zeros(channels.count, bool)
     for name, found in factors.items():
         if name not in known:
-            raise PassError("there is no layer of this name to take factors", node=name, hint=OWN)
+            raise PassError("no layer of this name takes factors", node=name, hint=OWN)
         ids, wanted = known[name], np.array(found, np.float64)
         if len(ids) != len(wanted):
             counts = f"has {len(ids)} outputs, and {len(wanted)} factors are given"

@@ -11,6 +11,7 @@ import numpy as np
 from qgraph.errors import UnsupportedError
 from qgraph.evaluation.input_ranges import other_scale
 from qgraph.evaluation.labelled import Labelled, Source, labelled
+from qgraph.evaluation.record import store
 from qgraph.evaluation.result import Evaluation, OutputScore, Speed
 from qgraph.evaluation.scoring import Scoring, Tally, scoring
 from qgraph.evaluation.sizes import sizes_of
@@ -43,7 +44,8 @@ def evaluate(
 ) -> Evaluation:
     """Accuracy or error of the float network and of the quantized one, on labelled samples.
 
-    The integer engine runs the quantized network; TensorFlow is not needed.
+    The integer engine runs the quantized network; TensorFlow is not needed. The scores are also
+    written to evaluation.json in the directory, where the report reads them.
 
     Args:
         folder: What `qgraph quantize` or `finalize` wrote; of a training directory, `inference/`.
@@ -79,6 +81,7 @@ def evaluate(
     floating = load_float(folder)
     quantized = _Quantized(folder, graph, threads, level)
     scores = _Comparison(floating, quantized, samples).run(progress)
+    store(folder, data, samples.samples, scores)
     speed = quantized.speed(samples.samples)
     warnings = tuple(other_scale(samples.inputs, load_samples(folder)))
     return Evaluation(samples.samples, scores, sizes_of(floating, graph), speed, warnings)

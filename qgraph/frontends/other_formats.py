@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from qgraph.downloads import HEAD, failed_download_of
 from qgraph.errors import LoadError
 from qgraph.names import path_text
 
 ZIP = b"PK\x03\x04"
-HEAD = 512  # bytes that are enough to recognise a format
 MOST_TEXT = 1 << 20  # of a JSON file
 LISTED = 3  # files that a hint names
 
@@ -42,13 +41,6 @@ SAFETENSORS = OtherFormat(
     "a safetensors file, which holds weights but no network",
     "export the model to ONNX or to a SavedModel with the library that defines it",
 )
-WEB_PAGE = OtherFormat(
-    "a web page (HTML), not a model",
-    "the download went wrong: open the file to see why, and download the model again",
-)
-LFS_POINTER = OtherFormat(
-    "a Git LFS pointer, not the file itself", "fetch the file: git lfs pull, in its repository"
-)
 PICKLE = OtherFormat(
     "a Python pickle, which qgraph does not read",
     "save the model in its own format: Keras, SavedModel or ONNX",
@@ -60,7 +52,6 @@ BEGINNINGS = {
     ),
     b"BZh": OtherFormat("a file compressed by bzip2", "decompress it first: bunzip2, or tar -xjf"),
     b"\xfd7zXZ": OtherFormat("a file compressed by xz", "decompress it first: unxz, or tar -xJf"),
-    b"version https://git-lfs": LFS_POINTER,
 }
 SUFFIXES = {
     **dict.fromkeys((".pt", ".pth", ".pt2"), PYTORCH),
@@ -150,10 +141,9 @@ def _by_content(path: Path, head: bytes) -> OtherFormat | None:
         return _by_members(path)
     if head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         return SUFFIXES.get(path.suffix.lower(), PICKLE)
-    text = head.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
-    if re.match(rb"<!doctype html|<html|<head|<\?xml[^>]*>\s*<!doctype html", text):
-        return WEB_PAGE
-    if text.startswith(b"{"):
+    if (failed := failed_download_of(head)) is not None:
+        return OtherFormat(failed.name, failed.advice)
+    if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
         return _by_keys(path)
     return None
 

@@ -36,7 +36,7 @@ def check_source(source: Data | None, what: str = CALIBRATION) -> None:
     """Raise CalibrationError for what can be told without the graph: no data, no such file."""
     if source is None:
         raise CalibrationError(
-            "there is no calibration data",
+            "calibration data is missing",
             hint="give a few dozen typical inputs: --calibration FILE.npz",
         )
     if isinstance(source, str | Path) and not is_entry_point(source) and not Path(source).exists():
@@ -215,7 +215,7 @@ def _check(array: Array, graph: Graph, name: str, what: str) -> None:
             shape_advice(array.shape, shape),
         )
     if not len(array):
-        raise wrong("there are no samples", "give a few dozen typical ones")
+        raise wrong("the array has no samples", "give a few dozen typical ones")
     if batch is not None and len(array) % batch:
         raise wrong(
             f"{len(array)} samples do not fill batches of {batch}, the batch size of the network",

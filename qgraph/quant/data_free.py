@@ -70,7 +70,9 @@ def invent(graph: Graph, ranges: Mapping[str, Range], samples: int = SAMPLES) ->
     taken = {name: known for name, known in facts.items() if known.source != AS_GIVEN}
     notes = [f"input `{name}`: taken to lie {known}" for name, known in taken.items()]
     if not has_statistics(graph):
-        notes.append("there are no batch norms either: thresholds come from noise at the inputs")
+        notes.append(
+            "the network has no batch norms either: thresholds come from noise at the inputs"
+        )
     return Invented(data, {name: str(known) for name, known in facts.items()}, tuple(notes))
 
 
@@ -89,10 +91,10 @@ def input_facts(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, Invented
             f"unknown input `{unknown[0]}` in input ranges", hint=f"inputs: {graph.inputs}"
         )
     if not graph.inputs:
-        raise CalibrationError("the network has no inputs: there is nothing to calibrate")
+        raise CalibrationError("the network has no inputs, so it cannot be calibrated")
     if not has_statistics(graph) and len(given) < len(graph.inputs):
         raise CalibrationError(
-            "there is no calibration data, and no batch norm to take statistics from",
+            "calibration data is missing, and the network has no batch norms to replace it",
             hint="give a few dozen typical inputs: --calibration FILE.npz",
         )
     return {name: _facts_of(graph, name, given.get(name)) for name in graph.inputs}

@@ -111,7 +111,7 @@ def parse_plan(text: str) -> Plan:
         name, equals, value = (piece.strip() for piece in part.partition("="))
         step = steps.get(name)
         if step is None:
-            wrong = f"plan: there is no step `{name}`" if name else f"plan: `{text}` lacks a step"
+            wrong = f"plan: unknown step `{name}`" if name else f"plan: `{text}` lacks a step"
             listed = ", ".join(map(usage, steps.values()))
             raise UsageError(wrong, hint=f"steps: {listed}; or {NOTHING} alone")
         if step.name in found:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from qgraph.archives import Archive, npy_header
+from qgraph.downloads import failed_download
 from qgraph.errors import CalibrationError, reason_of
 from qgraph.foreign import DatasetLike
 from qgraph.ir.narrow_floats import of_numpy
@@ -141,6 +142,8 @@ def _told_by_file(path: Path) -> Iterator[None]:
             f"cannot be read: {error.strerror or error}", node=str(path)
         ) from None
     except Exception:  # whatever a foreign file makes of the parsers for zip, deflate and npy
+        if (failed := failed_download(path)) is not None:
+            raise CalibrationError(failed.name, node=str(path), hint=failed.advice) from None
         raise CalibrationError(
             "not a .npy or .npz of plain arrays",
             node=str(path),

@@ -64,13 +64,16 @@ def verdict(facts: ReportFacts) -> str:
     """One sentence, of what was measured and nothing else."""
     place, noise, summary = level(facts), _noise(facts), facts.summary
     if summary.training:
-        return f"{trained(summary.training)}; a test set was not measured."
+        measured = facts.evaluation or "a test set was not measured"
+        return f"{trained(summary.training)}; {measured}."
     if place is None:
-        return "Not known: no output was compared with the float network."
+        if facts.evaluation is not None:
+            return f"Evaluated {facts.evaluation}."
+        return "Unknown: no output was compared with the float network."
     found = summary.agreement
     count = found.samples if found else summary.measured_samples
     apart = found and found.held_out
-    kept = "kept apart from" if apart else "that served"
+    kept = "not seen by" if apart else "used for"
     parts = []
     if noise:
         share = percent(noise_share(noise[1]))
@@ -80,9 +83,10 @@ def verdict(facts: ReportFacts) -> str:
     word = LEVELS[place][2] if place < len(LEVELS) else COLLAPSED
     if not apart and count < TELLING_SAMPLES:
         word = "Too few samples to tell"
+    measured = facts.evaluation or "accuracy on labelled data was not measured"
     return (
         f"{word}: on {counted(count, 'sample')} {kept} calibration, {' and '.join(parts)}; "
-        "accuracy on labelled data was not measured."
+        f"{measured}."
     )
 
 
@@ -276,11 +280,13 @@ def _clipping(facts: ReportFacts) -> list[NextStep]:
 
 
 def _accuracy(facts: ReportFacts) -> list[NextStep]:
+    if facts.evaluation is not None:
+        return []
     return [
         NextStep(
             "Measure accuracy on labelled data.",
-            "A test set shows what the float network and this one get right. DIRECTORY is the one "
-            "that this page is in.",
+            "A test set shows the accuracy of the float network and of this one. DIRECTORY is the "
+            "directory of this page.",
             commands=["qgraph evaluate DIRECTORY --data test.npz"],
         )
     ]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from qgraph.choices import CalibrationMethod, Effort
+from qgraph.evaluation.record import EvaluationRecord
 from qgraph.ir.types import Role
 from qgraph.manifest import Exponent, FloatOpEntry, LayerEntry, StatisticsEntry, TensorEntry
 from qgraph.records import FLAT
@@ -185,5 +186,6 @@ class ReportFacts:
     rewrites: Sequence[PassShown]
     refusals: Sequence[RefusalShown]
     certificate: CertificateShown | None
+    evaluation: EvaluationRecord | None = None
     verdict: str = ""
     next: Sequence[NextStep] = ()

@@ -10,6 +10,7 @@ from typing import TypeVar
 from qgraph.archives import read_json, reading
 from qgraph.artifacts import CERTIFICATE
 from qgraph.errors import LoadError
+from qgraph.evaluation.record import stored
 from qgraph.files import sha256_of
 from qgraph.ir.types import Role
 from qgraph.manifest import (
@@ -76,6 +77,7 @@ def _facts(folder: Path, manifest: Manifest) -> ReportFacts:
         _by_pass(log.rewrites),
         _alike(log.refusals),
         _certificate(folder, manifest),
+        stored(folder, manifest),
     )
     return replace(facts, verdict=verdict(facts), next=next_steps(facts))
 

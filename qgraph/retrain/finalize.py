@@ -71,7 +71,7 @@ def _written(path: Path, last: bool) -> Path:
     file = path / CHECKPOINTS / (LAST if last else BEST)
     if not file.exists():
         raise LoadError(
-            "there is no checkpoint yet", node=str(file), hint=f"qgraph train {path} --data DATA"
+            "no checkpoint was written yet", node=str(file), hint=f"qgraph train {path} --data DATA"
         )
     return file
 

@@ -11,7 +11,7 @@ from tests.helpers.cli import left_in, run, typical_images
 
 CALIBRATION = 6
 X = typical_images(4)
-NO_DATA = "there is no calibration data, and no batch norm to take statistics from\n  give a few"
+NO_DATA = "calibration data is missing, and the network has no batch norms to replace it\n  give a"
 
 
 def with_nan():
@@ -29,10 +29,25 @@ ARRAYS = {
     "infinity": (np.where(X > 0.5, np.inf, X), "holds NaN or infinity"),
     "past float32": (X.astype("float64") * 1e300, "holds NaN or infinity"),
     "zeros": (np.zeros_like(X), "all zeros"),
-    "none": (X[:0], "there are no samples"),
+    "none": (X[:0], "the array has no samples"),
     "complex": (X.astype("complex64"), "of dtype complex64, not numbers"),
     "text": (np.full(X.shape, "a"), "not numbers"),
 }
+
+
+FAILED_DOWNLOADS = {
+    "page.npz": (b"<!DOCTYPE html>\n<html>", "a web page (HTML), not the file itself"),
+    "page.npy": (b"\n  <HTML><body>", "a web page (HTML), not the file itself"),
+    "pointer.npz": (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer"),
+}
+
+
+@pytest.mark.parametrize("name", FAILED_DOWNLOADS)
+def test_what_a_failed_download_left_is_named(model, tmp_path, name):
+    content, message = FAILED_DOWNLOADS[name]
+    (tmp_path / name).write_bytes(content)
+    done = quantized(model, tmp_path / name, tmp_path)
+    assert done.code == CALIBRATION and f"{name}: {message}" in done.err.replace("\n", " ")
 
 
 def quantized(model, source, tmp_path, *flags):

@@ -30,7 +30,7 @@ def test_the_plan_of_a_search_is_shown(model, samples, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--plan", "equalise"), "there is no step `equalise`"),
+        (("--plan", "equalise"), "unknown step `equalise`"),
         (("--plan", ""), "lacks a step"),
         (("--plan", "reconstruct", "--effort", "fast"), "effort `fast`, which searches for a plan"),
         (("--plan", "method=mse", "--method", "max"), "put method=max into the plan"),

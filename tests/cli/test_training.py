@@ -244,7 +244,7 @@ def test_a_damaged_batch_norm_is_refused_when_the_directory_is_read(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("finalize", "{out}", "--last"), "there is no checkpoint yet"),
+        (("finalize", "{out}", "--last"), "no checkpoint was written yet"),
         (
             ("train", "{files}", "--fast", "--data", "{files}/train.npz"),
             "is not what `qgraph quantize",

@@ -81,7 +81,7 @@ def test_mistakes_are_found_before_tensorflow_is_imported(
         (("train", trained_in, "--data", nowhere), 6, "no such file"),
         (("train", trained_in, "--data", narrow), 6, "training data has shape (16, 4, 8, 3)"),
         (("finalize", nowhere), 3, "no such directory"),
-        (("finalize", trained_in, "--last"), 3, "there is no checkpoint yet"),
+        (("finalize", trained_in, "--last"), 3, "no checkpoint was written yet"),
         (("verify", nowhere), 3, "no such directory"),
         (("verify", trained_in), 3, "without an inference graph yet"),
         (("verify", written, "--format", "x"), 2, "format `x`"),

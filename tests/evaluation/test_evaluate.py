@@ -1,5 +1,7 @@
 """Accuracy and error of both networks, counted again by hand."""
 
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,7 +14,9 @@ from qgraph.evaluation.sizes import constant_bytes
 from qgraph.exact.reference import Reference
 from qgraph.interpret import evaluate as run_float
 from qgraph.ir.graph import Graph
+from qgraph.reporting.reading import read_facts
 from qgraph.stored import load_float, load_graph
+from qgraph.words import percent
 from tests.helpers.tf_graphs import graph_def_of, v1
 
 WIDTH, CLASSES = 6, 9
@@ -55,6 +59,33 @@ def written(tmp_path):
         return result.save(tmp_path / name)
 
     return write
+
+
+def test_the_report_shows_the_accuracy_that_was_measured(written, tmp_path) -> None:
+    folder, x = written(heads("classes")), samples()
+    assert read_facts(folder).verdict.endswith("accuracy on labelled data was not measured.")
+    np.savez(tmp_path / "test.npz", x=x, labels=np.arange(len(x)) % CLASSES)
+    found = evaluate(folder, tmp_path / "test.npz").outputs[0]
+    facts = read_facts(folder)
+    assert facts.verdict.endswith(
+        f"on 100 samples of test.npz, top-1 accuracy is {percent(found.quantized.top1)} "
+        f"({percent(found.floating.top1)} in float)."
+    )
+    assert not any("Measure accuracy" in step.what for step in facts.next)
+    values = written(heads("values"), "values")
+    error = evaluate(values, {"x": x, "labels": np.ones((100, 2))}).outputs[0]
+    assert f"of arrays, the RMS error is {error.quantized.root_mean_square:.6g} (" in (
+        read_facts(values).verdict
+    )
+
+
+def test_a_record_of_another_network_is_not_shown(written) -> None:
+    folder, x = written(heads("classes")), samples()
+    evaluate(folder, {"x": x, "labels": np.zeros(len(x), int)})
+    record = json.loads((folder / "evaluation.json").read_text())
+    for changed in ({**record, "graph": "0" * 64}, {"graph": 1}):
+        (folder / "evaluation.json").write_text(json.dumps(changed))
+        assert read_facts(folder).evaluation is None
 
 
 def by_hand(folder, x):
@@ -193,7 +224,7 @@ def test_data_that_does_not_fit_is_refused(written, tmp_path) -> None:
     with pytest.raises(LoadError, match="not what `qgraph quantize` wrote"):
         evaluate(tmp_path, {"x": samples()})
     (folder / "float.txt").unlink()
-    with pytest.raises(LoadError, match="no float network"):
+    with pytest.raises(LoadError, match="the float network is missing"):
         ask(folder, np.zeros(100, int))
 
 

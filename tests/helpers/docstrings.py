@@ -114,4 +114,4 @@ def failed_examples(value: object, names: Mapping[str, object]) -> str:
     found = parser.get_doctest(inspect.getdoc(value) or "", dict(names), "example", None, None)
     said: list[str] = []
     runner.run(found, out=said.append)
-    return "".join(said) if found.examples else "there is no example"
+    return "".join(said) if found.examples else "the docstring has no example"

@@ -17,6 +17,7 @@ LAYERS = (
         "errors",
         "files",
         "foreign",
+        "downloads",
         "names",
         "notebook",
         "npz",

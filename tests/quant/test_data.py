@@ -78,7 +78,7 @@ def test_entry_points(module, form):
             r"x: calibration data has shape \(4, 4, 3\), but the input is float32\[\?,4,4,3\]",
         ),
         (IMAGES[:, :3], r"x: calibration data has shape \(10, 3, 4, 3\)"),
-        (IMAGES[:0], "x: there are no samples"),
+        (IMAGES[:0], "x: the array has no samples"),
         (np.where(np.arange(3) == 1, np.nan, IMAGES), "x: calibration data holds NaN"),
         (np.full_like(IMAGES, np.inf), "x: calibration data holds NaN or infinity"),
         (np.zeros_like(IMAGES), "x: calibration data is all zeros"),
@@ -97,7 +97,7 @@ def test_samples_have_to_fill_fixed_batches():
 
 
 def test_no_data():
-    with pytest.raises(CalibrationError, match="there is no calibration data"):
+    with pytest.raises(CalibrationError, match="calibration data is missing"):
         load_data(None, net())
 
 

@@ -147,7 +147,7 @@ def test_without_batch_norms_data_is_needed() -> None:
 
 def test_a_range_is_something() -> None:
     result = qgraph.quantize(without_norms(), input_ranges={"": (-2, 2)})
-    assert "there are no batch norms" in str(result.facts.warnings)
+    assert "the network has no batch norms" in str(result.facts.warnings)
     spec = next(n.attrs["spec"] for n in result.graph.topological() if n.op == "quantize"
                 and n.attrs["spec"].role == "input")  # fmt: skip
     assert spec.hi * 2.0**-spec.exponent == pytest.approx(2, rel=0.02)

@@ -58,9 +58,9 @@ def test_examples():
     [
         ("", "plan: `` lacks a step"),
         ("reconstruct,", "lacks a step"),
-        ("plain,reconstruct", "there is no step `plain`"),
-        ("equalise=biases", "there is no step `equalise`"),
-        ("constant_channels=0.1", "there is no step `constant_channels`"),
+        ("plain,reconstruct", "unknown step `plain`"),
+        ("equalise=biases", "unknown step `equalise`"),
+        ("constant_channels=0.1", "unknown step `constant_channels`"),
         ("equalize", "`equalize` needs a value"),
         ("equalize=", "`equalize` needs a value"),
         ("equalize=bias", "`equalize` cannot be `bias`"),

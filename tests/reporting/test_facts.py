@@ -104,7 +104,7 @@ def with_outputs(folder, decibel, **changes):
 def test_the_verdict_is_about_the_worst_output(tmp_path, decibel, word):
     facts = with_outputs(tmp_path, {"a": 60.0, "b": decibel, "exact": None})
     assert facts["verdict"].startswith(word) and "output `b`" in facts["verdict"]
-    assert "on 16 samples that served calibration" in facts["verdict"]
+    assert "on 16 samples used for calibration" in facts["verdict"]
     retrain = [s for s in facts["next"] if s["what"].startswith("Retrain")]
     assert bool(retrain) == (decibel < 15)
     known = read_facts(tmp_path)
@@ -132,7 +132,7 @@ def test_the_verdict_is_about_the_worst_output(tmp_path, decibel, word):
 def test_agreement_counts_where_it_was_measured(tmp_path, decibel, share, samples, word):
     known = {"sqnr": decibel, "top1": share, "samples": samples, "held_out": True}
     verdict = with_outputs(tmp_path, {"a": 60.0}, agreement=known)["verdict"]
-    assert verdict.startswith(word) and "samples kept apart from calibration" in verdict
+    assert verdict.startswith(word) and "samples not seen by calibration" in verdict
     assert ("20.0 dB" in verdict) == (decibel == 20.0)
     assert ("99.5 %" in verdict) == (share == 0.995)
     assert verdict.endswith("accuracy on labelled data was not measured.")
@@ -142,7 +142,7 @@ def test_outputs_that_are_not_float_leave_the_last_layer(tmp_path):
     facts = with_outputs(tmp_path, {})
     assert "last layer `block/3/conv`" in facts["verdict"]
     empty = with_outputs(tmp_path / "empty", {}, layers=0, scale_groups={}, tensors=[])
-    assert empty["verdict"].startswith("Not known")
+    assert empty["verdict"].startswith("Unknown")
 
 
 def advised(folder, **changes):

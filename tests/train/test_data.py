@@ -132,7 +132,7 @@ def test_a_generator_has_no_length(graph):
         ({"a": X, "b": X}, "no array for input `x`"),
         (X[:, :3], "training data has shape"),
         (np.where(X > 2, np.nan, X), "training data holds NaN"),
-        (X[:0], "there are no samples"),
+        (X[:0], "the array has no samples"),
         (tf.data.Dataset.from_tensor_slices((X, Y)).repeat(), "repeats without end"),
     ],
     ids=str,

@@ -94,7 +94,7 @@ class OnnxSite(ImportSite["OnnxGraphBuilder", OnnxNode]):
     def axis(self, value: int, rank: int) -> int:
         """`value` counted from the front. Raises GraphError where there is no such axis."""
         if not -rank <= value < rank:
-            raise GraphError(f"there is no axis {value} of {rank}", node=self.name)
+            raise GraphError(f"axis {value} is out of range for rank {rank}", node=self.name)
         return value % rank
 
 

@@ -172,7 +172,7 @@ class Task:
         shape = self.original.program.shape
         seen = self.observations
         if seen is None or not len(seen):
-            raise CalibrationError("needs observations, and there are none yet")
+            raise CalibrationError("needs observations, but none were collected yet")
         if seen.shape[1:] != shape:
             raise CalibrationError(f"observations are [n, *{shape}], found {seen.shape}")
         return seen

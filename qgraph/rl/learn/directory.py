@@ -49,7 +49,9 @@ class RunDirectory:
                 raise OutputError(
                     "contains a run", node=str(path), hint="resume it, or choose another directory"
                 )
-            raise UsageError("there is no run to resume", hint=f"`{path}` has no {CHECKPOINT}")
+            raise UsageError(
+                "the run to resume does not exist", hint=f"`{path}` has no {CHECKPOINT}"
+            )
 
     def config(self) -> RunConfig:
         """The config that the run began with. Raises LoadError."""

@@ -279,7 +279,7 @@ def test_settings_that_need_a_quantizer_are_refused_without_one(tmp_path, more):
 
 
 def test_what_cannot_be_resumed_is_said(tmp_path):
-    with pytest.raises(UsageError, match="no run to resume"):
+    with pytest.raises(UsageError, match="the run to resume does not exist"):
         train(tmp_path / "none", resume=True)
     train(tmp_path / "run", "dqn", "CartPole-v1", SMALL)
     options = (tmp_path / "run" / "options.json").read_text()

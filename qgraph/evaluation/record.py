@@ -1,0 +1,71 @@
+"""The last evaluation of a network as a file in its directory, which the report shows."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from qgraph.archives import read_json, reading
+from qgraph.artifacts import EVALUATION
+from qgraph.errors import LoadError, OutputError
+from qgraph.evaluation.labelled import Source
+from qgraph.evaluation.result import Accuracy, OutputScore
+from qgraph.files import sha256_of, write_whole
+from qgraph.manifest import Manifest
+from qgraph.records import from_json, to_json
+from qgraph.words import counted, percent
+
+GRAPH = "graph.txt"  # its hash identifies the network
+
+
+@dataclass(frozen=True)
+class EvaluationRecord:
+    """Scores on labelled samples.
+
+    Attributes:
+        graph: SHA-256 of the graph's text: the network that was evaluated.
+        data: Name of the data.
+        samples: Number of samples.
+        outputs: Scores of each output.
+    """
+
+    graph: str
+    data: str
+    samples: int
+    outputs: tuple[OutputScore, ...]
+
+    def __str__(self) -> str:
+        """One sentence without a full stop: the scores of both networks."""
+        several = len(self.outputs) > 1
+        scores = [_score(score, several) for score in self.outputs]
+        return f"on {counted(self.samples, 'sample')} of {self.data}, {'; '.join(scores)}"
+
+
+def _score(score: OutputScore, several: bool) -> str:
+    of = f" of {score.output}" if several else ""
+    match score.quantized, score.floating:
+        case Accuracy(top1=quantized), Accuracy(top1=floating):
+            return f"top-1 accuracy{of} is {percent(quantized)} ({percent(floating)} in float)"
+        case quantized, floating:
+            error, before = (x.root_mean_square for x in (quantized, floating))
+            return f"the RMS error{of} is {error:.6g} ({before:.6g} in float)"
+
+
+def store(folder: Path, data: Source, samples: int, outputs: tuple[OutputScore, ...]) -> None:
+    """Write the record into the directory; nothing if it cannot be written to."""
+    name = Path(data).name if isinstance(data, str | Path) else "arrays"
+    record = EvaluationRecord(sha256_of(folder / GRAPH), name, samples, outputs)
+    with suppress(OutputError):
+        write_whole(folder / EVALUATION, (json.dumps(to_json(record), indent=1) + "\n").encode())
+
+
+def stored(folder: Path, manifest: Manifest) -> EvaluationRecord | None:
+    """The record of this network; None if it was not evaluated."""
+    try:
+        with reading(folder / EVALUATION):
+            record = from_json(EvaluationRecord, read_json(folder / EVALUATION))
+    except LoadError:
+        return None
+    return record if record.graph == manifest.files.get(GRAPH) else None

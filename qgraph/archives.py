@@ -1,8 +1,8 @@
-"""Files of others, read within bounds: zip archives, arrays and JSON.
+"""Read files from elsewhere within bounds: zip archives, arrays and JSON.
 
-Whatever is wrong with a file becomes a LoadError. What a file unpacks to is checked before it is
-unpacked, against its own size. Nothing is unpickled, and members of archives are never written
-under their own names.
+Every fault of a file becomes a LoadError. The unpacked size is checked against the size of the file
+before anything is unpacked. Nothing is unpickled, and members of archives are never written under
+their own names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from qgraph.downloads import failed_download
 from qgraph.errors import LoadError, first_line
 from qgraph.ir.types import Array
 
-ROOM, RATIO = 1 << 28, 200  # a file may unpack to so many bytes, or to so many times its size
+ROOM, RATIO = 1 << 28, 200  # a file may unpack to this many bytes, or to this multiple of its size
 MEMBERS = 1 << 17
 BLOCK = 1 << 22
 LOCAL_HEADER = 30  # bytes before the name of a zip member
@@ -43,7 +43,7 @@ def most_unpacked(size: int) -> int:
 def reading(
     where: str | Path | None, problem: str = UNREADABLE, hint: str | None = None
 ) -> Iterator[None]:
-    """Whatever goes wrong inside is a LoadError at `where`."""
+    """Turn every exception of the block into a LoadError at `where`."""
     place = None if where is None else str(where)
     try:
         yield
@@ -98,7 +98,7 @@ class Archive:
 
     @contextmanager
     def opened(self, name: str) -> Iterator[IO[bytes]]:
-        """A member as a stream; what goes wrong with it is a LoadError."""
+        """A member as a stream. Every exception while it is read becomes a LoadError."""
         with reading(self.where, self.problem):
             if name not in self.members:
                 raise ValueError(f"`{name}` is missing from the archive")

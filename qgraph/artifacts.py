@@ -64,9 +64,9 @@ REPORT, CERTIFICATE, EVALUATION = "report.html", "certificate.json", "evaluation
 
 
 def reserve(path: Path, *, force: bool = False) -> AbstractContextManager[Reserved]:
-    """Reserve a place for `write`. `force` lets it replace what an earlier run wrote there.
+    """Reserve a path for `write`. `force` lets it replace the files of an earlier run.
 
-    Raises OutputError where something else stands there, or another run is at work on it.
+    Raises OutputError if the path contains other files, or another run uses it.
     """
     return reserved(path, (*FILES, REPORT, CERTIFICATE, EVALUATION), force=force)
 
@@ -79,7 +79,7 @@ def save(result: FixedPointNetwork, path: Path, *, force: bool = False) -> Path:
 
 
 def write(result: FixedPointNetwork, place: Reserved) -> None:
-    """Write everything for `result`, whole or not at all. Raises OutputError."""
+    """Write all files of `result`, completely or not at all. Raises OutputError."""
     with place.written() as draft:
         graph_def = emit_graph_def(result.graph, result.bounds)
         (draft / "inference.pb").write_bytes(graph_def.SerializeToString(deterministic=True))
@@ -148,7 +148,7 @@ def constants(kind: str, graph: Graph) -> dict[str, Array]:
 
 
 def few_samples(result: FixedPointNetwork) -> dict[str, Array]:
-    """`sample/<name>`: what noise was measured on."""
+    """`sample/<name>`: the samples that noise was measured on."""
     return {f"sample/{name}": array for name, array in result.few.items()}
 
 
@@ -199,7 +199,7 @@ def _statistics(result: FixedPointNetwork, name: str) -> StatisticsEntry:
 
 
 def manifest(result: FixedPointNetwork) -> Manifest:
-    """Everything known of a network except the hashes of its files."""
+    """The manifest of a network, except the hashes of its files."""
     graph = result.graph
     return Manifest(
         FORMAT,
@@ -219,7 +219,7 @@ def manifest(result: FixedPointNetwork) -> Manifest:
 
 
 def versions() -> dict[str, str]:
-    """The versions of what an output depends on."""
+    """Versions of the packages that an output depends on."""
     return {
         "python": platform.python_version(),
         "qgraph": version(),

@@ -132,7 +132,7 @@ W = TypeVar("W", bound=str)
 
 
 def optional(words: Iterable[W], text: str | None, option: str) -> W | None:
-    """As `chosen`; None stays."""
+    """Like `chosen`, but None is returned as it is."""
     return None if text is None else chosen(words, text, option)
 
 

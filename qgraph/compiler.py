@@ -99,47 +99,49 @@ def quantize(
 ) -> Quantized:
     """Quantize a trained network.
 
+    Steps: the model is read, float rewrites are applied, quantizers are inserted, and their scales
+    are calibrated.
+
     Args:
-        model: A file or directory that `load` reads, a Keras model in memory, or a graph, which is
-            left as it is.
+        model: A file or directory that `load` reads, a Keras model in memory, or a graph, which
+            does not change.
         calibration: Typical inputs without labels; a few dozen are enough. A `.npz`, a `.npy`,
-            arrays by input name, or `module:function`. Without, thresholds come from batch-norm
-            statistics, and nothing can be measured.
+            arrays by input name, or `module:function`. Without calibration data, thresholds come
+            from batch-norm statistics, and accuracy cannot be measured.
         profile: The target: a name (`qgraph profiles` lists them), a YAML file, or a `Profile`.
         mode: `static` is without training. `retrain` calibrates by the plan
             `equalize=biases,weights=3sd`, unless an effort or plan is given: the result is to be
             trained further (`qgraph.retrain`), and until then equals the static one of the same
             effort or plan, bit for bit.
-        effort: `plain` quantizes as it is; `fast`, `default` and `thorough` try what helps on part
-            of the samples and keep what does (`qgraph.static.search`).
-        plan: Exactly these steps, instead of an effort and a method, as
-            `qgraph.quant.plan.parse_plan` reads them.
-        method: How activation thresholds are found at first: `kl_j`, `max`, `percentile`, `mse` or
+        effort: `plain` quantizes without a search. `fast`, `default` and `thorough` try more and
+            more plans on part of the samples and keep the best one (`qgraph.static.search`).
+        plan: Steps to apply instead of a search, as text that `qgraph.quant.plan.parse_plan` reads.
+        method: Method that chooses thresholds of activations: `kl_j`, `max`, `percentile`, `mse` or
             `output`.
-        budget: Seconds after which no further trial begins.
+        budget: Time limit of the search in seconds: no trial starts after it.
         inputs, outputs, input_shapes, signature, trust: As in `load`.
         limit: Use only the first samples.
-        input_ranges: Without calibration data, the two numbers that inputs lie within, by name; the
-            name `` is that of the only input.
-        sensitivity: Work out which layers hurt, and why (`qgraph.static.analysis`). This takes many
-            runs of the network.
-        mean_bits, weight_bytes: What weights may take. Their bits are then chosen layer by layer
-            (`qgraph.static.mixed`).
-        memory: Bytes of live values beyond which calibration uses temporary files.
-        passes: These instead of the recipe, as text (`qgraph.pipelines`) or as values. Quantizers
-            are inserted after them where the list does not.
-        without: Names of passes to leave out.
-        exponents: These instead of a calibration: a file that `Exponents.save` or an earlier run
-            wrote, or exponents by tensor name. The plan is then that of the file, if none is given,
-            and `calibration` may be left out.
-        progress: Called with stage, done and total.
+        input_ranges: Minimum and maximum of each input by name, for use without calibration data.
+            The name `` stands for the only input.
+        sensitivity: Whether to find the layers that cost accuracy, and why
+            (`qgraph.static.analysis`). This runs the network many times.
+        mean_bits, weight_bytes: Largest mean number of bits of a weight, or largest size of all
+            weights in bytes. Bits are then chosen per layer (`qgraph.static.mixed`).
+        memory: Bytes of live values above which calibration uses temporary files.
+        passes: Passes to run instead of the recipe, as text (`qgraph.pipelines`) or as values.
+            Quantizers are inserted after them unless the list does it.
+        without: Names of passes to skip.
+        exponents: Exponents to use instead of calibration: a file that `Exponents.save` or an
+            earlier run wrote, or exponents by tensor name. The plan is that of the file, unless one
+            is given, and `calibration` is optional.
+        progress: Called with the stage, how much is done, and how much there is.
 
     Returns:
         The quantized network; its `save` writes the output directory.
 
     Raises:
         LoadError: The model cannot be read.
-        UnsupportedError: A part of it cannot be carried.
+        UnsupportedError: A part of the network is not supported.
         CalibrationError: The samples are missing or do not fit.
         ProfileError: The profile is not valid.
         UsageError: Options do not fit together.

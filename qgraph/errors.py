@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 class QGraphError(Exception):
-    """Base of every error that qgraph raises on purpose.
+    """Base of all errors that qgraph raises.
 
-    `message` states what was found, `node` names the node, tensor or file it was found at,
-    `hint` advises what to do about it.
+    `message` states the fault, `node` names the node, tensor or file that has it, and `hint`
+    states what to do.
     """
 
     exit_code = 1
@@ -31,13 +31,13 @@ class QGraphError(Exception):
 
 
 class UsageError(QGraphError):
-    """The options or arguments do not fit together."""
+    """Options or arguments are invalid or exclude each other."""
 
     exit_code = 2
 
 
 class LoadError(QGraphError):
-    """A model file is missing, truncated, of another format, or not what it claims to be."""
+    """A model file is missing, damaged, or of another format."""
 
     exit_code = 3
 
@@ -53,7 +53,7 @@ class TextError(GraphError):
 
 
 class UnsupportedError(QGraphError):
-    """A target cannot carry an op, a type or a form that the graph needs."""
+    """A target does not support an op, a type or a form that the graph needs."""
 
     exit_code = 5
 
@@ -71,15 +71,15 @@ class ProfileError(QGraphError):
 
 
 class OutputError(QGraphError):
-    """An output cannot be written: it exists, or the place is not writable."""
+    """An output cannot be written: it exists, or the path is not writable."""
 
     exit_code = 8
 
 
 class ExactnessError(QGraphError):
-    """The arithmetic cannot be carried exactly: overflow, or a scale out of range.
+    """The arithmetic cannot be exact: an accumulator overflows, or a scale is out of range.
 
-    `evidence` has arrays by name that show it, where there are such.
+    `evidence` has arrays by name that show the overflow, if there is one.
     """
 
     exit_code = 9
@@ -97,19 +97,19 @@ class ExactnessError(QGraphError):
 
 
 class PassError(QGraphError):
-    """A pass broke its contract: an unmet requirement, or a fixpoint that does not end."""
+    """A pass failed: a requirement is not met, or its rewrites do not terminate."""
 
     exit_code = 10
 
 
 class TrainingError(QGraphError):
-    """Training cannot begin or continue: nothing to train, or numbers that are not finite."""
+    """Training cannot start or continue: nothing can be trained, or numbers are not finite."""
 
     exit_code = 11
 
 
 class RunError(QGraphError):
-    """A process of a run has died that the run cannot do without."""
+    """A process that a run depends on has ended."""
 
     exit_code = 12
 
@@ -127,7 +127,7 @@ class Interrupted(QGraphError):
 
 
 class PipeError(StreamError):
-    """The reader of standard output has gone, like `head -1`; nothing is printed."""
+    """The reader of standard output has ended, such as `head -1`. Nothing is printed."""
 
     exit_code = 141
 
@@ -148,7 +148,7 @@ def exit_codes() -> dict[int, str]:
 
 
 def reason_of(error: BaseException) -> str:
-    """The reason of a foreign exception in words, without the name of its class."""
+    """The reason of an exception of another library, without the name of its class."""
     if isinstance(error, OSError) and error.strerror:
         place = f": {error.filename}" if error.filename else ""
         return f"{error.strerror}{place}"

@@ -1,4 +1,4 @@
-"""The forms that a network can be exported to, by name. What carries one is imported when used."""
+"""The formats that a network can be exported to. The code of each is imported when it is used."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ INDEX = "export.json"
 
 
 def form(name: str, options: Mapping[str, object] | None = None) -> Form:
-    """A form by its name, with options that are its own. Raises UsageError."""
+    """A format by its name, with its options. Raises UsageError."""
     entry = FORMS[chosen(ExportFormat, name, "format")]
     made = getattr(import_module(entry.module), entry.class_name)
     unknown = set(options or {}) - {field.name for field in fields(made)}
@@ -73,23 +73,23 @@ def export(
     force: bool = False,
     options: Mapping[str, object] | None = None,
 ) -> dict[str, int]:
-    """Write a network in a form that computes the same codes, whole or not at all.
+    """Write a network in a format that computes the same codes, bit for bit.
 
     Args:
         network: An output directory, a training directory with `inference/` inside, or what
             `qgraph.stored.load_network` gives.
         name: A format, by its value in `qgraph.choices.ExportFormat`, like `onnx-qdq`.
         path: A directory, new or empty.
-        force: Replace what an earlier export wrote there, and nothing else.
-        options: Options of the form, by name: `samples` and `layers` for `vectors`.
+        force: Whether to replace the files of an earlier export. Other files are never replaced.
+        options: Options of the format, by name: `samples` and `layers` for `vectors`.
 
     Returns:
         Bytes by file. `export.json` beside them lists tensors that are called otherwise there,
         and under `warnings` what the files lack.
 
     Raises:
-        UnsupportedError: The form cannot carry the network; it names the layer.
-        UsageError: The form or an option does not exist.
+        UnsupportedError: The format does not support the network. The error names the layer.
+        UsageError: The format or an option is unknown.
         LoadError: The directory is not what qgraph wrote.
         OutputError: Something else is there, or it cannot be written.
 

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all."""
+"""Write files completely or not at all."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from qgraph.errors import OutputError
 
 
 def check_free(path: Path, own: Collection[str] = (), *, force: bool = False) -> None:
-    """Raise OutputError unless a directory can be made at `path`.
+    """Raise OutputError unless a directory can be created at `path`.
 
-    It may exist if it is empty, or with `force` if it holds nothing but entries named in `own`.
+    It may exist if it is empty or, with `force`, if it contains only entries named in `own`.
     """
     try:
         if path.exists() and not path.is_dir():

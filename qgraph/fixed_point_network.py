@@ -1,4 +1,4 @@
-"""A quantized network with all that is known of it: what its output directory is written from."""
+"""A quantized network and all facts that its output directory is written from."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from qgraph.transforms.scale_inputs import scaled_features
 
 @dataclass(frozen=True, repr=False)
 class FixedPointNetwork:
-    """A network in fixed point, with all that is known of it; `Quantized` documents the fields.
+    """A quantized network, and the facts that were measured on it.
 
-    Where samples were invented, `few` is empty; training changes `floating`, and `original` stays.
+    `Quantized` documents the fields. If samples were generated, `few` is empty. Training changes
+    `floating`, but not `original`.
     """
 
     graph: Graph

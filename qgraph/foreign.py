@@ -1,6 +1,6 @@
-"""Types of libraries that have none for a checker: each name stands for one kind of object.
+"""Names for types of libraries without type annotations: each stands for one kind of object.
 
-Only what such a library makes has a name here; what the compiler makes itself has its own types.
+Objects of the compiler itself have their own types.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from qgraph.quant.profile import Profile
 from qgraph.records import FLAT, KeyedRecord, from_json
 from qgraph.static.facts import Facts
 
-# It goes up whenever a key of the manifest is added, taken away, or changes its meaning.
+# It increases when a key of the manifest is added, removed, or changes its meaning.
 FORMAT = 6
 
 Exponent = int | tuple[int, ...] | None
@@ -73,7 +73,7 @@ class FloatOpEntry:
 
 @dataclass(frozen=True)
 class Manifest(KeyedRecord):
-    """All that is known of a network; `files` are hashes."""
+    """The facts of a network; `files` has the hash of each file."""
 
     format: int
     versions: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Names of tensors as each target allows them: legal, and no two the same.
+"""Spell names of tensors as each target allows them, so that they are legal and unique.
 
 A model's own names may hold anything: slashes, spaces, quotes, newlines, any script. They stay in
 everything that people read or type (manifest, report, `--inputs`, dumps, ends of ONNX models).

@@ -1,4 +1,4 @@
-"""Arrays by name in a `.npz`, whatever the names are."""
+"""Arrays in a `.npz` file, by any names."""
 
 from __future__ import annotations
 

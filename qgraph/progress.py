@@ -1,4 +1,4 @@
-"""Callbacks of long work: its stage, how much is done, and how much there is."""
+"""Progress callbacks: the stage, how much is done, and how much there is."""
 
 from __future__ import annotations
 

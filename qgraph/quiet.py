@@ -1,6 +1,6 @@
-"""TensorFlow without the notices that it writes past every log level while it is imported.
+"""Import TensorFlow without the notices that it prints at every log level.
 
-They go straight to file descriptor 2, so that is what is turned away meanwhile.
+They are written directly to file descriptor 2, which is redirected during the import.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ERRORS_ONLY = ("TF_CPP_MIN_LOG_LEVEL", "3")
 
 @contextmanager
 def quiet_tensorflow() -> Iterator[None]:
-    """While this holds, TensorFlow is imported in silence, by whatever needs it first.
+    """While this context is active, TensorFlow is imported silently.
 
     A context, or the decorator `@quiet_tensorflow()`.
     """
@@ -36,7 +36,7 @@ def quiet_tensorflow() -> Iterator[None]:
 
 
 def import_tensorflow_quietly() -> None:
-    """Import TensorFlow now, in silence."""
+    """Import TensorFlow now, silently."""
     with quiet_tensorflow():
         importlib.import_module(NAME)
 
@@ -54,7 +54,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Silent(Loader):
-    """Runs a module in silence; the module then has the loader that it would have had."""
+    """Runs a module silently; the module keeps its usual loader."""
 
     def __init__(self, loader: Loader) -> None:
         self.loader = loader
@@ -74,7 +74,7 @@ class _Silent(Loader):
 
 @contextmanager
 def _silenced() -> Iterator[None]:
-    """Turn away what is written to file descriptor 2."""
+    """Discard everything that is written to file descriptor 2."""
     saved = os.dup(2)
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)

@@ -1,4 +1,4 @@
-"""Bits for tensors of weights under a budget: who gets how many, from what each costs."""
+"""Choose bits for tensors of weights under a budget, by the noise of each number of bits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Budget:
     weight_bytes: int | None = None
 
     def limit(self, sizes: Sequence[int]) -> float:
-        """In bits, for tensors of so many weights."""
+        """The limit in bits, for tensors with these numbers of weights."""
         if self.weight_bytes is not None:
             return 8.0 * self.weight_bytes
         return (self.mean_bits or 0.0) * sum(sizes)

@@ -1,11 +1,11 @@
-"""One sweep that gives every quantizer its exponent (docs/numerics.md, section 5).
+"""Calibration: one sweep sets the exponent of every quantizer (docs/numerics.md, section 5).
 
-In topological order each node runs once over the whole calibration set, on inputs that are already
-quantized; a quantizer's exponent is chosen when the sweep reaches it, from the numbers that
-reach it. A scale group takes the largest range among its members: members met later may
-coarsen it, which the sweep does not run again for. Members that hold only zeros are exact on every
-scale and do not count. Where costs of members can be added, the group's exponent is chosen before
-the sweep (`qgraph.quant.joint`).
+In topological order, each node runs once over the whole calibration set, on inputs that are already
+quantized. The exponent of a quantizer is chosen when the sweep reaches it, from the values there. A
+scale group takes the largest range of its members: later members may make the scale coarser, and
+the sweep does not run again for this. Members that contain only zeros are exact on every scale and
+are ignored. If costs of members can be added, the exponent of the group is chosen before the sweep
+(`qgraph.quant.joint`).
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class _Sweep:
         self.leaving = leaving(graph)
 
     def start(self, chunks: Mapping[str, Sequence[Array]]) -> None:
-        """Settle what needs no data, and groups whose members are to be looked at together."""
+        """Set the exponents of constants, and of groups whose members are examined together."""
         for node in self.graph.topological():
             if node.op == "input" or any(node_of(v) in self.varying for v in node.inputs):
                 self.varying.add(node.name)
@@ -201,7 +201,7 @@ class _Sweep:
         return node.inputs[0] in self.values.constants
 
     def _follows(self, node: Node) -> bool:
-        """True for a bias that lives on the scale of its accumulator."""
+        """True for a bias that has the scale of its accumulator."""
         return followed_accumulator(self.graph, node) is not None
 
     def _settle(self, node: Node, exponent: Exponent, zero: bool = False) -> None:
@@ -376,7 +376,7 @@ class _Sweep:
         return constant_exponent(constant, spec, depthwise, self.options.weights)
 
     def _settle_sign(self, node: Node, extremes: tuple[float, float]) -> QuantSpec:
-        """An input that is never negative on the calibration data has no use for a sign."""
+        """Make an input unsigned if it is never negative on the calibration data."""
         spec = spec_of(node)
         if (
             spec.role != Role.INPUT

@@ -1,4 +1,4 @@
-"""Bias correction: a layer's mean error goes into its bias (Nagel et al., 2019).
+"""Bias correction: subtract the mean error of a layer from its bias (Nagel et al., 2019).
 
 Rounded weights and inputs shift the mean of a layer's output. With data the shift is measured,
 in topological order, so that each layer makes up for what the layers before it left. Without, what

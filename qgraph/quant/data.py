@@ -1,6 +1,6 @@
-"""Calibration data: checked against the graph's inputs, cut into chunks, thinned.
+"""Calibration data: checked against the inputs of the graph, cut into chunks, and thinned.
 
-It may be larger than memory: it is looked at slice by slice only.
+It may be larger than memory: it is read slice by slice.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Data = str | Path | Array | Mapping[str, Array]
 
 
 def check_source(source: Data | None, what: str = CALIBRATION) -> None:
-    """Raise CalibrationError for what can be told without the graph: no data, no such file."""
+    """Raise CalibrationError for faults that need no graph: missing data or a missing file."""
     if source is None:
         raise CalibrationError(
             "calibration data is missing",
@@ -151,7 +151,7 @@ def at_least(data: Mapping[str, Array], samples: int, numbers: int) -> int:
 
 
 def learnt_from(data: Mapping[str, Array]) -> int:
-    """How many samples corrections learn from at most."""
+    """The largest number of samples that corrections learn from."""
     return at_least(data, LEARNT_FROM, LEARNT_NUMBERS)
 
 

@@ -1,7 +1,7 @@
-"""Do the samples look like the training data? What batch norms saw in training, against them.
+"""Check whether samples look like the training data, by the statistics of batch norms.
 
-Calibration on foreign samples gives thresholds for foreign samples. Networks remember the mean and
-the variance that each batch norm met; samples that give others are not what they were trained on.
+Calibration on other samples gives wrong thresholds. Each batch norm stores the mean and variance of
+its input in training; samples with other statistics are not like the training data.
 """
 
 from __future__ import annotations

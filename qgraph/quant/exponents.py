@@ -1,4 +1,4 @@
-"""Exponents of a calibrated network as text: kept, edited, and given to another run.
+"""Exponents of a calibrated network as text, which can be stored, edited and given to a run.
 
     {
      "format": 1,

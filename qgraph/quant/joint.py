@@ -132,7 +132,7 @@ def _candidates(members: Sequence[tuple[QuantSpec, Range]], finer: int) -> Seque
 
 
 class _FloatRun:
-    """The float network on one chunk after the other: no more is held than one chunk needs."""
+    """Runs the float network chunk by chunk, with memory for one chunk only."""
 
     def __init__(
         self, graph: Graph, names: Sequence[str], chunks: Mapping[str, Sequence[Array]], each: Each

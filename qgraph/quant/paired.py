@@ -1,7 +1,7 @@
-"""A quantized network and its float network, run side by side, one layer after the other.
+"""Run a quantized network and its float network together, layer by layer.
 
-What is learnt at a layer may change its constants before it is run: layers after it see the
-corrected ones. One sweep, so the work grows with the network, not with its square.
+A visitor may change the constants of a layer before it runs, and later layers see the corrected
+values. It is one sweep, so the work is linear in the size of the network.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class PairedRun:
             pass
 
     def release(self, name: str) -> None:
-        """Forget what no node after `name` needs."""
+        """Release values that no node after `name` needs."""
         node = self.graph.nodes.get(name)
         if node is None:
             return

@@ -1,4 +1,4 @@
-"""Steps of static mode beside inserting quantizers, as a value and as text."""
+"""Optional steps of static mode, as a value and as text."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _read(step: Declared, value: str | None) -> object:
 
 
 def everything() -> Plan:
-    """A plan with every step in it: what there is, not what is wise."""
+    """A plan with every step. It lists the steps and is not a recommendation."""
     return made_of(Plan, {step.name: _most(step) for step in plan_steps()})
 
 

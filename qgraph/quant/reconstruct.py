@@ -1,4 +1,4 @@
-"""Weights rounded so that a layer's output is near, not each weight (AdaRound's aim).
+"""Round weights so that the output of a layer is close to float (the aim of AdaRound).
 
 Codes are chosen against the float layer's own output, on inputs as the quantized network has them,
 so that a layer also makes up for errors before it. A finer scale than calibration's is taken where

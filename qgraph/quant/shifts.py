@@ -1,4 +1,4 @@
-"""Requantization shifts: what a target has, and what exponents ask for."""
+"""Requantization shifts: those that a target supports, and those that exponents need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How nodes are run: several in one pass over memory (quantizer, bias, ReLU), or one on codes."""
+"""Stages: nodes that run in one pass over memory (quantizer, bias, ReLU), or on codes."""
 
 from __future__ import annotations
 

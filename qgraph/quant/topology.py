@@ -1,4 +1,4 @@
-"""Questions about a graph that quantization asks: signs, sources of a scale, first and last."""
+"""Facts of a graph that quantization needs: signs, sources of scales, first and last layers."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class ValueForms:
         self.leaky_products = set(self.leaky.values())
 
     def exact(self, value: str, width: int | None = None) -> str:
-        """`value` as it leaves the integer part: whatever it is, but never wide."""
+        """`value` as an output of the integer part. It is never wide."""
         form = self.forms[value]
         return self.codes(value, width) if form.kind == "wide" else form.value
 

@@ -1,7 +1,7 @@
 """SAC in float16, with and without what it needs: ``python -m benchmarks.low_precision run``.
 
 Each run is `qgraph rl train --algo sac --in-process` in a separate directory. Those that came to
-an end are passed over, those that were stopped go on from their checkpoint.
+an end are passed over, those that were stopped continue from their checkpoint.
 ``python -m benchmarks.low_precision report`` makes a table and a figure of the runs that are there,
 ``memory`` counts what learners keep, ``speed`` times them where there is float16. Groups of
 variants (Bjorck et al., 2021):
@@ -120,7 +120,7 @@ def run(
         str, typer.Option(metavar="OPTIONS", help="For all runs: '--hidden 64,64 --batch 128'.")
     ] = "",
 ) -> None:
-    """Make the missing runs, and go on with stopped ones, seed by seed."""
+    """Make the missing runs, and continue with stopped ones, seed by seed."""
     waiting: list[tuple[Path, list[str]]] = []
     for seed in range(seeds):
         for task in chosen(tasks, {task.name: task for task in TASKS}):

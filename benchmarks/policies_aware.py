@@ -69,7 +69,7 @@ def learnt(name: str, bits: int, seed: int, steps: int) -> Any:
 
 
 def returned(name: str, model: Any, bits: int) -> float:
-    """Mean return with weights and activations in so many bits."""
+    """Mean return with weights and activations in this number of bits."""
     from qgraph.rl.sb3 import read
 
     found = read(model)

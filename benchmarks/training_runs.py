@@ -46,7 +46,7 @@ def side_by_side(waiting: Iterable[Waiting], jobs: int, ended: Callable[[Path, i
 
 
 def start(folder: Path, said: Sequence[str]) -> subprocess.Popen[bytes]:
-    """A run; one that has a checkpoint goes on from there."""
+    """A run; one that has a checkpoint continues from there."""
     resumed = (folder / "checkpoint.npz").exists()
     line = [sys.executable, "-m", "qgraph", "rl", "train", "--out", str(folder), "--threads", "1"]
     line += ["--resume"] if resumed else said

@@ -32,7 +32,7 @@ LFS_POINTER = FailedDownload(
 
 
 def failed_download(path: Path) -> FailedDownload | None:
-    """What a failed download left at `path`; None if it is another file."""
+    """Recognize a file of a failed download; None for another file."""
     try:
         with path.open("rb") as file:
             return failed_download_of(file.read(HEAD))
@@ -41,7 +41,7 @@ def failed_download(path: Path) -> FailedDownload | None:
 
 
 def failed_download_of(head: bytes) -> FailedDownload | None:
-    """The same for the first bytes of a file."""
+    """Recognize it by the first bytes of a file."""
     if head.startswith(b"version https://git-lfs"):
         return LFS_POINTER
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip().lower()

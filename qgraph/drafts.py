@@ -21,7 +21,7 @@ from qgraph.errors import OutputError
 DIRECTORY, FILE = ".qgraph-dir", ".qgraph-file"
 OLD, NEW = "old", "new"  # in the place for a directory
 LONGEST = 128  # bytes of a name that are repeated in the name of its place
-PATIENCE = 1.0  # seconds; whoever looks for leftovers has a lock for an instant
+PATIENCE = 1.0  # seconds; a run that removes leftovers holds a lock for an instant
 PAUSE = 0.02
 
 

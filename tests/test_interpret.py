@@ -79,7 +79,7 @@ def test_values_are_freed_after_their_last_use():
         ({"x": X}, "no data for input `other`"),
         ({**FEEDS, "z": X}, "`z` is not an input of the network"),
         ({**FEEDS, "x": X[0]}, r"input `x` is float32\[\?,2\], but the data is float32\[2\]"),
-        ({**FEEDS, "x": X.astype("float64")}, r"is fed float64\[1,2\]"),
+        ({**FEEDS, "x": X.astype("float64")}, r"but the data is float64\[1,2\]"),
     ],
 )
 def test_feeds_that_do_not_fit(graph, feeds, message):

@@ -22,7 +22,7 @@ class ShareConstants(Pass):
 
     Exporters copy weights that layers share, and rewrites give each layer its own copy: batch
     norms folded into a convolution that is called twice make the same weights twice. Constants of
-    one repeated number stay apart, because equal zeros say nothing about layers that learn
+    one repeated number stay apart, because equal zeros may belong to layers that learn
     separately. Constants with control edges stay as they are.
     """
 

@@ -3,7 +3,7 @@
 The shape of table 3 of the TQT paper (Jain et al., 2019) and of its table 5. Every run begins at
 the float network; the learning rates are one choice for all, made on validation images. The best
 checkpoint by validation is finalized, and its inference graph sees the test images. What is done
-lies in the cache folder and is not done again; a run that was killed goes on where it was.
+lies in the cache folder and is not done again; a run that was killed continues where it was.
 """
 
 from __future__ import annotations

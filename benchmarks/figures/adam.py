@@ -43,7 +43,7 @@ def farthest(beta1: float, r: float) -> float:
 
 @dataclass(frozen=True)
 class Guideline:
-    """Settings for thresholds of signed tensors with so many bits."""
+    """Settings for thresholds of signed tensors of this number of bits."""
 
     alpha: float
     beta2: float

@@ -2,7 +2,7 @@
 
 The families of `benchmarks.families` at 8 and 4 bits, by the paper's schedule (batches of 24), each
 in a directory as `qgraph quantize --mode retrain` and `qgraph train` leave it. What is there is
-kept; a run that was killed goes on.
+kept; a run that was killed continues.
 """
 
 from __future__ import annotations

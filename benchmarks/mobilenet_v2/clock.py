@@ -6,11 +6,11 @@ import time
 
 
 class OutOfTime(Exception):
-    """The time is over; what was done is kept, and the same command goes on from there."""
+    """The time is over; what was done is kept, and the same command continues from there."""
 
 
 class Clock:
-    """Starts now and runs for so many minutes."""
+    """Starts now and runs for that number of minutes."""
 
     def __init__(self, minutes: float) -> None:
         self.end = time.monotonic() + 60 * minutes

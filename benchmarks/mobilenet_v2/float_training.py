@@ -1,4 +1,4 @@
-"""Trains the float network, an epoch at a time; a run that was stopped goes on where it was."""
+"""Trains the float network, an epoch at a time; a run that was stopped continues where it was."""
 
 from __future__ import annotations
 

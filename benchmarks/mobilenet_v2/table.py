@@ -1,8 +1,8 @@
 """MobileNetV2 on CIFAR-10, float, static and trained: ``python -m benchmarks.mobilenet_v2.table``.
 
 Trains the float network and quantizes it to 8 bits, and to weights of 4 bits: plain, by the search
-of static mode, and trained from there. A call ends after `--minutes`; the same command goes on from
-there, and does nothing again that is done. Checkpoints are chosen on 10,000 validation images; the
+of static mode, and trained from there. A call ends after `--minutes`; the same command continues
+it and repeats nothing that is done. Checkpoints are chosen on 10,000 validation images; the
 10,000 test images are for the table alone.
 """
 
@@ -162,7 +162,7 @@ def main(
             answers[name] = right
             print(f"{name}: {right.mean():.2%}", flush=True)
     except OutOfTime as stopped:
-        print(f"out of time after: {stopped}; the same command goes on from there", flush=True)
+        print(f"out of time after: {stopped}; the same command continues from there", flush=True)
         raise typer.Exit(1) from None
     report("benchmarks.mobilenet_v2.table", [accuracies(answers, notes)], json_file, [ways.seed])
 

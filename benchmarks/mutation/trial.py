@@ -23,7 +23,7 @@ import pytest
 from benchmarks.mutation.mutants import Mutant
 
 KILLED, SURVIVED, TIMEOUT = "killed", "survived", "timeout"
-# A test has run too long after three times what it took without a mutant, and so many seconds.
+# A test is stopped after three times its time without a mutant, plus this number of seconds.
 PATIENCE = 5.0
 MEMORY = 12 << 30  # bytes of addresses; a mutant may ask for all that there is
 STANDING = ("numpy", "hypothesis", "onnx", "networkx", "yaml", "tensorflow", "onnxruntime")

@@ -83,7 +83,7 @@ class Session:
 
 
 def commands(body: str) -> list[str]:
-    """The commands of a block; one goes on in lines that begin with `> `."""
+    """The commands of a block; one continues in lines that begin with `> `."""
     found = re.findall(r"^\$ (.*\n(?:> .*\n)*)", body, re.MULTILINE)
     return [command.replace("\n> ", "\n").rstrip("\n") for command in found]
 

@@ -7,7 +7,7 @@
 namespace qgraph {
 namespace {
 
-// So many sums stay in registers from row to row.
+// Number of sums that stay in registers from row to row.
 constexpr int64_t kColumns = 64;
 
 QGRAPH_DISPATCH void add_rows(const float* x, int64_t rows, int64_t stride, double* sums) {

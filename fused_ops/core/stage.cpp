@@ -8,7 +8,7 @@
 namespace qgraph {
 namespace {
 
-// So many numbers stay in the first caches from one step to the next.
+// Number of values that stay in the first caches between steps.
 constexpr int64_t kBlock = 1 << 12;
 constexpr int64_t kGrainBlocks = 1 << 6;  // of a thread
 

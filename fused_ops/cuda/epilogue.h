@@ -15,9 +15,9 @@ typedef struct {
     float low, high;
 } qgraph_cuda_codes;
 
-/* bias: on the device, one for each channel; high likewise, for clip and relu6. activation: 0 none,
-   1 relu, 2 relu6, 3 clip, which differ where the clip is just reached: relu6 has no gradient
-   there. */
+/* bias: on the device, one for each channel; high also per channel, for clip and relu6. activation:
+   0 none, 1 relu, 2 relu6, 3 clip, which differ where the clip is just reached: relu6 has no
+   gradient there. */
 typedef struct {
     qgraph_cuda_codes inner, outer;
     const float* bias;

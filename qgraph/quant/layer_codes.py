@@ -30,7 +30,7 @@ from qgraph.rewrite.constants import Float64
 BLOCK = 4096
 # Pull towards the float weights, as a share of the mean squared input.
 RIDGE = 0.01
-# What batch norms remember counts as so many times the samples.
+# Weight of the statistics of batch norms, relative to the samples.
 REMEMBERED = 0.3
 
 

@@ -16,7 +16,7 @@ from qgraph.quant.paired import PairedLayer
 LARGEST = 1 << 25
 # Rows that are gathered at a time: they stay in cache.
 ROWS = 128
-# One image in so many chooses between rounding to nearest and what the others say.
+# One image of this number chooses between nearest codes and the codes from the others.
 HELD_OUT = 4
 
 

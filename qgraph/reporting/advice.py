@@ -23,8 +23,8 @@ FEW_SAMPLES = 32
 TELLING_SAMPLES = 8  # fewer that calibration saw too say nothing of others
 NAMED = 3
 SCALED_INPUTS = (
-    "What scales input features is a shift each for whoever turns inputs into codes; a `--plan` "
-    "without `scale-inputs` has none of it."
+    "Scaling of input features is one shift per feature where inputs become codes. A `--plan` "
+    "without `scale-inputs` does not scale them."
 )
 MORE_EFFORT = {
     Effort.PLAIN: Effort.DEFAULT,

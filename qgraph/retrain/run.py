@@ -31,7 +31,7 @@ def train(
 ) -> Trainer:
     """Train in a directory, from its newest checkpoint on, to the end of `options.epochs`.
 
-    A run that was killed and goes on ends with the same bits, where TensorFlow's ops are
+    A run that was killed and continues ends with the same bits, where TensorFlow's ops are
     deterministic (`make_deterministic`).
 
     Args:

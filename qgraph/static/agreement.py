@@ -1,4 +1,4 @@
-"""How near a quantized network is to its float network, at the outputs."""
+"""Measure how close the outputs of a quantized network are to those of its float network."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SampleTally:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How near the quantized outputs are to the float network's, on `samples` samples.
+    """Distance of the quantized outputs from those of the float network, on `samples` samples.
 
     `sqnr` in dB (at the logits, where the output is their softmax); of several outputs, all weigh
     the same. `top1` is the share of samples with the same largest output, None where outputs are

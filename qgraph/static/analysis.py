@@ -1,4 +1,4 @@
-"""Which layers hurt and why, as facts that a table, a page and a machine can read."""
+"""Find the layers that cost accuracy, and the causes, as facts for tables, reports and JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qgraph.static.switched import Variant, agreements
 
 # Enough to tell layers apart: noise at the outputs is summed over samples and classes.
 SAMPLES = 32
-# So many of the worst are looked into.
+# The number of the worst layers whose causes are examined.
 EXPLAINED = 10
 WHERE = ("weights", "output")
 
@@ -28,7 +28,7 @@ def analysis(
     data: Mapping[str, Array],
     on_chunk: Steps = silent_steps,
 ) -> list[PartFacts]:
-    """One entry for each part of the network, the most harmful first.
+    """One entry for each part of the network, the most costly first.
 
     Only for the worst it is known where and why. graph: calibrated, made of `floating`.
     """

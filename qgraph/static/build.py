@@ -1,4 +1,4 @@
-"""Build a network in fixed point by a plan."""
+"""Build a quantized network by a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a layer hurts: what its numbers say, the most costly first."""
+"""Find why a layer costs accuracy, from its numbers, the most costly cause first."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from qgraph.words import percent
 # Channels of one tensor usually differ by less, and a peak is usually no farther out.
 USUAL_SPREAD = 8.0
 USUAL_TAIL = 4.0
-# A channel that varies by so little of what the median one does is as good as constant.
+# A channel whose deviation is below this share of the median one is almost constant.
 NEAR_CONSTANT = 0.03
 TAIL = 0.999
-# Where more weights than this share round to zero, it is worth a word.
+# It is reported if more than this share of weights round to zero.
 VANISHED = 0.2
 
 

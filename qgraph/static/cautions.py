@@ -1,6 +1,6 @@
-"""Warnings of a result: what to know before trusting a quantized network.
+"""Warnings about a quantized network.
 
-docs/static.md ("Warnings") lists them with their thresholds, which stand here and in
+docs/static.md ("Warnings") lists them with their thresholds, which are defined here and in
 `qgraph.static.agreement` (`LEVELS`).
 """
 
@@ -16,7 +16,7 @@ from qgraph.ir.reading import spec_of
 from qgraph.static.agreement import LEVELS, Agreement, level_of
 from qgraph.words import counted, percent
 
-# Fewer samples say little of others: neither ranges nor figures can be relied on.
+# With fewer samples, neither ranges nor measurements are reliable.
 FEW_SAMPLES = 16
 # The share of values that a quantizer may clip before it is pointed out.
 CLIPPED = 0.01
@@ -29,7 +29,7 @@ TRAINING_WITHOUT_DATA = (
 
 
 def of_evidence(samples: int) -> list[str]:
-    """A warning where `samples`, all that were given, are too few to tell anything."""
+    """A warning if the number of samples is too small for reliable results."""
     if samples >= FEW_SAMPLES:
         return []
     return [
@@ -49,7 +49,7 @@ def of_result(
     return [*far, *_clipping(graph, measured.clipped)]
 
 
-SEE_LAYERS = "; `qgraph analyze` shows which layers hurt and why"
+SEE_LAYERS = "; `qgraph analyze` shows which layers cost accuracy, and why"
 
 
 def _far_outputs(found: Agreement | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""Factors of equalized channels from samples: which pass takes them, and what they are."""
+"""Compute factors of equalized channels from samples, for the pass that applies them."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Choice:
     bits: Budget | None = None
 
     def facts(self) -> ChoiceFacts:
-        """The same from run to run: without the time that trials took."""
+        """The choice without the durations of trials, so that it is equal in every run."""
         mixed = None
         if self.mixed is not None and self.bits is not None:
             mixed = replace(self.mixed.facts(self.bits), budget=self.bits)
@@ -63,7 +63,7 @@ class Choice:
         return ChoiceFacts(self.effort, self.plan, self.plan.spec(), trials, mixed)
 
     def warnings(self) -> list[str]:
-        """Warnings about how they were found."""
+        """Warnings about how the plan and the bits were found."""
         if not self.search.ended:
             return []
         tried = counted(len(self.search.trials), "plan")
@@ -123,7 +123,7 @@ def pareto(
 
 
 def first_plan(wish: Wish) -> tuple[Plan, Effort]:
-    """The plan to begin with, and the effort. Raises UsageError where they exclude each other."""
+    """The first plan and the effort. Raises UsageError if options exclude each other."""
     if wish.plan is None:
         return Plan(method=wish.method or PLAIN.method), wish.effort or USUAL_EFFORT
     found = wish.plan if isinstance(wish.plan, Plan) else parse_plan(wish.plan)

@@ -1,4 +1,4 @@
-"""Quantized networks compared on the same samples: is one nearer to float beyond chance?"""
+"""Test whether one quantized network is closer to float than another, on the same samples."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ DOUBT = 0.05  # share of draws in which the better network may be the worse one
 
 @dataclass(frozen=True)
 class Comparison:
-    """How near one network is to float: in all, and its signal and noise by sample and output."""
+    """Distance of a network from float: in total, and signal and noise by sample and output."""
 
     agreement: Agreement
     signal: Array
     noise: Array
 
     def certainly_nearer(self, other: Comparison) -> bool:
-        """True if this network is nearer to float than `other`, compared on the same samples.
+        """Whether this network is significantly closer to float than `other`, on the same samples.
 
         Samples are drawn again with replacement, the same for both networks (a paired bootstrap).
         At least 95 % of the draws have to agree. A draw has one sample less than there are: its

@@ -1,4 +1,4 @@
-"""Facts of a quantized network: where it came from, how it was made, how near it is to float.
+"""Facts of a quantized network: its source, how it was made, and how close it is to float.
 
 Every output directory has them in its manifest. None stands for what was not measured and, in
 decibels, for no noise at all.
@@ -26,7 +26,7 @@ def decibels(value: float) -> float | None:
 
 @dataclass(frozen=True)
 class DomainFacts:
-    """How near samples are to the training data; `warning` is empty where they are near."""
+    """Distance of samples from the training data; `warning` is empty if they are close."""
 
     found: Domain = field(metadata=FLAT)
     warning: str
@@ -97,7 +97,7 @@ class MixedFacts:
 
 @dataclass(frozen=True)
 class ChoiceFacts:
-    """How the network was built, and what else was tried."""
+    """The plan that the network was built by, and the other plans that were tried."""
 
     effort: Effort
     plan: Plan
@@ -129,7 +129,7 @@ class PartFacts:
 
 @dataclass(frozen=True)
 class Facts(KeyedRecord):
-    """All of it."""
+    """All facts of a network."""
 
     model: str
     model_sha256: str | None

@@ -1,4 +1,4 @@
-"""Exponents that are given instead of found: what they leave to choose, and what fits them."""
+"""Runs with given exponents instead of a calibration."""
 
 from __future__ import annotations
 

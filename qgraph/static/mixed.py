@@ -40,7 +40,7 @@ from qgraph.static.units import (
 )
 
 ROUNDS = 4
-# A correction is by no more than so much a round: layers hide each other's noise.
+# Largest correction in a round, since layers hide each other's noise.
 MOST = 8.0
 
 

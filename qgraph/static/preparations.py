@@ -1,4 +1,4 @@
-"""Graphs that passes make of one network for many plans; what plans begin with alike runs once."""
+"""Prepare one network for many plans; passes that plans have in common run once."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class FactorsFound:
 
 
 class Preparations:
-    """Prepares one network for plans; keeps what it did."""
+    """Prepares one network for plans, and reuses earlier results."""
 
     def __init__(self, loaded: Graph, pipeline: Pipeline = USUAL) -> None:
         self.pipeline = pipeline

@@ -1,4 +1,4 @@
-"""Samples in parts: what is chosen by measurement on one part is reported on another.
+"""Split samples into parts, so that choices are made on one part and reported on another.
 
 Thresholds and corrections come from the first part, plans are compared on the second, and what is
 reported is measured on the third.
@@ -17,7 +17,7 @@ from qgraph.quant.data import at_least, batch_of
 
 # Samples at most that plans are compared on, and as many for the report; more where they are small.
 COMPARED, COMPARED_NUMBERS = 64, 1 << 16
-FEWEST = 8  # samples below which there is nothing to split
+FEWEST = 8  # fewer samples than this are not split
 
 Data = Mapping[str, Array]
 

@@ -1,4 +1,4 @@
-"""Samples that a network is quantized on: read and looked at, or invented."""
+"""Samples that a network is quantized on: read and checked, or generated."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The search for the plan that serves a network best.
+"""Search for the best plan for a network.
 
-Point estimates lead from step to step. The last plan is kept only if it is nearer to float than
-`fast`'s beyond chance, on the samples that led the steps and on others that did not.
+Point estimates select each step. The final plan is used only if it is significantly closer to float
+than that of `fast`, on the samples that selected the steps and on others.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DATA_FREE = replace(SAFE, absorb=True, method=CalibrationMethod.MAX)
 
 @dataclass(frozen=True)
 class Trial:
-    """One plan that was tried: what it gave on the comparison part, and how long it took."""
+    """A plan that was tried, its result on the comparison part, and its duration."""
 
     plan: Plan
     comparison: Comparison
@@ -87,7 +87,7 @@ def search(
     """Try plans.
 
     `effort`: `plain` takes `start` as it is, `fast` compares it with one plan that mostly helps,
-    `default` goes on from the better of both and tries each step on top of what has helped so far,
+    `default` continues from the better of both and tries each step in addition to the steps so far,
     `thorough` goes through the steps twice. What these two find is kept only if it is certainly
     better than what `fast` finds. `budget` in seconds: no trial begins after it. memory: see
     `calibrate`. Ctrl-C ends the search; the best so far is kept. Steps that add passes which

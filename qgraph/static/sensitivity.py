@@ -1,4 +1,4 @@
-"""Which layers hurt: each one quantized alone, all but it, and all up to it.
+"""Measure the cost of each layer: only it quantized, all others, and all layers up to it.
 
 Every quantizer belongs to one part of the network: a layer with its weights, bias and output, or
 an input, a sum, a table that has its own quantizer.
@@ -56,7 +56,7 @@ class Sensitivities:
     parts: tuple[Sensitivity, ...]
 
     def by_harm(self) -> list[Sensitivity]:
-        """The worst first: the most noise where it alone is quantized."""
+        """Parts in the order of the noise that they cause when quantized alone, the worst first."""
         return sorted(self.parts, key=lambda s: (s.alone.sqnr, -s.all_but.sqnr))
 
 

@@ -1,4 +1,4 @@
-"""Networks built by many plans from the same samples; plans that begin alike share their work."""
+"""Build networks by many plans from the same samples, with shared work for common steps."""
 
 from __future__ import annotations
 

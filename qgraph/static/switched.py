@@ -1,4 +1,4 @@
-"""A quantized network with some of its quantizers switched off: what does each one cost?
+"""Run a quantized network with some quantizers switched off, to measure the cost of each.
 
 One calibrated graph serves all variants. A variant is run from the first quantizer in which it
 differs from a base run, in which all quantizers are on, or all off.
@@ -25,7 +25,7 @@ from qgraph.static.agreement import Agreement, SampleTally, decisions, judge, ro
 
 @dataclass(frozen=True)
 class Variant:
-    """All quantizers are `on`, or all off; those `flipped` are the other way."""
+    """All quantizers are `on` or off, except those in `flipped`, which are the opposite."""
 
     on: bool
     flipped: frozenset[str] = frozenset()
@@ -38,7 +38,7 @@ def agreements(
     variants: Sequence[Variant],
     on_chunk: Steps = silent_steps,
 ) -> list[Agreement]:
-    """How near each variant of `graph` is to `floating`, on the samples of `data`.
+    """Distance of each variant of `graph` from `floating`, on the samples of `data`.
 
     graph: calibrated, made of `floating`. Ctrl-C gives what the samples seen until then showed;
     before any is done it is passed on.

@@ -1,4 +1,4 @@
-"""Layers whose weights have bits to choose, and profiles that say how many."""
+"""Layers whose weight bits are chosen, and profiles with chosen bits."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def save_checkpoint(model: TrainedModel, path: str | Path) -> Path:
     """Write what a model has learned as the best checkpoint of a training directory.
 
     Args:
-        model: What `keras_model` or `module` made.
+        model: The result of `keras_model` or `module`.
         path: The training directory that it was made from.
 
     Returns:
@@ -57,10 +57,10 @@ def save_checkpoint(model: TrainedModel, path: str | Path) -> Path:
 
 
 def load_checkpoint(model: TrainedModel, path: str | Path) -> None:
-    """Give a model what the best checkpoint of a training directory holds.
+    """Load the best checkpoint of a training directory into a model.
 
     Args:
-        model: What `keras_model` or `module` made.
+        model: The result of `keras_model` or `module`.
         path: The training directory that it was made from.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Keras callbacks for what `qgraph.retrain.keras_model` makes. They import TensorFlow."""
+"""Keras callbacks for models of `qgraph.retrain.keras_model`. They import TensorFlow."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class FreezeThresholds(keras.callbacks.Callback):  # type: ignore[misc]
     of 24 (`Options.freeze_schedule` has them for other sizes).
 
     Args:
-        start: The first step at which one is frozen.
-        every: Steps between two.
+        start: First step at which a threshold is frozen.
+        every: Steps between two thresholds that are frozen.
 
     Example:
         >>> from qgraph.train.callbacks import FreezeThresholds
@@ -54,7 +54,8 @@ class FreezeBatchNorms(keras.callbacks.Callback):  # type: ignore[misc]
     """Runs batch norms as in inference after some epochs.
 
     Args:
-        epochs: Epochs, or a part of one, in which they use the statistics of the batch.
+        epochs: Number of epochs, not necessarily whole, in which they use the statistics of the
+            batch.
 
     Example:
         >>> from qgraph.train.callbacks import FreezeBatchNorms
@@ -95,8 +96,8 @@ class KeepBest(keras.callbacks.Callback):  # type: ignore[misc]
 
     Args:
         path: The training directory that the model was made from.
-        monitor: The metric that is compared.
-        mode: `min` or `max`: which is better. Without, `max` for accuracies, else `min`.
+        monitor: Name of the metric to compare.
+        mode: `min` or `max`, whichever is better. None means `max` for accuracies, otherwise `min`.
 
     Raises:
         UsageError: No metric has this name.
@@ -137,7 +138,7 @@ class ThresholdBoard(keras.callbacks.Callback):  # type: ignore[misc]
 
     Args:
         log_dir: The directory that TensorBoard reads.
-        every: Steps between two points; without, one at the end of each epoch.
+        every: Steps between two points; None writes one at the end of each epoch.
 
     Example:
         >>> from qgraph.train.callbacks import ThresholdBoard

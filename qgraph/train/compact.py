@@ -1,4 +1,4 @@
-"""Layers that keep the codes of their input for the backward pass: a quarter of its memory."""
+"""Layers that store the codes of their input for the backward pass, in a quarter of the memory."""
 
 from __future__ import annotations
 

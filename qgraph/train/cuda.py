@@ -25,7 +25,7 @@ ACTIVATIONS = ("none", "relu", "relu6", "clip")  # the order of Kind in cuda/epi
 
 @dataclass(frozen=True)
 class CudaKernels:
-    """The loaded library, or None; and which file, or why there is none."""
+    """The loaded library or None, and its file or the reason why it is missing."""
 
     library: ctypes.CDLL | None
     why: str
@@ -117,7 +117,7 @@ class _EpilogueResults(Structure):
 
 @functools.cache
 def cuda_kernels() -> CudaKernels:
-    """Load the library once. That needs no GPU."""
+    """Load the library once. No GPU is needed for this."""
     return load(library_path(LIBRARY))
 
 

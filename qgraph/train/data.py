@@ -33,18 +33,18 @@ class LabelledBatch:
 
 
 class TrainingData(Protocol):
-    """Batches that can be had again from any step on."""
+    """Batches that can be iterated again from any step."""
 
     @property
     def steps(self) -> int | None:
-        """Batches in an epoch; None where only the end will tell."""
+        """Number of batches in an epoch; None if it is unknown until the end."""
 
     @property
     def labelled(self) -> bool:
         """Whether batches have labels."""
 
     def batches(self, epoch: int | None, start: int = 0) -> Iterator[LabelledBatch]:
-        """The batches of an epoch, from `start` on; without an epoch, all samples in order."""
+        """The batches of an epoch from step `start`; without an epoch, all samples in order."""
 
 
 def training_data(source: Source, graph: Graph, batch_size: int, seed: int) -> TrainingData:
@@ -123,7 +123,7 @@ def _labels_apart(made: DatasetLike, graph: Graph) -> tuple[Mapping[str, Array],
 
 @dataclass(frozen=True)
 class ArrayBatches:
-    """Arrays in memory or mapped, in an order that depends on the seed and the epoch alone."""
+    """Arrays in memory or mapped files, in an order that depends only on the seed and the epoch."""
 
     inputs: Mapping[str, Array]
     labels: Array | None
@@ -173,7 +173,7 @@ def held_apart(data: TrainingData, graph: Graph) -> tuple[TrainingData, Training
 
 
 class DatasetBatches:
-    """A `tf.data.Dataset`, whose order is its own affair."""
+    """A `tf.data.Dataset`, which determines its own order."""
 
     def __init__(self, dataset: DatasetLike, graph: Graph, batch_size: int, where: str) -> None:
         import tensorflow as tf

@@ -1,6 +1,6 @@
-"""The ops behind a layer as one fused op: quantizer, bias, activation, quantizer.
+"""The ops after a layer as one fused op: quantizer, bias, activation, quantizer.
 
-The nodes one by one compute the same; they run where the fused ops don't load, under
+The separate nodes compute the same. They run if the fused ops do not load, under
 `jit_compile=True`, in float64, and where a value between them is asked for.
 """
 

@@ -1,4 +1,4 @@
-"""Batch norms that were folded into layers: which they were, and what they knew."""
+"""Batch norms that were folded into layers, with their statistics."""
 
 from __future__ import annotations
 

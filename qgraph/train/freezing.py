@@ -1,7 +1,7 @@
-"""Thresholds are frozen one by one, once they have settled (TQT, section 5.2).
+"""Freeze thresholds one by one after they have settled (TQT, section 5.2).
 
-A threshold that swings around a power of two would change the scale to the last step, and with it
-all that comes after: it is held where it has been most of the time.
+A threshold that oscillates around a power of two would change the scale until the last step, and
+all later layers with it. It is fixed at the value that it had most of the time.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ MOMENTUM = 0.99  # of moving averages
 
 @dataclass(frozen=True)
 class FreezeSchedule:
-    """From step `start` on, one threshold every `every` steps."""
+    """Freezes one threshold every `every` steps, starting at step `start`."""
 
     start: int
     every: int
 
     def is_due(self, step: int) -> bool:
-        """Whether a threshold is to be frozen after so many steps."""
+        """Whether a threshold is to be frozen after this number of steps."""
         return step >= self.start and (step - self.start) % self.every == 0
 
 
 class Freezing:
-    """Which thresholds are frozen, and the moving averages that say which is next.
+    """The frozen thresholds, and the moving averages that select the next one.
 
     ranges: the variable [scales] of a training graph (`TrainingState.ranges`).
     """
@@ -87,11 +87,11 @@ class Freezing:
         return chosen
 
     def count(self) -> int:
-        """How many are frozen."""
+        """The number of frozen thresholds."""
         return int(self.frozen.numpy().sum())
 
     def freeze(self, indices: Sequence[int]) -> None:
-        """Freeze these, settled or not."""
+        """Freeze these thresholds, whether they have settled or not."""
         frozen = self.frozen.numpy()
         frozen[list(indices)] = True
         self.frozen.assign(frozen)

@@ -1,7 +1,7 @@
-"""The fused TensorFlow ops: finding their library, loading it late, and saying why not.
+"""The fused TensorFlow ops: find their library and load it late.
 
-The library uses TensorFlow's C API only, so that one build serves every TensorFlow. It is loaded
-when first asked for; a SavedModel that holds its ops is loaded after `fused_ops()`.
+The library uses only TensorFlow's C API, so that one build works with every TensorFlow. It is
+loaded on first use. A SavedModel that contains its ops must be loaded after `fused_ops()`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LIBRARY = "_tf_ops.so"
 
 @dataclass(frozen=True)
 class FusedOps:
-    """The loaded module of ops, or None; and which file, or why there is none."""
+    """The loaded module of ops or None, and its file or the reason why it is missing."""
 
     ops: TFModule | None
     why: str
@@ -53,7 +53,7 @@ def load(path: Path | None) -> FusedOps:
 
 
 def library_path(name: str = LIBRARY) -> Path | None:
-    """Beside the package, or beside the native kernels where the package is an editable one."""
+    """The folder of the package; for an editable install, that of the native kernels."""
     folders = [Path(qgraph.__file__).parent]
     if kernels.backend().startswith("native: "):
         folders.append(Path(kernels.backend().removeprefix("native: ")).parent)
@@ -61,7 +61,7 @@ def library_path(name: str = LIBRARY) -> Path | None:
 
 
 def set_threads(count: int) -> None:
-    """Bound the threads of the fused ops (at least 1); the native forms use TensorFlow's."""
+    """Limit the threads of the fused ops (at least 1); native forms use TensorFlow's threads."""
     if count < 1:
         raise UsageError(f"the number of threads must be at least 1, not {count}")
     path = library_path()

@@ -1,4 +1,4 @@
-"""The fused ops on GPUs: finding what they need, and building the library that is missing.
+"""The fused ops on GPUs: find their libraries, and build the one that depends on TensorFlow.
 
 TensorFlow's C API does not give the stream of its own GPUs. `gpu_stream.cpp` does, compiled against
 the TensorFlow that is installed; the rest is in `_tf_ops.so` and `_cuda.so`.

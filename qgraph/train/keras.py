@@ -59,7 +59,7 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
         self._wide: frozenset[str] = self.network.wide
         self.built = True
 
-    # -- what is in it ------------------------------------------------------------------------
+    # -- contents -----------------------------------------------------------------------------
 
     @property
     def kernels(self) -> list[Variable]:
@@ -105,7 +105,7 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
             self.make_train_function(force=True)
 
     def finalized(self) -> Graph:
-        """The calibrated graph of inference, with what the variables hold now."""
+        """The calibrated graph of inference, with the current values of the variables."""
         return self.network.finalized()
 
     # -- for compile --------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
         found = {public: _loss_of(self.network.graph, public) for public in self._outputs}
         return found if len(found) > 1 else found[self._outputs[0]]
 
-    # -- what Keras calls ---------------------------------------------------------------------
+    # -- called by Keras ----------------------------------------------------------------------
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         """Outputs; in training, batch norms that are not frozen use the batch, and gather."""
@@ -180,12 +180,12 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
         return self._inference(keras.utils.unpack_x_y_sample_weight(data)[0])
 
     def make_test_function(self, force: bool = False) -> TFModule:
-        """As Keras does, for the weights as they are now."""
+        """Like the method of Keras, for the current weights."""
         self._look_at_widths()
         return super().make_test_function(force)
 
     def make_predict_function(self, force: bool = False) -> TFModule:
-        """As Keras does, for the weights as they are now."""
+        """Like the method of Keras, for the current weights."""
         self._look_at_widths()
         return super().make_predict_function(force)
 

@@ -1,4 +1,4 @@
-"""The training loop: steps, validation, freezing, checkpoints; resumed where it was killed.
+"""The training loop: steps, validation, freezing, checkpoints. A killed run can be resumed.
 
 Source: TQT (Jain et al., 2019), section 5.2.
 """
@@ -187,7 +187,7 @@ class Trainer:
     # -- checkpoints --------------------------------------------------------------------------
 
     def _variables(self) -> dict[str, Variable]:
-        """All that a run goes on from."""
+        """The state that a run continues from."""
         own = {f"freezing/{i}": v for i, v in enumerate(self.freezing.variables)}
         optimizer = {f"optimizer/{i}": v for i, v in enumerate(self.optimizer.variables)}
         return {**self.model.named_variables(), **own, **optimizer}

@@ -1,4 +1,4 @@
-"""Weights chosen as codes, moved back towards the trained ones as far as their codes allow."""
+"""Move weights that were chosen as codes towards the trained weights, without changing codes."""
 
 from __future__ import annotations
 

@@ -34,12 +34,12 @@ class Loss:
         logits = tf.nn.log_softmax(self._rows(found))
         teaches = self.kind == LossKind.TEACHER
         wanted = tf.nn.softmax(self._rows(taught)) if teaches else self._wanted(labels)
-        # Against the entropy of what is wanted: the least that a cross entropy can be.
+        # Minus the entropy of the targets, which is the minimum of a cross entropy.
         entropy = -tf.reduce_sum(tf.math.xlogy(wanted, wanted), -1)
         return tf.reduce_mean(-tf.reduce_sum(wanted * logits, -1) - entropy)
 
     def right(self, found: Tensor, taught: Tensor, labels: Tensor) -> Tensor:
-        """How many samples have the class that labels, or else the float network, say."""
+        """The number of samples with the class of the labels or, without labels, of the teacher."""
         import tensorflow as tf
 
         if self.classes is None:

@@ -161,7 +161,7 @@ class TrainingGraph:
         return [self.state.ranges] if self.state.names else []
 
     def named_variables(self) -> dict[str, Variable]:
-        """All that makes the state of the graph, by a name that stays."""
+        """The state of the graph, by names that do not change between versions."""
         found = {f"constant/{name}": v for name, v in self.state.constants.items()}
         found.update(self.norms.named_variables())
         return {**found, "ranges": self.state.ranges}
@@ -218,7 +218,7 @@ class TrainingGraph:
         y = self.ops.quantize(narrow, log2_t, spec.bits, spec.signed, spec.rounding)
         if x.dtype != tf.float64:
             return y
-        # float32 cannot tell what this rounds to; its gradient is as good.
+        # float32 cannot represent the rounded result, but its gradient is accurate enough.
         exact = Spec(spec.bits, spec.signed, spec.rounding, 0).forward(x, log2_t)
         return y + tf.stop_gradient(tf.cast(exact, tf.float32) - y)
 

@@ -48,12 +48,12 @@ class TrainingModule(tf.Module):  # type: ignore[misc]
         return learn(self.network, fed, batch_statistics=not self.norms_frozen)
 
     def finalized(self) -> Graph:
-        """The calibrated graph of inference, with what the variables hold now."""
+        """The calibrated graph of inference, with the current values of the variables."""
         return self.network.finalized()
 
 
 def variables_of(network: TrainingGraph, freezing: Freezing) -> dict[str, Variable]:
-    """All variables by a name that stays."""
+    """All variables, by names that do not change between versions."""
     held = {f"freezing/{i}": v for i, v in enumerate(freezing.variables)}
     return {**network.named_variables(), **held}
 

@@ -1,12 +1,12 @@
-"""Batch norms that were folded, at work again while the network trains.
+"""Batch norms that were folded, and that are active again during training.
 
 Folding makes `w' = w * gamma / sigma`. What is left of the batch norm is an identity: the batch
 norm of `z = conv(x, w')`, with the deviation of `z` for gamma and with its running mean, gives what
 the layer and its batch norm gave. Here it learns on from there (docs/numerics.md, 6):
 weights are folded with the running statistics, so that quantizers see what inference has, and the
 output is corrected by `sigma_running / sigma_batch`. Once the statistics are frozen the correction
-is off, and nothing differs from inference. A batch norm that went into the layer behind it is at
-work on the input of that layer, likewise.
+is off, and nothing differs from inference. A batch norm that was folded into the next layer works
+in the same way on the input of that layer.
 """
 
 from __future__ import annotations

@@ -19,9 +19,10 @@ from qgraph.train.options import ANNEALED, Options
 
 @dataclass(frozen=True)
 class Rate:
-    """A learning rate that is multiplied by `decay` every `steps` steps, all at once.
+    """A learning rate that is multiplied by `decay` every `steps` steps.
 
-    With `anneal` it falls along half a cosine too, and after so many steps is ANNEALED of that.
+    With `anneal`, it also falls along a cosine, and is multiplied by ANNEALED after that many
+    steps.
     """
 
     start: float
@@ -40,9 +41,9 @@ class Rate:
 
 
 class TqtAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
-    """Moves `thresholds` by one rate, all else by another; frozen thresholds stay.
+    """Updates `thresholds` with one rate and all other variables with another.
 
-    Has the moments 0.9 and 0.999. `freezing` is told of every step.
+    Frozen thresholds do not change. The moments are 0.9 and 0.999. `freezing` observes every step.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""How a network is trained, as a value; the defaults are those of TQT (docs/numerics.md, 6)."""
+"""Options of training, as a value. The defaults are those of TQT (docs/numerics.md, 6)."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ class Options:
 
     Attributes:
         epochs: Passes over the training data.
-        batch_size: Samples of a step.
-        learn: `all`, or `weights` or `thresholds` alone.
-        loss: `labels`, `teacher` (the float network) or `mse`. Without: `labels` for data that has
-            them, else `teacher` for an output of classes, else `mse`.
-        output: The output that the loss is of; without, the only one.
-        weight_rate: The learning rate of weights; it is multiplied by 0.94 every 3000 steps.
-        threshold_rate: The learning rate of thresholds; it is halved every 1000 steps. Steps of
-            schedules are for a batch of 24, and as many samples at other batches.
-        weight_decay: The factor of the squared weights in the loss.
-        anneal_steps: Steps in which the rate of weights also falls along half a cosine, to 0.05
-            of it.
-        norm_epochs: Epochs in which batch norms use the statistics of the batch; then they use
-            those that they have gathered.
-        norm_momentum: The momentum of these statistics, below 1.
-        freeze_start: The step from which on thresholds are frozen; without, 1000.
+        batch_size: Samples in a training step.
+        learn: Parameters to train: `all`, `weights` or `thresholds`.
+        loss: `labels`, `teacher` (the float network) or `mse`. None means `labels` if the data has
+            labels, otherwise `teacher` for an output of classes and `mse` for others.
+        output: The output to train; None if the network has only one.
+        weight_rate: Learning rate of weights. It is multiplied by 0.94 every 3000 steps.
+        threshold_rate: Learning rate of thresholds. It is halved every 1000 steps. Steps of
+            schedules are for batches of 24 samples, and are scaled for other batches.
+        weight_decay: Factor of the L2 penalty on weights.
+        anneal_steps: Steps over which the learning rate of weights also falls to 0.05 of its value,
+            along a cosine. None disables this.
+        norm_epochs: Epochs in which batch norms use the statistics of the batch. After that they
+            use running statistics.
+        norm_momentum: Momentum of the running statistics, below 1.
+        freeze_start: First step at which a threshold is frozen; None means 1000, scaled for the
+            batch size.
         freeze_every: Steps between two thresholds that are frozen.
-        validate_every: Steps between two validations; without, one at the end of each epoch.
-        seed: Seed of the order of samples.
+        validate_every: Steps between two validations; None validates at the end of each epoch.
+        seed: Seed that shuffles the samples.
 
     Raises:
         UsageError: A value is out of its range.
@@ -83,7 +84,7 @@ class Options:
             steps: Steps with 24 samples each.
 
         Returns:
-            Steps with as many samples in all, at least 1.
+            The number of steps with the same number of samples, at least 1.
 
         Example:
             >>> from qgraph.train.options import Options

@@ -35,5 +35,5 @@ def written(model, samples, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def no_width_from_elsewhere(monkeypatch):
-    """A width in the environment, whoever set it, would cut lines."""
+    """A width in the environment, whatever set it, would cut lines."""
     monkeypatch.delenv("COLUMNS", raising=False)

@@ -1,4 +1,4 @@
-"""`qgraph analyze` and `--sensitivity`: which layers hurt, for people and machines."""
+"""`qgraph analyze` and `--sensitivity`: layers that cost accuracy, as text and as JSON."""
 
 import json
 

@@ -68,7 +68,7 @@ def test_analyze_shows_a_point_for_each_budget(model, samples):
         (["--weight-bytes", "46"], "the smallest budget is 47 bytes"),
         (["--weight-bytes", "lots"], "`lots` is not a size in bytes"),
         (["--mean-bits", "nan"], "nan is not a valid weight budget"),
-        (["--mean-bits", 5, "--weight-bytes", "1k"], "one budget"),
+        (["--mean-bits", 5, "--weight-bytes", "1k"], "two weight budgets"),
     ],
 )
 def test_budgets_that_make_no_sense(model, samples, tmp_path, flags, said):

@@ -158,7 +158,7 @@ def test_errors_have_no_raw_exceptions(written, model, tmp_path, monkeypatch) ->
         "failing:key": "failed: key 'image' is missing",
         "failing:nothing": "failed: module 'failing' has no attribute 'nothing'",
         "elsewhere:load": "failed: No module named 'elsewhere'",
-        "failing:text": "data is of dtype <U1, not numbers",
+        "failing:text": "the data has dtype <U1, which is not numeric",
     }.items():
         for verb, *given in (("evaluate", written, "--data"), ("quantize", model, "-c")):
             done = run(verb, *given, name)

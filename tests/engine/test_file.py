@@ -37,7 +37,7 @@ def small_file() -> bytes:
 
 
 def test_the_layout_is_that_of_version_1() -> None:
-    """Files of this version lie on disks: what reads them has to go on reading them."""
+    """Files of this version lie on disks: what reads them has to continue to read them."""
     file = small_file()
     assert (
         file[:64].hex(" ", 8).split()

@@ -57,11 +57,11 @@ def test_batches_do_not_show(out) -> None:
 
 def test_feeds_that_do_not_fit_are_refused(out) -> None:
     session = Session.open(out)
-    with pytest.raises(UsageError, match="not fed"):
+    with pytest.raises(UsageError, match="has no data"):
         session.run({})
     with pytest.raises(UsageError, match="not an input"):
         session.run({"image": images(1), "other": images(1)})
-    with pytest.raises(UsageError, match="is fed"):
+    with pytest.raises(UsageError, match="but the data is"):
         session.run({"image": images(1)[:, :7]})
     with pytest.raises(UsageError, match="samples"):
         session.run({"image": images(0)})

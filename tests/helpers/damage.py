@@ -106,7 +106,7 @@ def odd_edge(graph, random: Random) -> None:
 
 
 def odd_input(graph, random: Random) -> None:
-    """Another type or shape for what is fed, or a giant made of little."""
+    """Another type or shape for inputs, or a giant made of little."""
     entry = random.choice(list(graph.input)).type.tensor_type
     kind = random.randrange(4)
     if kind == 0 and entry.shape.dim:

@@ -71,6 +71,18 @@ PHRASES = (
     Phrase("one a tensor", r"\bscales? an? (tensor|channel|layer)\b", "one scale per tensor"),
     Phrase("without a word", r"\bwithout a word\b", "silently"),
     Phrase("at hand", r"\bat hand\b", "available"),
+    Phrase("likewise", r"\b[Ll]ikewise\b", "repeat the noun, or: in the same way"),
+    Phrase("there twice", r"\b(is|are) there twice\b", "occurs twice"),
+    Phrase("fed", r"\b(is|are) (not )?fed\b", "has no data, the data is"),
+    Phrase("has no word for", r"\bno word for\b", "does not support"),
+    Phrase("not understood", r"\bnot understood\b", "not supported"),
+    Phrase("cut it off", r"\b[Cc]ut (it|them) off\b", "exclude it"),
+    Phrase("so many at once", r"\b[Ss]o (many|much|long) [\w ]*(at once|\.$)", "the number of"),
+    Phrase("goes on", r"\b(goes|go|going) on\b", "continues"),
+    Phrase("a wrong one", r"\b[Aa] wrong one\b", "name the thing"),
+    Phrase("decides as", r"\bdecides? as\b", "gives the same class as"),
+    Phrase("whoever", r"\b[Ww]hoever\b", "the program, the user"),
+    Phrase("layers hurt", r"\blayers? hurts?\b", "costs accuracy"),
     Phrase("will do", r"\bwill do\b|\bdoes not do\b(?! (a|the|what)\b)", "is enough"),
 )
 

@@ -53,7 +53,7 @@ ROW = np.float32([[-1.5, 0.5, 2.0]])
 IMAGE = np.arange(8, dtype=np.float32).reshape(1, 1, 2, 4)
 SIZES = np.int64([2, 3])
 # For ops whose tests in `onnx` do not reach the importer or not all of their attributes: inputs, of
-# which `x` is fed, and attributes.
+# which `x` is an input, and attributes.
 OWN: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {
     ("Resize", 10): ({"x": IMAGE, "scales": np.float32([1, 1, 2, 2])}, {}),
     ("Slice", 1): ({"x": ROW}, {"starts": [0, 0], "ends": [1, 2]}),
@@ -102,7 +102,7 @@ WHOLE: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Example:
-    """A model of one node, and what is fed: its first inputs; other inputs are constants."""
+    """A model of one node, and data for its first inputs; other inputs are constants."""
 
     model: Any
     feeds: dict[str, Any]

@@ -52,7 +52,7 @@ def model_of(nodes, inputs, outputs=("y",), constants=None, opset=17, ir_version
 
 
 def one_op(op, x, *others, opset=17, outputs=("y",), inputs=None, **attrs):
-    """A model of one node, whose first input `x` is fed and whose other inputs are constants."""
+    """A model of one node, whose first argument is the input `x`; the others are constants."""
     constants = {f"c{i}": v for i, v in enumerate(others) if v is not None}
     names = ["x", *(f"c{i}" if v is not None else "" for i, v in enumerate(others))]
     node = helper.make_node(op, names, list(outputs), **attrs)

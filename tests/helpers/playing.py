@@ -20,7 +20,7 @@ class Chase:
         self.closed = False
 
     def reset(self, seed=None):
-        if seed is not None:  # without one, the generator goes on, as in Gymnasium
+        if seed is not None:  # without one, the generator continues, as in Gymnasium
             self.rng = np.random.default_rng(seed)
         self.at, self.steps = self.rng.uniform(-3, 3), 0
         return self._seen()

@@ -298,7 +298,7 @@ def test_exponents_of_another_plan_or_profile_are_not_taken(usual):
     ("options", "told"),
     [
         ({"effort": "default"}, "effort `default`, which searches for others"),
-        ({"mean_bits": 5}, "a budget would choose them"),
+        ({"mean_bits": 5}, "exclude a weight budget"),
     ],
     ids=str,
 )

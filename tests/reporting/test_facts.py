@@ -36,7 +36,7 @@ def test_layers_bring_the_numbers_of_their_tensors(facts, written):
 
 
 def test_statistics_are_those_of_the_samples(facts):
-    """`image` is fed as it is: what reaches its quantizer is known."""
+    """`image` goes to its quantizer unchanged, so its values are known."""
     image, first = typical_images(16)[-4:], facts["layers"][0]["input_tensors"][0]
     assert (first["elements"], first["zeros"]) == (image.size, 0)
     assert first["least"] == image.min() and first["greatest"] == image.max()

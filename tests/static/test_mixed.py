@@ -198,10 +198,10 @@ def test_a_network_of_zeros_has_bits_as_any() -> None:
 
 def test_less_than_two_bits_is_an_error_before_anything_is_built(monkeypatch) -> None:
     monkeypatch.setattr(mixed, "build", None)
-    with pytest.raises(UsageError, match=r"1\.9 bits on average: less than") as error:
+    with pytest.raises(UsageError, match=r"1\.9 bits on average: too small") as error:
         qgraph.quantize(mlp(8, 8, 4), samples(40), mean_bits=1.9)
     assert error.value.hint == "the smallest budget is 24 bytes, 2 bits on average"
-    with pytest.raises(UsageError, match="one budget"):
+    with pytest.raises(UsageError, match="two weight budgets"):
         qgraph.quantize(mlp(8, 4), samples(40), mean_bits=5, weight_bytes=10)
 
 

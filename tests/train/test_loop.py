@@ -1,4 +1,4 @@
-"""The training loop: what it learns, what it leaves alone, where it stops, how it goes on."""
+"""The training loop: what it learns, what it leaves alone, where it stops, how it continues."""
 
 import errno
 import os
@@ -200,7 +200,7 @@ def test_the_best_is_kept_not_the_last(made):
     assert run.best_score.accuracy == max(score.accuracy for score in run.history)
 
 
-# -- going on ---------------------------------------------------------------------------------
+# -- continuing ------------------------------------------------------------------------------
 
 
 class Interrupted(ArrayBatches):
@@ -334,7 +334,7 @@ def test_there_must_be_something_to_train():
     graph = Graph("nothing")
     graph.outputs["y"] = graph.add("relu", graph.input("x", "float32", (None, 4)))
     data = ArrayBatches({"x": np.ones((8, 4), "float32")}, None, 4, 0)
-    with pytest.raises(TrainingError, match="nothing to train"):
+    with pytest.raises(TrainingError, match="nothing can be trained"):
         Trainer(graph, graph, (), data)
 
 

@@ -17,7 +17,7 @@ def squeezed(g: Graph, name: str = "x", axes=(1,)) -> str:
 
 
 def layer(g: Graph, x: str) -> None:
-    """As the next layer would go on."""
+    """As the next layer would continue."""
     image = g.add("expand_dims", x, name="image", attrs={"axis": 1})
     g.outputs["y"] = g.add("neg", image, name="next")
 

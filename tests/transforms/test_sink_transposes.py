@@ -22,7 +22,7 @@ def net(shape=(2, 4, 5, 3)):
 
 
 def back(g: Graph, y: str) -> None:
-    """The graph goes on in NHWC, as the next layer would."""
+    """The graph continues in NHWC, as the next layer would."""
     g.outputs["y"] = g.add("neg", move(g, y, TO_NHWC), name="next")
 
 

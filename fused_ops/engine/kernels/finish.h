@@ -54,7 +54,7 @@ struct Finish {
     int count;
     Step steps[kMaxSteps];
     int64_t start;      // for each position, in s32
-    int64_t low, high;  // likewise
+    int64_t low, high;  // the same
     int64_t byte_low;   // for each channel, if y has bytes; 64 bytes more than channels
     int64_t byte_high;
 };

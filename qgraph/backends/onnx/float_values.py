@@ -52,7 +52,7 @@ class ValueEmission(ProgramEmission):
         super().__init__(program, publics, reserved)
 
     def inputs_of_model(self) -> dict[str, str]:
-        """The float values that become codes; of one that does so twice, each is fed apart."""
+        """The float values that become codes. A value that does so twice is computed twice."""
         sources = [e.source for e in self.program.entries]
         return {
             e.tensor: e.source if sources.count(e.source) == 1 else f"{e.tensor}/float"

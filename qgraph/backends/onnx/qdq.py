@@ -1,6 +1,6 @@
 """Form `onnx-qdq`: float ops between QuantizeLinear and DequantizeLinear, zero points 0.
 
-Whoever runs it may compute the float ops as they stand or replace them by integer kernels: the
+A runtime may compute the float ops as they stand or replace them by integer kernels: the
 bounds of `values` make both the same codes.
 """
 
@@ -38,7 +38,7 @@ class QdqEmission(ValueEmission):
         reserved: Collection[str] = (),
     ) -> None:
         super().__init__(program, publics, reserved)
-        self._constants: dict[Hashable, str] = {}  # dequantized once, whoever takes them
+        self._constants: dict[Hashable, str] = {}  # dequantized once for all users
         self.dequantized: set[str] = set()  # values that a DequantizeLinear gives
         self.bytes: set[str] = set()  # those of them that 8 bits hold
         self.far: set[str] = set()  # tensors whose codes reach past int32 before they saturate

@@ -151,7 +151,7 @@ def session(model: onnx.ModelProto | Path, optimised: bool) -> OnnxObject:
 
 
 def with_outputs(model: onnx.ModelProto, values: Iterable[str]) -> onnx.ModelProto:
-    """A copy that gives these values, too. Their types are left to whoever runs it."""
+    """A copy that gives these values, too. Their types are left to the runtime."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     there = {o.name for o in copy.graph.output}

@@ -31,7 +31,7 @@ from qgraph.ops.reach import Ranged, Reach
 class InputAttrs(Attributes):
     """An input of the graph."""
 
-    type: TensorType = attribute("of the tensor that is fed")
+    type: TensorType = attribute("of the input tensor")
 
 
 @dataclass(frozen=True, kw_only=True)

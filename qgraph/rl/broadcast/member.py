@@ -68,7 +68,7 @@ class Member:
         """Report that this process is alive.
 
         Returns:
-            Whether the run goes on; False when the process should end.
+            Whether the run continues; False when the process should end.
         """
         self.board.beat(self.number)
         return not self.board.stopping

@@ -42,7 +42,7 @@ class CompressorSettings:
 def compress(member: Member, settings: CompressorSettings) -> None:
     """Compress the latest weights whenever there are newer ones, until the run ends.
 
-    A process that replaces a dead one goes on from its log and its students.
+    A process that replaces a dead one continues from its log and its students.
     """
     program, compression = ActorProgram.from_json(settings.program), settings.compression
     spec = PolicySpec(program, settings.head, settings.critic)

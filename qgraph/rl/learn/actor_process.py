@@ -14,7 +14,7 @@ from qgraph.rl.broadcast import Member, RecordWriter, Subscriber, joined
 from qgraph.rl.learn.sources import PARTS, REFUSED, ActorProcessSettings, compute_bits
 from qgraph.rl.learn.worker import ActorWorker
 
-SLICE = 0.1  # seconds of waiting for space between checks whether the run goes on
+SLICE = 0.1  # seconds of waiting for space between checks whether the run continues
 
 
 def act(member: Member, settings: ActorProcessSettings) -> None:
@@ -33,7 +33,7 @@ def act(member: Member, settings: ActorProcessSettings) -> None:
         return actor
 
     begun = settings.begun
-    # A restarted actor goes on exploring and counting from the numbers of the crashed one.
+    # A restarted actor continues to explore and counting from the numbers of the crashed one.
     before, *seconds, waited, refused = map(float, member.numbers[: len(PARTS) + 1])
     worker = ActorWorker(config, settings.index, settings.head, latest, begun + int(before))
     worker.seconds += seconds

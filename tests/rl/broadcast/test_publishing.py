@@ -128,7 +128,7 @@ def test_a_learner_packs_by_itself(run: Supervisor) -> None:
     assert publisher.packed[0] == 2
     with pytest.raises(UsageError, match="version 5 after version 5"):
         publisher.publish(drawn(6), 5)
-    with pytest.raises(UsageError, match="actor 2 of"):
+    with pytest.raises(UsageError, match="actor 2 does not exist"):
         publisher.settings(2)
 
 

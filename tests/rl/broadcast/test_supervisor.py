@@ -73,7 +73,7 @@ def test_one_that_hangs_is_killed() -> None:
 
 
 def test_none_hangs_that_was_stopped_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by Ctrl-Z and `fg`: the clock of monotonic goes on meanwhile."""
+    """As by Ctrl-Z and `fg`: the clock of monotonic continues meanwhile."""
     with Supervisor(1) as run:
         run.start("a", MODULE, {"task": "wait"}, silence=20.0)
         watched(run, lambda: run.state("a") == ProcessState.RUNNING)

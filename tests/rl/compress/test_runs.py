@@ -243,7 +243,7 @@ def test_students_of_an_actor_critic_learn_values_that_actors_never_get(
     ("calls", "where"), [(5, {}), (5, {"on_demand": True}), (2, {"on_demand": True})]
 )
 def test_a_compressor_that_dies_is_started_again(tmp_path, calls, where):
-    """The last good policy acts meanwhile; log and students go on. The first call is a trial."""
+    """The last good policy acts meanwhile; log and students continue. The first call is a trial."""
     counted, out = tmp_path / "calls", tmp_path / "run"
     chain = (
         f"tests.helpers.links.Dies({counted}, {calls})|distill(8, steps=1, follow=1)|quantize(8)"

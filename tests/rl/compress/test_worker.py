@@ -114,7 +114,7 @@ def test_more_bits_leave_a_student_what_it_has_learnt(tmp_path):
 
 
 def test_a_decision_that_does_not_work_is_left(tmp_path):
-    """The monitor goes from 8 to 16 bits, which the link behind refuses: once. It goes on to 32."""
+    """The monitor goes from 8 to 16 bits, which the next link refuses, once. It continues to 32."""
     one = worker(REFUSES, monitor="kl_max:1e-9", every=1, folder=str(tmp_path))
     made = [one.step(weights(), LearnerFacts(i), seen()) for i in range(6)]
     assert [block is None for block in made] == [False, True, False, False, False, False]

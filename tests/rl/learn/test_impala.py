@@ -186,7 +186,7 @@ def test_a_batch_that_may_be_sampled_is_there(actors):
             limiter.sample()
             queue.sample(config.batch_size, None)
         else:
-            assert count > 0  # one of both may go on
+            assert count > 0  # one of both may continue
     assert limiter.samples > 1000
     assert most <= 2 * config.batch_size + actors * (config.unroll_length - 1)
 
@@ -299,7 +299,7 @@ def test_actors_in_processes_bring_log_probabilities(tmp_path):
     ("algorithm", "environment", "more", "said"),
     [
         ("impala", "CartPole-v1", {"correction": "vtrac"}, "unknown corrector `vtrac`"),
-        ("impala", "CartPole-v1", {"correction": "vtrace(0)"}, "has to be above 0"),
+        ("impala", "CartPole-v1", {"correction": "vtrace(0)"}, "must be above 0"),
         ("impala", "CartPole-v1", {"replicas": 3}, "of 5 for each of 3 replicas"),
         ("impala", "CartPole-v1", {"n": 7}, "not a multiple of trajectories of 7"),
         (

@@ -93,7 +93,7 @@ def test_an_actor_that_is_killed_is_replaced(tmp_path):
     (actors,) = killed
     assert len(actors.run.crashes("actor 1")) == 1
     assert training.troubles == ["actor 1 was restarted: it was killed by SIGKILL"]
-    # Who takes its place goes on exploring where it was, and counts on from there.
+    # Who takes its place continues to explore where it was, and counts on from there.
     assert taken[0] > 0 and sorted(taken) == taken and taken[-1] > taken[0]
     late = training.replay.records[-100:]
     assert set(late["actor"]) == {0, 1}

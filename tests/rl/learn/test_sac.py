@@ -20,7 +20,7 @@ from tests.helpers.sac import apart, batches, learner, types_of, weights_of
 
 @cache
 def learnt(updates, methods=()):
-    """Weights after so many updates in float64."""
+    """Weights after this number of updates in float64."""
     sac = learner(precision="float64", float16_methods=methods, learning_rate=1e-3)
     for descent in sac.descents.values():
         if descent.scale is not None:

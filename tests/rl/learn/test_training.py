@@ -1,4 +1,4 @@
-"""Runs: what they write, stop, and go on from."""
+"""Runs: what they write, stop, and continue from."""
 
 import json
 import os

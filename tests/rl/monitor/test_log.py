@@ -96,7 +96,7 @@ def test_a_run_that_goes_on_knows_what_does_not_work(tmp_path):
 
 
 def test_a_strategy_that_fails_is_a_look_at_what_stays(tmp_path):
-    """It was live already; a run that goes on has the same looks."""
+    """It was live already; a run that continues has the same looks."""
     seen = [Indicators(i, float(i), kl_max=20.0) for i in range(4)]
     log = Log(tmp_path)
     first = Monitor(parse_strategy("tests.helpers.plain_links.FailsToDecide:1"), CHAIN, log)

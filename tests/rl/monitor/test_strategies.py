@@ -133,7 +133,7 @@ def test_growth_counts_for_what_acted_and_per_second():
 
 
 def test_returns_that_are_not_known_end_no_trial():
-    """As the first look of a run that goes on may have them."""
+    """As the first look of a run that continues may have them."""
     a = Compressor().quantize(4)
     returned = [0.0, 3.0, math.nan, 8.0, math.nan, 9.0]
     looks = [
@@ -305,7 +305,7 @@ def test_a_strategy_of_ones_own_is_found_by_its_name():
 
 
 def test_a_bandit_forgets_what_was_long_ago():
-    """After so many looks what an arm brought at first counts for 0."""
+    """After many looks the first result of an arm counts for 0."""
     monitor = Monitor(Growth("quantize(4);quantize(8)", exploration=0.0, discount=0.1), CHAIN)
     for i in range(340):
         assert trial(monitor, i).reason

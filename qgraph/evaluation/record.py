@@ -11,7 +11,7 @@ from qgraph.archives import read_json, reading
 from qgraph.artifacts import EVALUATION
 from qgraph.errors import LoadError, OutputError
 from qgraph.evaluation.labelled import Source
-from qgraph.evaluation.result import Accuracy, OutputScore
+from qgraph.evaluation.result import Accuracy, Error, OutputScore
 from qgraph.files import sha256_of, write_whole
 from qgraph.manifest import Manifest
 from qgraph.records import from_json, to_json
@@ -45,12 +45,12 @@ class EvaluationRecord:
 
 def _score(score: OutputScore, several: bool) -> str:
     of = f" of {score.output}" if several else ""
-    match score.quantized, score.floating:
-        case Accuracy(top1=quantized), Accuracy(top1=floating):
-            return f"top-1 accuracy{of} is {percent(quantized)} ({percent(floating)} in float)"
-        case quantized, floating:
-            error, before = (x.root_mean_square for x in (quantized, floating))
-            return f"the RMS error{of} is {error:.6g} ({before:.6g} in float)"
+    quantized, floating = score.quantized, score.floating
+    if isinstance(quantized, Accuracy) and isinstance(floating, Accuracy):
+        top1, before = percent(quantized.top1), percent(floating.top1)
+        return f"top-1 accuracy{of} is {top1} ({before} in float)"
+    errors = [x.root_mean_square for x in (quantized, floating) if isinstance(x, Error)]
+    return f"the RMS error{of} is {errors[0]:.6g} ({errors[1]:.6g} in float)"
 
 
 def store(folder: Path, data: Source, samples: int, outputs: tuple[OutputScore, ...]) -> None:

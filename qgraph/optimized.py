@@ -1,4 +1,4 @@
-"""The rewritten float graph, before anything is quantized, as a file.
+"""Write the rewritten float graph, before quantization, to a file.
 
 import qgraph
 qgraph.optimize("model.pb").save("float.onnx")
@@ -78,7 +78,7 @@ class Optimized:
 
     Attributes:
         graph: The graph; `print` shows its text.
-        trace: What each pass rewrote or refused, and why.
+        trace: The rewrites and refusals of each pass, with reasons.
         results: For each pass, in order, its name and the number of changes and refusals.
 
     Example:
@@ -152,24 +152,24 @@ def optimize(
     trust: bool = False,
     progress: Progress = silent,
 ) -> Optimized:
-    """Rewrite a float network by the recipe `float`, which leaves its function as it is.
+    """Rewrite a float network by the recipe `float`, which does not change its function.
 
     Args:
-        model: As in `load`, or a graph, which is left as it is.
-        passes: These instead of the recipe, as text (`qgraph.pipelines`) or as values; none may
-            quantize.
-        without: Names of passes to leave out.
+        model: As in `load`, or a graph, which does not change.
+        passes: Passes to run instead of the recipe, as text (`qgraph.pipelines`) or as values. They
+            must not quantize.
+        without: Names of passes to skip.
         inputs, outputs, input_shapes, signature, trust: As in `load`.
         progress: Called with stage, done and total.
 
     Returns:
-        The graph, and the log of what passes did; its `save` writes a `.pb` or `.onnx` file.
+        The graph and the log of the passes. Its `save` writes a `.pb` or `.onnx` file.
 
     Raises:
         LoadError: The model cannot be read.
-        UnsupportedError: A part of it cannot be imported.
-        UsageError: The list of passes is wrong.
-        PassError: A pass needs what another one establishes.
+        UnsupportedError: A part of the model is not supported.
+        UsageError: The list of passes is invalid.
+        PassError: A pass requires another pass before it.
 
     Example:
         >>> optimized = qgraph.optimize("model.pb")

@@ -1,4 +1,4 @@
-"""Options as text and back, by the types of a dataclass's fields.
+"""Convert options to text and back, by the types of a dataclass's fields.
 
     {biases=true, powers-of-two=false}
     {shapes=[[image, [1, 224, 224, 3]]]}

@@ -1,8 +1,8 @@
-"""Work over chunks of a data set, one chunk a thread.
+"""Process chunks of a data set in parallel, one chunk per thread.
 
-Numpy's products run in BLAS, whose own threads wait for each other by spinning: on a machine with
-other work that costs ten times and more. Chunks are independent, so each gets a thread, BLAS only
-one, and native kernels none beside it; numpy and they release the interpreter's lock meanwhile.
+Matrix products of numpy run in BLAS, whose threads wait for each other by spinning. On a busy
+machine this makes them ten times slower or worse. Chunks are independent, so each has its own
+thread, BLAS uses one thread, and native kernels use no others. Both release the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 class Each(Protocol):
-    """Like the builtin `map`: a function of one chunk, over chunks, results in order."""
+    """Like the builtin `map`: applies a function to each chunk, with results in order."""
 
     def __call__(self, function: Callable[[T], R], items: Iterable[T], /) -> Iterable[R]: ...
 
@@ -46,9 +46,9 @@ def over_chunks(count: int) -> Iterator[Each]:
 def _claimed(
     pool: ThreadPoolExecutor, threads: int, function: Callable[[T], R], items: list[T]
 ) -> list[R]:
-    """One task a thread, not one an item: handing over a task costs as much as a small op.
+    """Use one task per thread, not per item: starting a task costs as much as a small op.
 
-    A thread that is done with an item takes the next one, so none waits where others are slow.
+    A thread that has finished an item takes the next one, so no thread waits for slow ones.
     """
     left = iter(range(len(items)))  # threads take from it one at a time
 

@@ -37,7 +37,7 @@ class Subject(Protocol):
         """Raise QGraphError unless it is well formed."""
 
     def contents(self) -> list[object]:
-        """All that a pass can change: frozen values, so that identity is enough."""
+        """The values that a pass can change. They are frozen, so comparing identities is enough."""
 
 
 S = TypeVar("S", bound=Subject)
@@ -53,9 +53,9 @@ def declared(field: Field[object]) -> Declaration:
 
 @dataclass(frozen=True)
 class PassOver(ABC, Generic[S]):
-    """A transform of subjects of one kind, as a value: its fields are its options.
+    """A transform as a value. Its fields are its options.
 
-    `requires` are facts that must hold of a subject before, `ensures` those that hold after.
+    `requires` are facts that must hold before the pass, `ensures` facts that hold after it.
     A pass keeps the function of its subject, or states in its docstring what it changes. Raises
     UsageError for an option outside its range.
     """

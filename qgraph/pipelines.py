@@ -1,4 +1,4 @@
-"""Pass lists as text and as values, and what they change of a recipe.
+"""Pass lists as text and as values, and the changes that they make to a recipe.
 
     fold-batch-norm,equalize-channels{biases=true, powers-of-two=false}
     float,my_package.passes:MyPass{strength=0.5}
@@ -77,7 +77,7 @@ def print_passes(passes: Iterable[Pass]) -> str:
 
 
 def describe_passes(passes: Iterable[Pass]) -> str:
-    """As `print_passes`, for people: without options that text does not have."""
+    """Like `print_passes`, for messages: without options that text cannot express."""
     return ",".join(_described(step) for step in passes)
 
 

@@ -14,21 +14,21 @@ from qgraph.words import counted
 
 @dataclass(frozen=True, repr=False)
 class Quantized(FixedPointNetwork):
-    """A network in fixed point, with all that is known of it.
+    """A quantized network, and the facts that were measured on it.
 
     Attributes:
         graph: The quantized, calibrated graph; `print` shows its text.
-        floating: The float graph that it stands for, with passes applied.
-        profile: The target.
-        calibration: What calibration saw of each tensor.
-        trace: What each pass rewrote or refused, and why.
+        floating: The float graph that it was made from, with passes applied.
+        profile: The target profile.
+        calibration: Ranges and histograms that calibration measured for each tensor.
+        trace: The rewrites and refusals of each pass, with reasons.
         bounds: The range of the codes of each value, and of the sums of each layer.
         measured: The difference of both graphs on the samples `few`.
-        sample: Calibration inputs, one batch, whose codes are saved.
-        few: Samples that `measured` is from; none without calibration data.
-        facts: What was chosen, tried and warned of, for the manifest.
-        cautions: Those of `facts.warnings` that come from what was measured.
-        original: The float network before any step of the plan; `floating` where it is None.
+        sample: One batch of calibration inputs, whose codes are saved.
+        few: The samples that `measured` was computed on; empty without calibration data.
+        facts: Choices, trials and warnings, for the manifest.
+        cautions: The entries of `facts.warnings` that follow from measurements.
+        original: The float network before any step of the plan; None if it is `floating`.
 
     Example:
         >>> qgraph.quantize("model.pb", "calib.npz", effort="plain")
@@ -53,7 +53,7 @@ class Quantized(FixedPointNetwork):
         return [(n.name, n.op, self._sqnr_behind(n.name)) for n in nodes if n.op in COMPUTE]
 
     def _sqnr_behind(self, name: str) -> float | None:
-        """The SQNR at the first quantizer behind a layer that was measured."""
+        """The SQNR at the first quantizer after a layer that was measured."""
         while name not in self.sqnr:
             users = self.graph.users(name)
             if len(users) != 1:
@@ -62,17 +62,17 @@ class Quantized(FixedPointNetwork):
         return self.sqnr[name]
 
     def save(self, path: str | Path, *, force: bool = False) -> Path:
-        """Write the output directory, whole or not at all.
+        """Write the output directory, completely or not at all.
 
         Args:
             path: A directory, new or empty.
-            force: Replace what an earlier run wrote there.
+            force: Whether to replace the files of an earlier run.
 
         Returns:
             The path.
 
         Raises:
-            OutputError: Something else is there, or it cannot be written.
+            OutputError: The directory contains other files, or cannot be written.
 
         Example:
             >>> result = qgraph.quantize("model.pb", "calib.npz", effort="plain")

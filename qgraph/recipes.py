@@ -1,4 +1,4 @@
-"""The pipelines, as visible tuples: what runs, in order."""
+"""The recipes: tuples of passes, in the order in which they run."""
 
 from __future__ import annotations
 

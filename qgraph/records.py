@@ -1,4 +1,4 @@
-"""Records: frozen dataclasses as JSON and back, by the types of their fields.
+"""Convert records, which are frozen dataclasses, to JSON and back, by the types of their fields.
 
 A record's keys are the names of its fields, in order, without an underscore at their end. JSON
 has no infinity: `null` stands for one, and a field of type `float` reads it as infinity.

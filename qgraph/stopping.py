@@ -1,4 +1,4 @@
-"""Ctrl-C that asks for an end at the next step, and leaves a checkpoint."""
+"""Ctrl-C as a request to stop after the current step, with a checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs in files: text beside arrays. What an output directory holds, read back."""
+"""Read graphs and networks from an output directory: graphs are text, with arrays in files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TRAINING, INFERENCE = "training.json", "inference"  # in a directory that a netw
 
 
 def inference_folder(path: str | Path) -> Path:
-    """The output directory that `path` stands for: itself, or `inference/` in a training directory.
+    """The output directory for `path`: itself or, for a training directory, its `inference/`.
 
     Raises LoadError for a training directory that has none yet.
     """

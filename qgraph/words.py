@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Format numbers and words for messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def duration(seconds: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share for people: `0.3 %`; a positive share is never shown as zero."""
+    """A share as `0.3 %`. A positive share is never shown as zero."""
     if 0 < share < 0.0001:
         return "< 0.01 %"
     return f"{share * 100:.{2 if share < 0.1 else 3}g} %"

@@ -1,1 +1,1 @@
-"""Backends: from a calibrated graph to what a target runs."""
+"""Backends: write a calibrated graph in the formats that targets run."""

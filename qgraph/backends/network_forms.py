@@ -37,7 +37,7 @@ class Network:
 
 
 class Form(Protocol):
-    """One way to carry a network."""
+    """A format that a network can be written in."""
 
     @property
     def name(self) -> str:
@@ -62,7 +62,7 @@ class Form(Protocol):
 
 @runtime_checkable
 class CautiousForm(Protocol):
-    """A form that may leave out a part of a network that users expect in it."""
+    """A form whose files may lack a part of the network that users expect."""
 
     def warnings(self, network: Network) -> list[str]:
         """List what the files lack, and why."""

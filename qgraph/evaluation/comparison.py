@@ -42,13 +42,14 @@ def evaluate(
     held_out: int | None = None,
     progress: Progress = silent,
 ) -> Evaluation:
-    """Accuracy or error of the float network and of the quantized one, on labelled samples.
+    """Measure the accuracy or error of the float and the quantized network on labelled samples.
 
     The integer engine runs the quantized network; TensorFlow is not needed. The scores are also
     written to evaluation.json in the directory, where the report reads them.
 
     Args:
-        folder: What `qgraph quantize` or `finalize` wrote; of a training directory, `inference/`.
+        folder: Directory that `qgraph quantize` or `finalize` wrote. For a training directory, its
+            `inference/` is used.
         data: A `.npz` with an array for each input and labels under `labels`, `label` or `y`, a
             directory of such files, `module:function` (the labels of a dataset of pairs are
             `labels`), or arrays by name. Labels are classes, or values of the shape of the output.
@@ -57,14 +58,14 @@ def evaluate(
         limit: Use only the first samples.
         threads: Threads of the engine.
         level: Instructions of the engine, as in `qgraph.runtime.Engine.open`.
-        held_out: Use only this many of the last samples.
-        progress: Called with stage, done and total.
+        held_out: Number of samples to use, from the end.
+        progress: Called with the stage, how much is done, and how much there is.
 
     Returns:
         Scores by output, sizes, and the time for a sample.
 
     Raises:
-        LoadError: The folder is not what qgraph wrote.
+        LoadError: The folder is not an output directory of qgraph.
         CalibrationError: The data does not fit the network, or has no labels.
         UsageError: The output does not exist.
 

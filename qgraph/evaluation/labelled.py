@@ -1,4 +1,4 @@
-"""Labelled samples: whatever calibration data can be, with labels."""
+"""Labelled samples: calibration data with labels."""
 
 from __future__ import annotations
 

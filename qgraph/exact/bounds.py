@@ -1,4 +1,4 @@
-"""Bounds of sums by the actual weights: which float type is exact, how wide accumulators must be.
+"""Bounds of sums from the actual weights: exact float types, and the bits that accumulators need.
 
 A sum of products is exact in float32, in any order, if for every output the
 sum of |weight code| * max|input code| (plus what is added) is at most 2^24; 2^53 for float64

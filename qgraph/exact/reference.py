@@ -1,7 +1,7 @@
 """The integer reference: the arithmetic of the hardware, in plain numpy integers.
 
-Slow and obvious. Between the first quantizer and the last integer op there are only int64 codes
-and shifts; every other form of a network is compared with this one at tolerance zero.
+It is simple and slow. Between the first quantizer and the last integer op there are only int64
+codes and shifts. Every other form of a network is compared with it at tolerance zero.
 """
 
 from __future__ import annotations

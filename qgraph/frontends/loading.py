@@ -39,11 +39,11 @@ def load(
             `.pbtxt`), a SavedModel directory, a Keras file (`.h5`, `.hdf5`, `.keras`), a checkpoint
             with its MetaGraph (the `.meta` file or the prefix) or an ONNX model (`.onnx`), for
             which TensorFlow is not imported. A graph gives a copy; other arguments have no effect.
-        inputs, outputs: Names of nodes, needed where they cannot be detected.
+        inputs, outputs: Names of nodes, needed if they cannot be detected.
         input_shapes: Shapes of inputs by name, instead of those of the model.
         signature: One of several signatures of a SavedModel.
-        trust: Let a Keras file run code: Lambda layers, functions, registered custom
-            classes. Without it, and in every other format, loading runs no code of the file.
+        trust: Whether a Keras file may run code: Lambda layers, functions, registered custom
+            classes. Otherwise, and in every other format, loading runs no code of the file.
 
     Returns:
         The graph; `print` shows its text.
@@ -51,7 +51,7 @@ def load(
     Raises:
         LoadError: The file cannot be read.
         GraphError: The graph is not well formed.
-        UnsupportedError: A part of it cannot be imported.
+        UnsupportedError: A part of the model is not supported.
         UsageError: A name does not exist.
 
     Example:

@@ -1,7 +1,7 @@
-"""Retraining: a quantized network that learns, in a directory.
+"""Retraining: train a quantized network in a directory.
 
-`save` writes the directory, `train` trains in it, and `finalize` gives the trained network. A
-script of your own begins with `keras_model` or `module` and ends with `save_checkpoint`.
+`save` writes the directory, `train` trains in it, and `finalize` returns the trained network. A
+custom script starts with `keras_model` or `module` and ends with `save_checkpoint`.
 
 Example:
     >>> from qgraph import quantize, retrain

@@ -1,4 +1,4 @@
-"""The directory that a network is trained in: what is in it, written and read."""
+"""Write and read the directory that a network is trained in."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ class TrainingDirectory:
         graph: The quantized, calibrated graph.
         floating: The float graph, the teacher of training without labels.
         norms: Batch norms, which are in the weights of `graph`.
-        profile: The target.
-        method: How activation thresholds were found.
-        trace: What each pass rewrote or refused, and why.
+        profile: The target profile.
+        method: Method that chose the thresholds of activations.
+        trace: The rewrites and refusals of each pass, with reasons.
         sample: One batch of calibration inputs.
-        few: The calibration inputs on which noise is measured.
-        facts: What was chosen, tried and warned of.
+        few: The calibration inputs that noise is measured on.
+        facts: Choices, trials and warnings.
 
     Example:
         >>> found = qgraph.retrain.load("tuned")
@@ -83,7 +83,7 @@ class TrainingDirectory:
     facts: Facts
 
     def model(self) -> TrainingGraph:
-        """The graph with variables as calibration left them.
+        """Create a trainable graph, with variables from calibration.
 
         Returns:
             A graph that computes as in training.
@@ -104,19 +104,20 @@ def reserve(path: Path, *, force: bool = False) -> AbstractContextManager[Reserv
 
 
 def save(result: Quantized, path: str | Path, *, force: bool = False) -> Path:
-    """Write a directory to train in, whole or not at all.
+    """Write a training directory, completely or not at all.
 
     Args:
-        result: What `qgraph.quantize` gives, best with `mode="retrain"`.
+        result: Result of `qgraph.quantize`, best with `mode="retrain"`.
         path: A directory, new or empty.
-        force: Replace what an earlier run wrote there, checkpoints too.
+        force: Whether to replace the files of an earlier run, also checkpoints.
 
     Returns:
         The path.
 
     Raises:
         UnsupportedError: The network cannot be trained; the error names the op.
-        OutputError: Something else is there, another run uses it, or it cannot be written.
+        OutputError: The directory contains other files, is used by another run, or cannot be
+            written.
 
     Example:
         >>> result = qgraph.quantize("model.pb", "calib.npz", mode="retrain")

@@ -1,4 +1,4 @@
-"""The inference graph of what was trained, or of the start where nothing was."""
+"""Create the inference graph of a trained network, or of the network before training."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from qgraph.train.saved_graph.checkpoint import read_tensorflow_checkpoint
 def finalize(
     path: str | Path, *, last: bool = False, checkpoint: str | Path | None = None
 ) -> Quantized:
-    """Make the quantized network of what was trained in a directory.
+    """Create the quantized network from the training in a directory.
 
-    Where nothing was trained yet, it is the network that training begins from, and
-    `facts.training` is None. The noise of each layer is measured against float layers with the
-    trained weights, the agreement at the outputs against the float network as it was read.
+    Before any training, it is the network that training starts from, and `facts.training` is None.
+    The noise of each layer is measured against float layers with the trained weights, the agreement
+    of the outputs against the original float network.
 
     Args:
         path: A directory that `save` or `qgraph quantize --mode retrain` wrote.
-        last: Take the last checkpoint, not the best.
-        checkpoint: The prefix of a TensorFlow checkpoint of the training graph that
-            `save_training_graph` wrote, to take instead.
+        last: Whether to use the last checkpoint instead of the best one.
+        checkpoint: Prefix of a TensorFlow checkpoint of the training graph that
+            `save_training_graph` wrote, to use instead.
 
     Returns:
         The quantized network; its `save` writes an output directory.
 
     Raises:
         LoadError: The directory is not a training directory, or the checkpoint does not exist.
-        ExactnessError: Training led to scales that the profile does not have.
+        ExactnessError: Training led to scales that the profile does not support.
 
     Example:
         >>> qgraph.retrain.finalize("tuned")

@@ -29,7 +29,7 @@ def train(
     save_seconds: float = SAVE_SECONDS,
     watch: Watch = lambda status: None,
 ) -> Trainer:
-    """Train in a directory, from its newest checkpoint on, to the end of `options.epochs`.
+    """Train in a directory, from its newest checkpoint to the end of `options.epochs`.
 
     A run that was killed and continues ends with the same bits, where TensorFlow's ops are
     deterministic (`make_deterministic`).
@@ -40,10 +40,10 @@ def train(
             labels under `labels`, `label` or `y`, a `.npy`, a directory of such files or one that
             `tf.data.Dataset.save` wrote, `module:function`, arrays by name, a pair of inputs and
             labels, or a `tf.data.Dataset`.
-        validation: Validation data, of the same forms. Without, some of the training data is held
-            apart for it.
-        options: Rates, loss and schedule; the defaults without.
-        restart: Begin again, without the existing checkpoints.
+        validation: Validation data, in the same formats. None uses a part of the training data,
+            which is then not trained on.
+        options: Learning rates, loss and schedule; None uses the defaults.
+        restart: Whether to remove existing checkpoints and start again.
         save_seconds: Seconds between two checkpoints.
         watch: Called with the state of the run after each step.
 
@@ -51,11 +51,11 @@ def train(
         The trainer; `history` and `best_score` have its scores on validation data.
 
     Raises:
-        LoadError: The directory is not one to train in.
+        LoadError: The directory is not a training directory.
         CalibrationError: The data does not fit the network.
         UsageError: Options do not fit the network or the data.
-        TrainingError: Loss or weights became NaN or infinite.
-        OutputError: A checkpoint cannot be written, or another run trains there.
+        TrainingError: The loss or a weight became NaN or infinite.
+        OutputError: A checkpoint cannot be written, or another run uses the directory.
 
     Example:
         >>> from qgraph.train.options import Options
@@ -79,7 +79,7 @@ def trainer(
     *,
     restart: bool = False,
 ) -> Trainer:
-    """The trainer that `train` runs, not started.
+    """Create the trainer that `train` runs, without starting it.
 
     Args:
         path, data, validation, options, restart: As in `train`.
@@ -88,7 +88,7 @@ def trainer(
         The trainer; its `run` trains.
 
     Raises:
-        LoadError: The directory is not one to train in.
+        LoadError: The directory is not a training directory.
         CalibrationError: The data does not fit the network.
         UsageError: Options do not fit the network or the data.
 
@@ -128,7 +128,7 @@ def check_files(path: str | Path, *sources: Source | None) -> None:
 
 
 def make_deterministic() -> None:
-    """Have TensorFlow choose ops that give the same bits in every run, in this process.
+    """Make TensorFlow use deterministic ops in this process, so that every run gives equal bits.
 
     Example:
         >>> qgraph.retrain.make_deterministic()
@@ -139,7 +139,7 @@ def make_deterministic() -> None:
 
 
 def use_threads(count: int) -> None:
-    """Bound the threads of TensorFlow's ops and of qgraph's, before any op has run.
+    """Limit the threads of TensorFlow's and qgraph's ops. Call it before any op has run.
 
     Args:
         count: Threads, at least 1.

@@ -1,4 +1,4 @@
-"""Networks to train in your own script."""
+"""Networks for custom training scripts."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from qgraph.retrain.directory import TrainingDirectory, check_trainable, load
 
 @quiet_tensorflow()
 def keras_model(source: str | Path | TrainingDirectory | Quantized) -> QuantizedModel:
-    """The network of a training directory as a Keras model, as calibration left it.
+    """Create a Keras model of the network of a training directory, as after calibration.
 
     Args:
-        source: A directory that `save` or `qgraph quantize --mode retrain` wrote, what `load`
-            gives, or what `qgraph.quantize` gives.
+        source: A directory that `save` or `qgraph quantize --mode retrain` wrote, or the result of
+            `load` or `qgraph.quantize`.
 
     Returns:
         A `tf_keras.Model` that compiles and fits. `tqt_optimizer` and `distillation_loss` make an
         optimizer and a loss for it.
 
     Raises:
-        LoadError: The directory is not one to train in.
+        LoadError: The directory is not a training directory.
         UnsupportedError: The network cannot be trained; the error names the op.
 
     Example:
@@ -50,7 +50,7 @@ def keras_model(source: str | Path | TrainingDirectory | Quantized) -> Quantized
 
 @quiet_tensorflow()
 def module(source: str | Path | TrainingDirectory | Quantized) -> TrainingModule:
-    """The network of a training directory as a `tf.Module`, to train in a loop of your own.
+    """Create a `tf.Module` of the network of a training directory, for a custom training loop.
 
     Args:
         source: As in `keras_model`.
@@ -60,7 +60,7 @@ def module(source: str | Path | TrainingDirectory | Quantized) -> TrainingModule
         it learns.
 
     Raises:
-        LoadError: The directory is not one to train in.
+        LoadError: The directory is not a training directory.
         UnsupportedError: The network cannot be trained; the error names the op.
 
     Example:

@@ -18,7 +18,7 @@ FILES = ("saved_model.pb", "fingerprint.pb", "variables", "assets", LIBRARY_COPY
 
 @quiet_tensorflow()
 def save_training_graph(path: str | Path, form: str = TrainingGraphForm.STOCK) -> Path:
-    """Write the training graph as a SavedModel that trains without qgraph, as calibration left it.
+    """Write the training graph, as after calibration, as a SavedModel that trains without qgraph.
 
     It is written to `training_graph/` in the directory. An older one is replaced.
 
@@ -31,7 +31,7 @@ def save_training_graph(path: str | Path, form: str = TrainingGraphForm.STOCK) -
         The path of the SavedModel.
 
     Raises:
-        LoadError: The directory is not one to train in.
+        LoadError: The directory is not a training directory.
         UsageError: The form is unknown, or the library is not installed.
         OutputError: It cannot be written.
 

@@ -52,7 +52,7 @@ class Session:
     def open(
         folder: str | Path, threads: int = 1, level: str = "auto", fuse: bool = True
     ) -> Session:
-        """Open what `qgraph quantize` wrote.
+        """Open a directory that `qgraph quantize` wrote.
 
         Args:
             folder: An output directory, or a training directory with `inference/` inside.

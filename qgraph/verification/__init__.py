@@ -1,1 +1,1 @@
-"""Is every form of a network the integer reference? Compared code by code, tolerance zero."""
+"""Verification: compare every form of a network with the integer reference, at tolerance zero."""

@@ -1,7 +1,7 @@
-"""The certificate: what is proved of a quantized network, and on what it was tried.
+"""The certificate of a quantized network: proofs, measurements, and the cases that were run.
 
-Accumulators come from the weights themselves; saturation from samples; equality from running each
-form beside the integer reference.
+Bounds of accumulators are proved from the weights. Saturation is measured on samples. Equality is
+shown by running each form and the integer reference.
 """
 
 from __future__ import annotations

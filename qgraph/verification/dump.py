@@ -1,4 +1,4 @@
-"""A user's own codes against the integer reference: where do they leave it first?"""
+"""Compare codes of a user with the integer reference, and find the first difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Explain one code: the elements that a step computed it from, and the way back to them."""
+"""Explain one code: the elements that it was computed from, step by step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every form of a quantized network against the integer reference."""
+"""Compare every form of a quantized network with the integer reference."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ DELIVERED = ("tensorflow",)
 
 @dataclass(frozen=True, repr=False)
 class Verified:
-    """Forms compared, forms left out and why, and the certificate as written.
+    """The forms that were compared, those that were not and why, and the certificate.
 
     Attributes:
         network: The network that was read from the directory.
         compared: By form, the number of tensors, elements and differences.
         refused: By form that was left out, the reason.
-        certificate: What certificate.json holds.
+        certificate: The content of certificate.json.
 
     Example:
         >>> qgraph.verify("out", forms=["engine", "onnx-integer"])
@@ -79,28 +79,28 @@ def verify(
     files: str | Path | None = None,
     progress: Progress = silent,
 ) -> Verified:
-    """Compare forms of a quantized network with the integer reference, tolerance zero.
+    """Compare forms of a quantized network with the integer reference, at tolerance zero.
 
-    Codes at the ends of their ranges and random ones are tried beside the data. Writes
+    Codes at the ends of their ranges and random codes are compared in addition to the data. Writes
     certificate.json into the directory.
 
     Args:
         folder: An output directory, or a training directory with `inference/` inside.
-        data: Float inputs: a `.npy` or `.npz`, or arrays by input name. Without, the samples that
-            the directory holds.
+        data: Float inputs: a `.npy` or `.npz`, or arrays by input name. None uses the samples in
+            the directory.
         limit: Use only the first inputs.
-        forms: Names of forms, as in `export`. Without, every form there is.
-        files: A directory that `export` wrote: these very files are compared, and no other form.
-        progress: Called with stage, done and total.
+        forms: Names of formats, as in `export`. None compares all formats.
+        files: A directory that `export` wrote. Only its files are compared.
+        progress: Called with the stage, how much is done, and how much there is.
 
     Returns:
-        What was compared; `equal` is True if something was, and nothing differs.
+        The comparison. `equal` is True if at least one form was compared and nothing differs.
 
     Raises:
-        LoadError: The directory is not what qgraph wrote.
+        LoadError: The directory is not an output directory of qgraph.
         CalibrationError: The data does not fit the network.
         UnsupportedError: The network has no integer program.
-        UsageError: A form does not exist, or the files are of another network.
+        UsageError: A format is unknown, or the files belong to another network.
 
     Example:
         >>> qgraph.verify("out", forms=["engine", "onnx-integer"]).equal

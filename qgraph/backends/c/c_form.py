@@ -1,4 +1,4 @@
-"""C as a form of a network: files, and a run of what was written."""
+"""C as a form of a network: write the files, and run them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pointwise step on one element, as a C expression on int32 or int64."""
+"""Write a pointwise step on one element as a C expression on int32 or int64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A layer as a C function: loops over its output, what is computed there, what is stored."""
+"""Write a layer as a C function: loops over its output, which compute and store each element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The .c file: helpers, a function for each layer, what runs them, constants at the end."""
+"""Write the .c file: helpers, a function for each layer, the function that runs them, constants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An engine of one entry, from floats to floats in one native call."""
+"""Run an engine with one input from floats to floats in one native call."""
 
 from __future__ import annotations
 

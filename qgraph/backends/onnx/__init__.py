@@ -1,1 +1,1 @@
-"""ONNX out: integer ops, QDQ, QONNX."""
+"""ONNX as output: integer ops, QDQ, QONNX."""

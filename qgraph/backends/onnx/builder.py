@@ -1,4 +1,4 @@
-"""An ONNX model as it is written: nodes in order, constants once, names that are free."""
+"""Build an ONNX model: nodes in order, each constant once, unique names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The three ways out, as forms of a network (`qgraph.backends.network_forms`)."""
+"""The three ONNX formats as forms of a network (`qgraph.backends.network_forms`)."""
 
 from __future__ import annotations
 

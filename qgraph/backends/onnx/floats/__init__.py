@@ -1,1 +1,1 @@
-"""Float graphs as ONNX: what a recipe of float passes made, for any ONNX runtime."""
+"""Write float graphs as ONNX: the results of float passes, for any ONNX runtime."""

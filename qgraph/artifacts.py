@@ -45,17 +45,17 @@ from qgraph.records import JSON, to_json
 
 FILES = MappingProxyType(
     {
-        "inference.pb": "the network for TensorFlow, stock ops, exact to the bit",
-        "saved_model": "the same as a SavedModel",
+        "inference.pb": "the network for TensorFlow, with stock ops, exact to the bit",
+        "saved_model": "the same network as a SavedModel",
         "tensors.npz": "integer codes and exponents of every tensor, on one sample",
         "manifest.json": "versions, hashes, names, layers, bits, exponents, noise",
-        "statistics.json": "histograms of what reaches each quantizer, what is clipped",
-        "rewrites.json": "what was rewritten, what was refused and why",
+        "statistics.json": "histograms of the inputs of quantizers, and clipped values",
+        "rewrites.json": "rewrites and refusals of each pass, with reasons",
         "graph.txt": "the quantized graph as text",
-        "network.npz": "constants, unknown ops, a few samples: what export and verify start from",
+        "network.npz": "constants, unknown ops and a few samples, for export and verify",
         "profile.yaml": "the target profile, for --profile",
-        "float.txt": "the float network as text: what evaluate compares with",
-        "float.npz": "its constants",
+        "float.txt": "the float network as text, for evaluate",
+        "float.npz": "constants of the float network",
         "exponents.json": "the exponent of each tensor, for --exponents",
     }
 )

@@ -24,7 +24,7 @@ from qgraph.quant.sources import NUMBERS, OnRead, is_entry_point, read_source
 CHUNK = 8
 # What plans are searched on and corrections are learnt from at most; they gain little from more,
 # and their time grows with it. Thresholds of the network that is kept are from all samples.
-LEARNT_FROM = 512
+LEARNING_SAMPLES = 512
 LEARNT_NUMBERS = 1 << 20  # small samples may be more: as many as hold so many numbers
 CHECKED_BYTES = 1 << 24  # at once
 CALIBRATION = "calibration data"
@@ -152,7 +152,7 @@ def at_least(data: Mapping[str, Array], samples: int, numbers: int) -> int:
 
 def learnt_from(data: Mapping[str, Array]) -> int:
     """The largest number of samples that corrections learn from."""
-    return at_least(data, LEARNT_FROM, LEARNT_NUMBERS)
+    return at_least(data, LEARNING_SAMPLES, LEARNT_NUMBERS)
 
 
 def thinned(

@@ -22,7 +22,8 @@ from qgraph.rewrite.constants import Float64
 
 SAMPLES = 64
 NO_DATA = (
-    "no data: thresholds from batch-norm statistics; nearness to the float network was not measured"
+    "no data: thresholds from batch-norm statistics; the distance from the float network was not "
+    "measured"
 )
 # What inputs usually lie in, if mean and deviation, as shares of the range, are no farther than
 # FARTHEST from those of photographs.

@@ -36,15 +36,15 @@ from qgraph.train.state import state_of
 FORMAT = 2  # of training.json and what it stands for
 FILES = MappingProxyType(
     {
-        TRAINING: "versions, names, what the calibration found",
+        TRAINING: "versions, names, and results of calibration",
         "graph.txt": "the quantized graph as text",
         "float.txt": "the float graph, the teacher of training without labels",
         "arrays.npz": "weights, batch norms and samples of both",
         "profile.yaml": "the target profile",
-        "rewrites.json": "what was rewritten, what was refused and why",
+        "rewrites.json": "rewrites and refusals of each pass, with reasons",
     }
 )
-# What later verbs add; a run that replaces the files above takes these away too.
+# Added by later commands. A run that replaces the files above removes these too.
 TRAINING_GRAPH = "training_graph"
 ADDED = (CHECKPOINTS, INFERENCE, TRAINING_GRAPH)
 NORM_NAMES = ("layer", "side", "weights", "bias")

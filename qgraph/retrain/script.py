@@ -56,8 +56,8 @@ def module(source: str | Path | TrainingDirectory | Quantized) -> TrainingModule
         source: As in `keras_model`.
 
     Returns:
-        A module: called with a batch, it gives the outputs by name. `trainable_variables` are what
-        it learns.
+        A module. A call with a batch returns the outputs by name. `trainable_variables` are the
+        variables to train.
 
     Raises:
         LoadError: The directory is not a training directory.

@@ -97,7 +97,7 @@ def ranges_held(graph: Graph) -> dict[str, Range]:
 
 def without_data(plan: Plan) -> Sequence[str]:
     """Warnings for a run with exponents and without samples."""
-    found = ["no data: exponents as given; nearness to the float network was not measured"]
+    found = ["no data: exponents as given; the distance from the float network was not measured"]
     learnt = {"reconstruct": plan.reconstruct, "correct-bias": plan.correct_bias}
     if steps := [name for name, on in learnt.items() if on]:
         found.append(

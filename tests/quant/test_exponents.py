@@ -155,7 +155,7 @@ def test_no_data_is_needed(usual):
     again = qgraph.quantize(NET, exponents=usual.exponents)
     assert print_graph(again.graph) == print_graph(usual.graph)
     assert again.facts.warnings == [
-        "no data: exponents as given; nearness to the float network was not measured"
+        "no data: exponents as given; the distance from the float network was not measured"
     ]
     corrected = quantized(plan="correct-bias").exponents
     warnings = qgraph.quantize(NET, exponents=corrected).facts.warnings

@@ -17,7 +17,7 @@ from qgraph.quant import calibrate as calibration
 from qgraph.quant import data as quant_data
 from qgraph.quant import graph_values, paired, spill
 from qgraph.quant.correct_bias import correct_biases
-from qgraph.quant.data import LEARNT_FROM, thinned
+from qgraph.quant.data import LEARNING_SAMPLES, thinned
 from qgraph.quant.reconstruct import reconstruct_weights
 from qgraph.quant.spill import Scratch, Shelf, memory_bound
 from qgraph.recipes import FLOAT
@@ -151,7 +151,7 @@ def test_more_samples_are_learnt_from_where_they_are_small(monkeypatch):
     g = random_graph(0, dtype="float32")
     small, large = np.zeros((2000, 2, 2, 1)), np.zeros((2000, 4, 4, 1))
     assert len(thinned(g, {"x": small})["x"]) == 1500
-    assert len(thinned(g, {"x": large})["x"]) == LEARNT_FROM
+    assert len(thinned(g, {"x": large})["x"]) == LEARNING_SAMPLES
 
 
 def test_whole_batches_are_kept():
@@ -179,13 +179,17 @@ def test_corrections_use_few_samples_and_thresholds_all(monkeypatch):
 
     monkeypatch.setattr(build, "calibrate", watched)
     g = random_graph(0, 4, "float32")
-    data = random_feeds(g, batch=LEARNT_FROM + 200)
+    data = random_feeds(g, batch=LEARNING_SAMPLES + 200)
     split = sample_parts.split(g, data)
     search.search(g, INT8, split, "plain")  # through the stages of `build`
-    assert len(seen["calibrated"]["x"]) == LEARNT_FROM / search.TRIED < len(split.calibration["x"])
+    assert (
+        len(seen["calibrated"]["x"])
+        == LEARNING_SAMPLES / search.TRIED
+        < len(split.calibration["x"])
+    )
     build.build(g, INT8, Plan(correct_bias=True), data, Trace())
-    assert len(seen["calibrated"]["x"]) == LEARNT_FROM + 200
-    assert len(seen["corrected"]["x"]) == LEARNT_FROM
+    assert len(seen["calibrated"]["x"]) == LEARNING_SAMPLES + 200
+    assert len(seen["corrected"]["x"]) == LEARNING_SAMPLES
 
 
 # -- more data than memory ---------------------------------------------------------------------

@@ -114,15 +114,15 @@ def quantize(
         if seen is None and (place is not None or form is PackedForm.STATIC):
             progress("watching", 0, 1)
             seen = _watched(network, known, samples)
-        learnt, apart = _parts(seen)
+        used, compared = _parts(seen)
         about = {"source": model.name, "environment": known.environment}
         if model.is_file():
             about["source_sha256"] = sha256_of(model)
         packed = pack(
-            network, policy_head, bits, form, learnt, about, first_bits, last_bits, progress
+            network, policy_head, bits, form, used, about, first_bits, last_bits, progress
         )
         packed.write(output)
-    facts = _facts(network, Policy(packed), learnt if apart is None else apart, output)
+    facts = _facts(network, Policy(packed), used if compared is None else compared, output)
     if as_json:
         print(json.dumps(facts))
         return

@@ -22,7 +22,7 @@ from qgraph.quant.sources import NUMBERS, OnRead, is_entry_point, read_source
 
 # Small enough that a layer's input and output stay in cache, large enough to feed the BLAS.
 CHUNK = 8
-# What plans are searched on and corrections are learnt from at most; they gain little from more,
+# What plans are searched on and corrections learn from at most; they gain little from more,
 # and their time grows with it. Thresholds of the network that is kept are from all samples.
 LEARNING_SAMPLES = 512
 LEARNT_NUMBERS = 1 << 20  # small samples may be more: as many as hold so many numbers
@@ -150,7 +150,7 @@ def at_least(data: Mapping[str, Array], samples: int, numbers: int) -> int:
     return max(samples, numbers // max(each, 1))
 
 
-def learnt_from(data: Mapping[str, Array]) -> int:
+def learning_size(data: Mapping[str, Array]) -> int:
     """The largest number of samples that corrections learn from."""
     return at_least(data, LEARNING_SAMPLES, LEARNT_NUMBERS)
 
@@ -160,10 +160,10 @@ def thinned(
 ) -> Mapping[str, Array]:
     """`data` itself, or about `most` of its samples, evenly spaced, in whole batches.
 
-    Without `most`, what corrections learn from (`learnt_from`).
+    Without `most`, what corrections learn from (`learning_size`).
     """
     step = batch_of(graph)
-    most = learnt_from(data) if most is None else most
+    most = learning_size(data) if most is None else most
     count, kept = len(next(iter(data.values()), ())) // step, max(most // step, 1)
     if count <= kept:
         return data

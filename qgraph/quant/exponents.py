@@ -69,7 +69,7 @@ class TensorExponent:
 class Exponents:
     """The exponents of a network, by quantizer, and the plan that its graph was made by.
 
-    `apart`: corrections were learnt on part of the samples, the rest was kept for the report.
+    `apart`: corrections were learned on part of the samples, the rest was kept for the report.
     """
 
     tensors: Mapping[str, TensorExponent]

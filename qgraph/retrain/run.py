@@ -100,13 +100,19 @@ def trainer(
     path, options = Path(path), options or Options()
     found, checkpoints = load(path), path / CHECKPOINTS
     size, seed = options.batch_size, options.seed
-    learnt = training_data(data, found.graph, size, seed)
+    training = training_data(data, found.graph, size, seed)
     if validation is None:
-        learnt, held = held_apart(learnt, found.graph)
+        training, validation_data = held_apart(training, found.graph)
     else:
-        held = training_data(validation, found.graph, size, seed)
+        validation_data = training_data(validation, found.graph, size, seed)
     made = Trainer(
-        found.graph, found.floating, found.norms, learnt, held, options, folder=checkpoints
+        found.graph,
+        found.floating,
+        found.norms,
+        training,
+        validation_data,
+        options,
+        folder=checkpoints,
     )
     if restart:
         shutil.rmtree(checkpoints, ignore_errors=True)

@@ -1,1 +1,1 @@
-"""Policies as small programs: rewritten, packed, broadcast, acted by, and learnt (docs/rl.md)."""
+"""Policies as small programs: rewritten, packed, broadcast, run and trained (docs/rl.md)."""

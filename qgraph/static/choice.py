@@ -146,8 +146,8 @@ def plan_without_data(wish: Wish) -> Plan:
     if wish.plan is not None or wish.effort == Effort.PLAIN:
         return first_plan(wish)[0]
     # Reconstructed weights make up for mean errors too; to correct these again would add some.
-    learnt = wish.effort != Effort.FAST
-    usual = replace(DATA_FREE, reconstruct=learnt, correct_bias=not learnt)
+    reconstructs = wish.effort != Effort.FAST
+    usual = replace(DATA_FREE, reconstruct=reconstructs, correct_bias=not reconstructs)
     usual = wish.pipeline.reduced(usual)
     return replace(usual, method=wish.method) if wish.method else usual
 

@@ -98,8 +98,8 @@ def ranges_held(graph: Graph) -> dict[str, Range]:
 def without_data(plan: Plan) -> Sequence[str]:
     """Warnings for a run with exponents and without samples."""
     found = ["no data: exponents as given; the distance from the float network was not measured"]
-    learnt = {"reconstruct": plan.reconstruct, "correct-bias": plan.correct_bias}
-    if steps := [name for name, on in learnt.items() if on]:
+    learned = {"reconstruct": plan.reconstruct, "correct-bias": plan.correct_bias}
+    if steps := [name for name, on in learned.items() if on]:
         found.append(
             f"{' and '.join(steps)} used invented samples: for the network that "
             "the exponents are from, give the same calibration data"

@@ -17,7 +17,7 @@ from qgraph.errors import ExactnessError
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
 from qgraph.pipelines import USUAL, Pipeline
-from qgraph.quant.data import learnt_from, thinned
+from qgraph.quant.data import learning_size, thinned
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Profile
 from qgraph.recipes import CLEAN, FOLD
@@ -160,7 +160,7 @@ class _Bench:
         memory: int | None,
         preparations: Preparations,
     ) -> None:
-        few = thinned(loaded, parts.calibration, learnt_from(parts.calibration) // TRIED)
+        few = thinned(loaded, parts.calibration, learning_size(parts.calibration) // TRIED)
         self.shared = SharedBuild(loaded, profile, few, memory, preparations)
         self.reference = FloatOutputs(original, parts.comparison)
 

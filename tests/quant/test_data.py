@@ -178,7 +178,7 @@ def test_batches_of_one_kind_are_joined(module):
     [
         (IMAGES[:, :3], r"batches differ: float32 \[3, 4, 3\] after float32 \[4, 4, 3\]"),
         (IMAGES.astype(np.float64), "batches differ: float64"),
-        (np.full((1, 4, 4, 3), "a"), "of dtype <U1, not numbers"),
+        (np.full((1, 4, 4, 3), "a"), "dtype <U1, which is not numeric"),
     ],
 )
 def test_batches_that_differ(module, second, complaint):

@@ -68,9 +68,9 @@ class DeterministicLearner(CriticLearner):
 
     def _update_targets(self, tau: float) -> None:
         """Move target networks by a share `tau` of the way to the networks that learn."""
-        for learnt, target in ((self.policy, self.target), (self.critic, self.critic_target)):
+        for trained, target in ((self.policy, self.target), (self.critic, self.critic_target)):
             for name, variable in target.items():
-                value: Tensor = learnt[name]
+                value: Tensor = trained[name]
                 variable.assign(value if tau == 1 else variable + tau * (value - variable))
 
     def _act(self, weights: Weights, x: Tensor) -> Tensor:

@@ -44,7 +44,7 @@ class Distill(Link):
     entropy. If a linear layer computes the values, they are in units of their deviation over the
     observations; otherwise the scale of a task's rewards would set their weight.
     The original is the policy in front of the whole chain, so errors of earlier links are not
-    learnt. Imports TensorFlow when it is called.
+    learned. Imports TensorFlow when it is called.
 
     student     a network's name (`students.NETWORKS`), layers like `64-64`, or an actor program. It
                 replaces the policy that comes in, and continues to learn with the next one.

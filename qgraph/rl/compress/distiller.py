@@ -19,7 +19,7 @@ from qgraph.rl.actor import ActorProgram, ActorStep
 from qgraph.rl.compress.action_distributions import Outputs, outputs_of, soft
 from qgraph.rl.compress.chain_policy import shared, silent
 from qgraph.rl.compress.losses import divergence, entropy
-from qgraph.rl.compress.students import learnt
+from qgraph.rl.compress.students import trained_weights
 from qgraph.rl.head import Head
 from qgraph.rl.learn.adam import Adam
 from qgraph.rl.learn.tensors import run, variables
@@ -35,7 +35,7 @@ class Distiller:
     rate: of Adam. value, beta: the weights of values and of the entropy in the loss. temperature:
     logits are divided by it. `begin` resets everything.
 
-    Inside, values are (V - mean) / deviation over the values to be learnt; a linear layer that
+    Inside, values are (V - mean) / deviation over the values to learn; a linear layer that
     computes them is rescaled accordingly, so that its function stays (van Hasselt et al., 2016).
     """
 
@@ -52,11 +52,11 @@ class Distiller:
         self.value, self.beta, self.temperature = value, beta, temperature
         shapes = program.weight_shapes.items()
         self.policy = variables({n: np.zeros(s, np.float32) for n, s in shapes}, "student")
-        self.adam = Adam({name: self.policy[name] for name in learnt(program)}, rate, NORM)
+        self.adam = Adam({name: self.policy[name] for name in trained_weights(program)}, rate, NORM)
         self.value_layer = _linear_values(program)
         self.unit = tf.Variable([0.0, 1.0], trainable=False, name="unit")  # mean, deviation
         self.rng = np.random.default_rng(0)
-        self.fresh = True  # has not learnt since `begin`
+        self.fresh = True  # has not learned since `begin`
         self.unknown = False  # whether the unit of its values is unknown
         self._compiled = tf.function(self._step, reduce_retracing=True)
 

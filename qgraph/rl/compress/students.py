@@ -137,11 +137,11 @@ class _StudentBuilder:
 def initial(student: ActorProgram, teacher: ChainPolicy, seed: int) -> dict[str, Array]:
     """Initial weights; those of the normalisation are the teacher's, by the same names."""
     weights = initial_weights(student, np.random.default_rng(seed))
-    fixed = [name for name in weights if name not in learnt(student)]
+    fixed = [name for name in weights if name not in trained_weights(student)]
     return {**weights, **{n: teacher.weights[n] for n in fixed if n in teacher.weights}}
 
 
-def learnt(program: ActorProgram) -> list[str]:
+def trained_weights(program: ActorProgram) -> list[str]:
     """The names of trained weights: all except those of the normalisation."""
     return [name for step in program.steps if step.op not in FIXED for name in step.weights]
 

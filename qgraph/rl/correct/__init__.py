@@ -1,4 +1,4 @@
-"""Off-policy correction: actors use a compressed policy, not the one that is learnt."""
+"""Off-policy correction: actors use a compressed policy, not the one that learns."""
 
 from qgraph.rl.correct.correction import Corrected, Correction
 from qgraph.rl.correct.correctors import ImportanceSampling, Retrace, TreeBackup, VTrace

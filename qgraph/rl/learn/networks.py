@@ -137,6 +137,6 @@ def initial_weights(
     return found
 
 
-def learnt(name: str) -> bool:
+def is_trained(name: str) -> bool:
     """Whether a weight is trained; the scale of frames is not."""
     return not name.startswith("scaled/")

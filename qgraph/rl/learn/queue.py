@@ -1,4 +1,4 @@
-"""A queue of trajectories, each learnt from once, in the order of arrival."""
+"""A queue of trajectories, each used once, in the order of arrival."""
 
 from __future__ import annotations
 

@@ -116,12 +116,14 @@ def _check_gap_is_seen(config: RunConfig) -> None:
     if not isinstance(parse_strategy(config.monitor or "watch"), RewardGap):
         return
     allowed = replace(config.limiter(), inserts=config.steps).ahead
-    learnt, between = int(allowed // config.batch_size), config.monitor_every * config.publish_every
-    last = learnt // between * between
+    learner_steps = int(allowed // config.batch_size)
+    between = config.monitor_every * config.publish_every
+    last = learner_steps // between * between
     if last <= config.evaluate_every:
         raise UsageError(
-            f"reward_gap would never see a gap: of {learnt} learner steps the first evaluation is "
-            f"after {config.evaluate_every}, and the monitor's last look after {last}",
+            f"reward_gap would never see a gap: of {learner_steps} learner steps the first "
+            f"evaluation is after {config.evaluate_every}, and the last measurement of the monitor "
+            f"after {last}",
             hint=SettingText("a smaller {evaluate_every} or {monitor_every}, or more {steps}"),
         )
 

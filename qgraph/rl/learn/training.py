@@ -117,9 +117,9 @@ class Training:
             self._publish(actors)
             with stoppable() as stopped:
                 while not self.done and not stopped():
-                    learnt = self._turn(actors)
+                    has_learned = self._turn(actors)
                     tick(self.limiter.inserts, self.config.steps)
-                    if learnt and self.counts.learner_steps % self.config.evaluate_every == 0:
+                    if has_learned and self.counts.learner_steps % self.config.evaluate_every == 0:
                         self._report(actors, watch)
                     if time.monotonic() - saved > CHECKPOINT_SECONDS:
                         self.checkpoint()
@@ -180,7 +180,7 @@ class Training:
         )
 
     def _turn(self, actors: ExperienceSource) -> bool:
-        """Insert records, then learn once, as the limiter allows; returns whether it learnt."""
+        """Insert records, then learn once, as the limiter allows; returns whether it learned."""
         began = time.perf_counter()
         most = min(self.limiter.may_insert(), self.config.steps - self.limiter.inserts)
         records = actors.take(most, 0.0 if self.limiter.may_sample() else NAP)

@@ -14,7 +14,7 @@ from qgraph.rl.agents.replay_learner import ReplayLearner, Weights
 from qgraph.rl.environments import Environment
 from qgraph.rl.head import Head
 from qgraph.rl.learn.adam import Adam
-from qgraph.rl.learn.networks import initial_weights, learnt, network
+from qgraph.rl.learn.networks import initial_weights, is_trained, network
 from qgraph.rl.learn.tensors import Transitions, copies, variables
 
 GRADIENT_NORM = 10.0
@@ -35,7 +35,7 @@ class DqnLearner(ReplayLearner):
         )
         weights = initial_weights(self.program, np.random.default_rng(config.seed))
         self.policy, self.target = variables(weights, "policy"), variables(weights, "target")
-        trained = {k: v for k, v in self.policy.items() if learnt(k)}
+        trained = {k: v for k, v in self.policy.items() if is_trained(k)}
         self.adam = Adam(trained, config.learning_rate, GRADIENT_NORM)
 
     @property

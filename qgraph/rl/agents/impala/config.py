@@ -123,7 +123,7 @@ class ImpalaConfig(RunConfig):
         return TrajectoryQueue(self.unroll_length, dtype)
 
     def limiter(self) -> RateLimiter:
-        """Each step is learnt from once, and the queue holds two batches at most.
+        """The learner uses each step once, and the queue holds two batches at most.
 
         Up to n - 1 steps of each actor are in an incomplete trajectory, so a batch is complete for
         sure only after so many more steps.

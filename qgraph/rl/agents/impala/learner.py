@@ -19,7 +19,7 @@ from qgraph.rl.correct import Correction, Trajectories
 from qgraph.rl.environments import Environment
 from qgraph.rl.head import Head
 from qgraph.rl.learn.adam import Adam
-from qgraph.rl.learn.networks import TINY, actor_critic, initial_weights, learnt
+from qgraph.rl.learn.networks import TINY, actor_critic, initial_weights, is_trained
 from qgraph.rl.learn.queue import follows
 from qgraph.rl.learn.replay import Batch
 from qgraph.rl.learn.replicas import joined, split, strategy_of
@@ -48,7 +48,7 @@ class ImpalaLearner:
         self.strategy = strategy_of(config.replicas)
         with self.strategy.scope():
             self.weights = variables(initial_weights(self.network, rng, TINY), "policy")
-            trained = {name: v for name, v in self.weights.items() if learnt(name)}
+            trained = {name: v for name, v in self.weights.items() if is_trained(name)}
             self.adam = Adam(trained, config.learning_rate, NORM, EPSILON)
         self.policy = {name: self.weights[name] for name in self.program.weight_shapes}
         with_values = PolicySpec(self.network, self.head, "value")

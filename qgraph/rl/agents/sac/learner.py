@@ -30,7 +30,7 @@ from qgraph.rl.half.scaling import LossScale
 from qgraph.rl.half.softplus import log_slope
 from qgraph.rl.head import Head
 from qgraph.rl.learn.exploration import LOG_STD
-from qgraph.rl.learn.networks import TINY, initial_weights, learnt, network
+from qgraph.rl.learn.networks import TINY, initial_weights, is_trained, network
 from qgraph.rl.learn.replay import Batch
 from qgraph.rl.learn.tensors import Transitions, by_name, run, transitions_of, variables
 from qgraph.rl.setting_text import SettingText
@@ -75,8 +75,8 @@ class SacLearner(CriticLearner):
         actor = initial_weights(self.actor_program, rng, TINY)
         critic = self._two_critics(rng)
         images = initial_weights(self.encoder, rng) if self.encoder else {}
-        encoder = by_name({"encoder": {k: v for k, v in images.items() if learnt(k)}})
-        self.fixed = {k: v for k, v in images.items() if not learnt(k)}
+        encoder = by_name({"encoder": {k: v for k, v in images.items() if is_trained(k)}})
+        self.fixed = {k: v for k, v in images.items() if not is_trained(k)}
         self.actor = self._variables(actor, "actor")
         self.critic = self._variables({**critic, **encoder}, "critic")
         start = tf.constant(math.log(ALPHA), self.precision.stored)

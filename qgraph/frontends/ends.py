@@ -174,7 +174,7 @@ def _is_pivot(nodes: Mapping[str, Linked], name: str) -> bool:
 
 
 def find_inputs(nodes: Mapping[str, TFNode], order: Sequence[TFNode]) -> list[str]:
-    """Placeholders among the nodes needed, in file order."""
+    """Placeholders among the needed nodes, in the order of the file."""
     wanted = {n.name for n in order if n.op in PLACEHOLDERS}
     return [name for name in nodes if name in wanted]
 

@@ -1,4 +1,4 @@
-"""Files and directories of formats that qgraph does not read: what each is, and what to do."""
+"""Recognize files and directories of formats that qgraph does not read, with advice for each."""
 
 from __future__ import annotations
 

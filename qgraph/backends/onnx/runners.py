@@ -1,4 +1,4 @@
-"""Written models, executed: by ONNX Runtime with graph optimisations on and off, by `qonnx`."""
+"""Run written models: in ONNX Runtime with graph optimisations on and off, and in `qonnx`."""
 
 from __future__ import annotations
 

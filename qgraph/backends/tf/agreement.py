@@ -1,8 +1,8 @@
-"""Is the emitted graph the integer reference? Compared as TensorFlow executes it, tolerance zero.
+"""Compare the emitted graph, as TensorFlow runs it, with the integer reference, at tolerance zero.
 
-Where an integer part begins at a float result (a logarithm, an op that is not supported), the
-reference starts from TensorFlow's own numbers: float ops differ between libraries in the last
-bit, integers may not differ at all.
+If an integer part starts at a float result (a logarithm, an op that is not supported), the
+reference starts from the numbers of TensorFlow: float ops of libraries differ in the last bit, but
+integers must not differ.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from qgraph.quant.topology import QUANTIZERS, has_integer_form
 
 @dataclass(frozen=True)
 class TensorDifference:
-    """A tensor that is not the reference's: `count` elements of it, by `largest` at most."""
+    """A tensor that differs from the reference: in `count` elements, by at most `largest`."""
 
     name: str
     count: int
@@ -48,7 +48,7 @@ class TensorAgreement:
 
 
 class Checker:
-    """A calibrated graph and its emitted twin, to be compared on as many inputs as one likes."""
+    """A calibrated graph and its emitted graph, which can be compared on any number of inputs."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

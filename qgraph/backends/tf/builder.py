@@ -75,7 +75,7 @@ class GraphDefBuilder:
         return made
 
     def shared(self, value: Array, name: str) -> str:
-        """A constant that all who need the same numbers share."""
+        """A constant that is shared by all nodes that need the same numbers."""
         key = (value.dtype.name, value.shape, value.tobytes())
         if key not in self._shared:
             self._shared[key] = self.const(value, name)

@@ -23,7 +23,7 @@ from qgraph.rewrite.functions import written_out
 
 
 def end_names(graph: Graph) -> Ends:
-    """How the emitted graph names its ends: as the user does, where TensorFlow allows it."""
+    """Names of inputs and outputs in the emitted graph: those of the user, if TensorFlow allows."""
     return ends_of(graph, tensorflow_name)
 
 

@@ -1,4 +1,4 @@
-"""The emitted TensorFlow graph as a form: what is executed, with default session options."""
+"""The emitted TensorFlow graph as a form, which runs with default session options."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Vectors for hardware: what goes into each layer and what comes out, in files."""
+"""Vectors for hardware: the inputs and outputs of each layer, in files."""

@@ -70,7 +70,7 @@ def test_mistakes_are_found_before_tensorflow_is_imported(
         (("quantize", nowhere, "-c", samples), 3, "no such file"),
         (("quantize", model, "-c", nowhere), 6, "no such file"),
         (("quantize", model, "-c", samples, "-o", written), 8, "exists and is not empty"),
-        (("quantize", model, "-c", samples, "--plan", "x"), 2, "no step `x`"),
+        (("quantize", model, "-c", samples, "--plan", "x"), 2, "unknown step `x`"),
         (("quantize", model, "-c", samples, "--profile", "x"), 7, "x"),
         (("quantize", model, "-c", samples, "--passes", "x"), 2, "x"),
         (("analyze", nowhere, "-c", samples), 3, "no such file"),

@@ -189,7 +189,7 @@ def test_batches_that_differ(module, second, complaint):
 
 def test_a_number_instead_of_samples(tmp_path):
     np.savez(tmp_path / "a.npz", a=IMAGES, b=np.float32(3))
-    with pytest.raises(CalibrationError, match="calibration data for `b` is one number"):
+    with pytest.raises(CalibrationError, match="calibration data for `b` is a single number"):
         load_data(tmp_path / "a.npz", net("a", "b"))
 
 

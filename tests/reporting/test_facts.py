@@ -209,7 +209,7 @@ def test_scaled_features_are_explained(tmp_path, scaled):
     ops = [{"name": "x/scaled", "op": "mul"}]
     advice = facts_of(written_directory(tmp_path, plan=steps, float_ops=ops))["next"]
     (why,) = [s["why"] for s in advice if s["what"].startswith("Decide where one op")]
-    assert ("a shift each" in why) == scaled
+    assert ("one shift per feature" in why) == scaled
 
 
 def test_noise_is_blamed_on_the_layer_where_it_comes_in(tmp_path):

@@ -220,7 +220,8 @@ def _told(copy: Path, op: str) -> str:
     done = _run(command, copy)
     if done.returncode == 0:
         return ""
-    lines = [line[1:].strip() for line in done.stdout.splitlines() if line.startswith("E ")]
+    output = done.stdout + done.stderr  # the latter where conftest.py cannot be imported
+    lines = [line[1:].strip() for line in output.splitlines() if line.startswith("E ")]
     naming = [line for line in lines if op in line]
     return (naming or [""])[0]
 

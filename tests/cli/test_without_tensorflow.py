@@ -83,7 +83,7 @@ def test_mistakes_are_found_before_tensorflow_is_imported(
         (("finalize", nowhere), 3, "no such directory"),
         (("finalize", trained_in, "--last"), 3, "no checkpoint was written yet"),
         (("verify", nowhere), 3, "no such directory"),
-        (("verify", trained_in), 3, "without an inference graph yet"),
+        (("verify", trained_in), 3, "without an inference graph"),
         (("verify", written, "--format", "x"), 2, "format `x`"),
         (("verify", written, "--input", narrow), 6, "the input data has shape (16, 4, 8, 3)"),
         (("run", written, "--input", narrow), 6, "the input data has shape (16, 4, 8, 3)"),

@@ -1,8 +1,9 @@
-"""Settings of hypothesis for all tests, and the state of TensorFlow that tests share."""
+"""Settings of hypothesis for all tests, and the state that tests share."""
 
 import sys
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -21,3 +22,14 @@ def op_determinism_ends_with_the_module() -> Iterator[None]:
     config = sys.modules.get("tensorflow.python.framework.config")
     if config is not None and config.is_op_determinism_enabled():
         config.disable_op_determinism()
+
+
+@pytest.fixture(autouse=True)
+def random_numbers_do_not_depend_on_earlier_tests(request: pytest.FixtureRequest) -> None:
+    """Generators of a test's module, and of helpers, are as their seed makes them."""
+    helpers = (m for name, m in [*sys.modules.items()] if name.startswith("tests.helpers."))
+    for module in (getattr(request, "module", None), *helpers):
+        for value in vars(module).values() if module else ():
+            if isinstance(value, np.random.Generator):
+                made = value.bit_generator
+                made.state = type(made)(made.seed_seq.entropy).state

@@ -25,6 +25,8 @@ from qgraph.quant.thresholds import Distribution, Range
 from qgraph.quant.topology import QUANTIZERS
 from qgraph.rewrite.constants import Float64, is_layer
 
+BLOCK = 1 << 15  # numbers whose squares stay in the nearest caches
+
 
 @dataclass(frozen=True)
 class FloatStatistics:
@@ -94,10 +96,14 @@ class MomentsOfRows:
     @staticmethod
     def of(x: Array) -> MomentsOfRows:
         """x [..., channels]."""
-        rows = positions(x)
+        rows, by_row = positions(x), x.reshape(-1, x.shape[-1])
         mean = channel_sums(x) / max(rows, 1)
-        off = x - mean.astype(x.dtype)
-        return MomentsOfRows(rows, mean, channel_sums(np.square(off, out=off)) / max(rows, 1))
+        squares = np.zeros_like(mean)
+        step = max(BLOCK // max(by_row.shape[1], 1), 1)
+        for some in (by_row[start : start + step] for start in range(0, rows, step)):
+            off = some - mean  # in float64: squares of float32 may pass what that holds
+            squares += np.square(off, out=off).sum(axis=0)
+        return MomentsOfRows(rows, mean, squares / max(rows, 1))
 
 
 def joined_moments(parts: Sequence[MomentsOfRows]) -> Moments:

@@ -37,6 +37,7 @@ WEIGHT_STEP = 2.0**-7
 # The share of a mean that counts: rounded weights and biases make up for most of a constant error.
 MEANS = 0.1
 LEAST_VARIANCE = 0.01  # of an output, as a share of the median
+FLAT = 1e-9  # the least of it in terms of the largest, where most outputs do not vary
 # Beyond 2^12 a channel's numbers are negligible next to the others, and a factor gains nothing.
 LARGEST_LOG2 = 12.0
 
@@ -165,13 +166,14 @@ def _layer(
         return None
     if taps.shape[1] != len(inputs) or (pairs and taps.shape[2] != 1):
         return None
+    if not variance.max(initial=0) > np.finfo(float).tiny / FLAT:
+        return None  # the outputs do not vary: noise is compared with nothing
     if pairs:
         taps = taps[:, :, 0]
     squares, largest = (taps**2).sum(axis=0), np.abs(taps).max(axis=0)
     whole = variance if made is None else made.deviation**2
-    weight = passed / np.maximum(
-        variance + LEAST_VARIANCE * np.median(variance), np.finfo(float).tiny
-    )
+    least = max(LEAST_VARIANCE * np.median(variance), FLAT * variance.max(initial=0))
+    weight = passed / (variance + least)
     relative = squares * weight
     known = known_moments(graph, node.inputs[0])
     if known is None:  # as if independent, and all alike

@@ -129,6 +129,7 @@ def test_clipping_that_pays_is_no_reason() -> None:
         {"x": normal(4096, 8).astype(np.float32)},
         parse_profile({"bits": {"activation": 4}}),
     )
+    data["x"][0, 0] = 9  # the only number beyond 8: a threshold of 16 would not pay
     graph = layer(np.eye(8))
     floating, quantized = build(graph, few, Plan(method="mse"), data, Trace())
     statistics = measure(quantized, floating, data).statistics["fc/q4"]

@@ -46,7 +46,12 @@ def with_groups(verb: Callable[..., None]) -> Callable[..., None]:
         else:
             parameters.append(part.replace(annotation=kind, kind=part.POSITIONAL_OR_KEYWORD))
 
-    def grouped(**given: object) -> None:
+    signature = inspect.Signature(parameters)
+
+    def grouped(*positional: object, **named: object) -> None:
+        bound = signature.bind(*positional, **named)
+        bound.apply_defaults()
+        given = dict(bound.arguments)
         made = {
             name: kind(**{part.name: given.pop(part.name) for part in fields(kind)})
             for name, kind in groups.items()
@@ -55,7 +60,7 @@ def with_groups(verb: Callable[..., None]) -> Callable[..., None]:
 
     grouped.__name__, grouped.__doc__, grouped.__module__ = verb.__name__, verb.__doc__, __name__
     grouped.__annotations__ = {part.name: part.annotation for part in parameters}
-    grouped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    grouped.__signature__ = signature  # type: ignore[attr-defined]
     return grouped
 
 

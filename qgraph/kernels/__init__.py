@@ -11,7 +11,6 @@ number of threads nor on the CPU.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -358,18 +357,6 @@ def conv2d(
         return plain.conv2d(x, w, strides, dilations, pads)
     _native.conv2d(x, w, strides, dilations, (pads[0], pads[2]), y)
     return y
-
-
-def multiplies_bytes() -> bool:
-    """Whether this CPU multiplies codes of 8 bits faster than floats, in native code."""
-    return _native is not None and _native.engine.best_level() > 0
-
-
-def packed_conv(
-    fields: Sequence[int], codes: npt.NDArray[np.int8]
-) -> _native.engine.kernels.CodedConv:
-    """The native convolution of codes; fields of ``Conv`` in fused_ops/engine/kernels/kernels.h."""
-    return _native.engine.kernels.CodedConv(fields, codes)
 
 
 def depthwise_conv2d(

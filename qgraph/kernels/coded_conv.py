@@ -21,6 +21,12 @@ FEWEST_PIXELS = 8  # for fewer it does not pay to pack the filters
 U8, S8, S32 = 0, 1, 4  # of the enumeration in fused_ops/engine/kernels/kernels.h
 
 
+def multiplies_bytes() -> bool:
+    """Whether this CPU multiplies codes of 8 bits faster than floats, in native code."""
+    engine = kernels.native_engine()
+    return engine is not None and engine.best_level() > 0
+
+
 @dataclass(frozen=True)
 class CodeScale:
     """Codes of 8 bits: ``value = code * 2^-exponent``."""
@@ -52,7 +58,7 @@ class CodedConv:
         w: Float32, images: CodeScale, filters: CodeScale, strides: Pair, dilations: Pair
     ) -> CodedConv | None:
         """None where floats serve: without native code for this CPU, or if sums may be inexact."""
-        if not kernels.multiplies_bytes() or not w.size:
+        if not multiplies_bytes() or not w.size:
             return None
         if max(abs(images.exponent), abs(filters.exponent)) > MOST_EXPONENT:
             return None
@@ -89,5 +95,7 @@ class CodedConv:
                 x, S8, S32, *image, *codes.shape[:2], *self.strides, *self.dilations,
                 pads[0], pads[2], *shape[1:], image[2] // codes.shape[2], 0, 0,
             ]  # fmt: skip
-            self._packed[key] = kernels.packed_conv(fields, codes)
+            engine = kernels.native_engine()
+            assert engine is not None  # `of` made this only with native code
+            self._packed[key] = engine.kernels.CodedConv(fields, codes)
         return self._packed[key]

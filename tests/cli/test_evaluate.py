@@ -22,6 +22,12 @@ def labelled(files, labels, tmp_path_factory):
     return file
 
 
+@pytest.fixture(scope="module")
+def written(written, tmp_path_factory):
+    """A copy: `evaluate` writes what it measures into the directory."""
+    return shutil.copytree(written, tmp_path_factory.mktemp("evaluated") / "out")
+
+
 def test_evaluate_prints_both_networks(written, labelled) -> None:
     done = run("evaluate", written, "--data", labelled)
     assert done.code == 0

@@ -385,11 +385,9 @@ def odd(x):
 
 def test_ops_that_are_not_understood_travel_to_the_format_they_came_from(tmp_path):
     (tmp_path / "net.pb").write_bytes(small_network(odd).SerializeToString())
-    images = typical_images(4)
-    result = qgraph.optimize(tmp_path / "net.pb")
+    feeds, result = {"image": typical_images(4)}, qgraph.optimize(tmp_path / "net.pb")
     result.save(tmp_path / "f.pb")
-    wanted = run_pb(tmp_path / "net.pb", {"image": images}, ["classes"])[0]
-    found = run_pb(tmp_path / "f.pb", {"image": images}, ["classes"])[0]
+    wanted, found = (run_pb(tmp_path / n, feeds, ["classes"])[0] for n in ("net.pb", "f.pb"))
     np.testing.assert_allclose(found, wanted, rtol=1e-4)
     with pytest.raises(UnsupportedError, match="odd: `LRN` is not supported and not an ONNX op"):
         result.save(tmp_path / "f.onnx")

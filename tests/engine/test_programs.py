@@ -123,7 +123,7 @@ def test_codes_that_do_not_fit_are_refused() -> None:
             engine.run_codes({**codes, "image": wrong})
     with pytest.raises(GraphError, match="image"):
         engine.run_codes({n: c for n, c in codes.items() if n != "image"})
-    with pytest.raises(GraphError, match="no such tensor"):
+    with pytest.raises(GraphError, match="no tensor of this name"):
         engine.run_codes(codes, ["image/of/nobody"])
     inner = replace(program.tensors["image"], high=100)
     narrow = replace(program, tensors={**program.tensors, "image": inner})

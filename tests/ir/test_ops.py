@@ -236,7 +236,7 @@ F = TensorType("float32", IMAGE)
         ("space_to_batch", {"block": (4, 1), "paddings": ((0, 0), (0, 0))}, [F], "does not divide"),
         ("batch_to_space", {"block": (3, 1), "crops": ((0, 0), (0, 0))}, [F], "does not divide"),
         ("max_pool", {"ksize": (2, 2), "strides": (1, 1), "padding": ((0, 2), (0, 0))}, [F],
-         "reaches past a window"),
+         "is not smaller than the window"),
         ("batch_norm", {"epsilon": 0}, [F, *[TensorType("float32", (3,))] * 4], "do not fit"),
         ("quantize", {"spec": SPEC}, [TensorType("int32", (1,))], "only float tensors"),
         ("lookup", {"spec": SPEC, "domain": SPEC, "function": "exp"}, [F],

@@ -119,10 +119,10 @@ def test_an_unknown_size_is_refused() -> None:
 @pytest.mark.parametrize(
     ("codes", "message"),
     [
-        (None, "no codes"),
+        (None, "codes of this input are missing"),
         (np.zeros((1, 5), np.int64), "expects codes"),
         (np.zeros((1, 4), np.float32), "integers"),
-        (np.full((1, 4), 999), "leave"),
+        (np.full((1, 4), 999), "codes are outside"),
     ],
 )
 def test_entries_are_checked(codes, message: str) -> None:

@@ -19,7 +19,7 @@ from qgraph.quant.graph_run import GraphRun
 from qgraph.quant.stages import linked
 
 pytestmark = pytest.mark.skipif(
-    not kernels.multiplies_bytes(), reason="no native code that multiplies bytes"
+    not coded_conv.multiplies_bytes(), reason="no native code that multiplies bytes"
 )
 
 BYTE = QuantSpec(8, False, Role.ACTIVATION, 5)

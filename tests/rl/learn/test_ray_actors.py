@@ -44,7 +44,7 @@ def test_a_run_with_actors_on_two_nodes(tmp_path):
     ("where", "message"),
     [
         ({"nodes": 2}, "nodes 2 needs ray"),
-        ({"nodes": 4, "ray": "auto"}, "nodes is 4, but actors only 3"),
+        ({"nodes": 4, "ray": "auto"}, "nodes is 4, but actors is only 3"),
         ({"ray": "auto", "in_process": True}, "ray and in_process exclude each other"),
     ],
 )

@@ -99,7 +99,7 @@ def measure(quantized: Graph, floating: Graph, data: Mapping[str, Array]) -> Mea
         _decibels([part.powers for part in parts]),
         _decibels([part.outputs for part in parts]),
         statistics,
-        {name: _share([part.clips[name] for part in parts]) for name in ways_in},
+        {name: _share([p.clips[name] for p in parts if name in p.clips]) for name in ways_in},
     )
 
 

@@ -71,9 +71,7 @@ def evaluate(
     ] = 5000,
     against: Annotated[
         Path | None,
-        typer.Option(
-            metavar="MODEL", help="For a .qpol file: the float policy that it was packed from."
-        ),
+        typer.Option(metavar="MODEL", help="Float policy that a .qpol file was made from."),
     ] = None,
     head: HeadOption = None,
     high: HighOption = None,

@@ -1,7 +1,7 @@
 """Arrays that may not fit into memory: above a limit they are stored in temporary files.
 
-The files have no name, so the system removes them when they are no longer used, however the process
-ends. `TMPDIR` selects the disk.
+The files have no name: the system removes them when the process closes them or ends, even by a
+signal. `TMPDIR` selects the disk.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Channel:
             The channel.
 
         Raises:
-            LoadError: There is no such channel, or its memory is damaged.
+            LoadError: No channel has this name, or its memory is damaged.
         """
         region = Region.attach(name)
         magic, size, readers = LABEL.unpack(region.view(0, PAGE, writable=False)[: LABEL.size])
@@ -112,8 +112,8 @@ class Channel:
             The reader.
 
         Raises:
-            LoadError: There is no such channel, or its memory is damaged.
-            UsageError: There is no such reader.
+            LoadError: No channel has this name, or its memory is damaged.
+            UsageError: The number is not that of a reader.
         """
         return Channel.open(name).reader(reader)
 
@@ -135,7 +135,7 @@ class Channel:
             The reader.
 
         Raises:
-            UsageError: There is no such reader.
+            UsageError: The number is not that of a reader.
         """
         if not 0 <= number < self.readers:
             raise UsageError(f"reader {number} does not exist: the channel has {self.readers}")
@@ -290,7 +290,7 @@ class Reader(_End):
         `renew` releases the current block only after the new one was accepted.
 
         Returns:
-            The block, uint8 [size], read-only; None if there is no newer one.
+            The block, uint8 [size], read-only; None without a newer one.
         """
         claimed = self._claim()
         if claimed is None:

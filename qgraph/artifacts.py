@@ -17,6 +17,7 @@ from qgraph.backends.tf.saved_model import write_saved_model
 from qgraph.distribution import version, version_of
 from qgraph.exact.bounds import accumulator_bits
 from qgraph.exact.compare import original
+from qgraph.exact.float_parts import float_between, float_nodes, integer_values
 from qgraph.exact.reference import Reference
 from qgraph.files import Reserved, reserved, sha256_of, text_path
 from qgraph.fixed_point_network import FixedPointNetwork
@@ -40,7 +41,7 @@ from qgraph.manifest import (
 from qgraph.npz import write_npz
 from qgraph.program import storage
 from qgraph.quant.profile import dump_profile
-from qgraph.quant.topology import QUANTIZERS, has_integer_form, sources
+from qgraph.quant.topology import QUANTIZERS, sources
 from qgraph.records import JSON, to_json
 
 FILES = MappingProxyType(
@@ -313,19 +314,7 @@ def scale_groups(graph: Graph) -> dict[str, GroupEntry]:
 
 def float_ops(graph: Graph) -> list[FloatOpEntry]:
     """Ops that are computed in float, in the graph's order: the integer graph has none of them."""
-    integer = integer_values(graph)
+    between = {node.name for node in float_between(graph)}
     return [
-        FloatOpEntry(n.name, kind_of(n))
-        for n in graph.topological()
-        if n.op not in ("const", "input") and n.name not in integer
+        FloatOpEntry(node.name, kind_of(node), node.name in between) for node in float_nodes(graph)
     ]
-
-
-def integer_values(graph: Graph) -> set[str]:
-    """The values that the target computes in integers."""
-    found: set[str] = set()
-    for node in graph.topological():
-        whole = bool(node.inputs) and all(v in found for v in node.inputs)
-        if node.op in QUANTIZERS or (whole and has_integer_form(node)):
-            found.add(node.name)
-    return found

@@ -65,10 +65,11 @@ class GroupEntry:
 
 @dataclass(frozen=True)
 class FloatOpEntry:
-    """An op that is computed in float."""
+    """An op that is computed in float; `between`: integer layers stand before and behind it."""
 
     name: str
     op: str
+    between: bool = False
 
 
 @dataclass(frozen=True)

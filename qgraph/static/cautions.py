@@ -11,8 +11,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from qgraph.exact.compare import Measured
+from qgraph.exact.float_parts import float_between
 from qgraph.ir.graph import Graph
-from qgraph.ir.reading import spec_of
+from qgraph.ir.reading import kind_of, spec_of
 from qgraph.static.agreement import LEVELS, Agreement, level_of
 from qgraph.words import counted, percent
 
@@ -41,12 +42,12 @@ def of_evidence(samples: int) -> list[str]:
 def of_result(
     graph: Graph, agreement: Agreement | None, measured: Measured, *, trained: bool = False
 ) -> list[str]:
-    """Warnings where outputs are far from the float network's, and where much is clipped.
+    """Warnings where outputs are far from float, much is clipped, or float stands between layers.
 
     trained: training moved the outputs on purpose. What counts then is whether they decide alike.
     """
     far = _moved_outputs(agreement) if trained else _far_outputs(agreement)
-    return [*far, *_clipping(graph, measured.clipped)]
+    return [*far, *_clipping(graph, measured.clipped), *_float_between(graph)]
 
 
 SEE_LAYERS = "; `qgraph analyze` shows which layers cost accuracy, and why"
@@ -92,3 +93,17 @@ def _range(graph: Graph, name: str) -> str:
         return ""
     low, high = (float(np.ldexp(float(code), -spec.exponent)) for code in (spec.lo, spec.hi))
     return f" (it holds {low:.4g} to {high:.4g})"
+
+
+def _float_between(graph: Graph) -> list[str]:
+    between = float_between(graph)
+    if not between:
+        return []
+    named = ", ".join(f"`{kind_of(node)}` at {node.name}" for node in between[:NAMED])
+    more = f" and {len(between) - NAMED} more" if len(between) > NAMED else ""
+    verb = "is" if len(between) == 1 else "are"
+    return [
+        f"{named}{more} {verb} computed in float between integer layers: TensorFlow runs this "
+        "network, but it has no integer program, so the engine, `qgraph verify` and exports of "
+        "integers refuse it; cut the network there (--outputs), or replace these ops"
+    ]

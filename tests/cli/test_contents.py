@@ -51,7 +51,7 @@ def test_manifest(manifest, model):
     assert (manifest["effort"], manifest["agreement"]["samples"]) == ("default", 4)
     assert manifest["inputs"] == {"image": "float32[?,8,8,3]"}
     assert manifest["outputs"] == {"classes": "float32[?,4]"}
-    assert manifest["float_ops"] == [{"name": "scores", "op": "softmax"}]
+    assert manifest["float_ops"] == [{"name": "scores", "op": "softmax", "between": False}]
     first = manifest["layers"][0]
     assert (first["name"], first["op"], first["input"]) == ("first", "conv2d", "image/q8")
     assert (first["weight_bits"], first["output_bits"], first["exact_in"]) == (8, 8, "float32")
@@ -168,7 +168,7 @@ def test_an_unknown_op_stays_float_is_named_and_the_rest_is_exact(samples, tmp_p
     done = run("quantize", tmp_path / "net.pb", "-c", samples, "-o", tmp_path / "out")
     assert done.code == 0 and "running_sum (Cumsum)" in done.out
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
-    assert {"name": "running_sum", "op": "Cumsum"} in manifest["float_ops"]
+    assert {"name": "running_sum", "op": "Cumsum", "between": True} in manifest["float_ops"]
 
     images = typical_images(8)[3:]
     reference = qgraph.quantize(tmp_path / "net.pb", samples).reference()

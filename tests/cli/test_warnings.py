@@ -125,3 +125,18 @@ def test_warnings_of_samples_outlast_training_and_those_of_results_do_not(hopele
     assert any("far from the float network" in w for w in before)
     kept = json.loads((tmp_path / "out/training.json").read_text())["facts"]["warnings"]
     assert kept == before[:1]
+
+
+def test_a_network_without_an_integer_program_says_so(model, samples, tmp_path) -> None:
+    out = tmp_path / "out"
+    done = run(
+        "quantize", model, "-c", samples, "-o", out, "--effort", "fast",
+        "--passes", "fold-batch-norm,equalize-channels{biases=true}",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert "computed in float between integer layers" in done.out
+    assert f"next: qgraph report {out}" in done.out and f"qgraph verify {out}" not in done.out
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert any(op["between"] for op in manifest["float_ops"])
+    refused = run("verify", out)
+    assert refused.code != 0 and "between integer layers" in refused.err

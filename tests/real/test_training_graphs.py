@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from qgraph.artifacts import integer_values
 from qgraph.compiler import quantize
+from qgraph.exact.float_parts import integer_values
 from qgraph.exact.reference import Reference
 from qgraph.ir.types import Fixed
 from qgraph.quant.topology import QUANTIZERS

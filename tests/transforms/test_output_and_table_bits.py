@@ -55,7 +55,7 @@ def test_what_is_made_outside_is_written_as_float(tmp_path):
     result = quantize(net.graph, samples, profile=POLICY)
     out = result.save(tmp_path / "out")
     found = json.loads((out / "manifest.json").read_text())
-    assert found["float_ops"][-1] == {"name": "sum", "op": "add"}
+    assert found["float_ops"][-1] == {"name": "sum", "op": "add", "between": False}
     with np.load(out / "tensors.npz") as arrays:
         assert "codes/a/q16_1" in arrays and "codes/sum" not in arrays
     assert_tf_equals_reference(result.graph, {"x": samples})

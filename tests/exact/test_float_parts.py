@@ -1,0 +1,54 @@
+"""Ops that are computed in float: at the ends of a network, and between its integer layers."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qgraph.errors import UnsupportedError
+from qgraph.exact.float_parts import float_between, float_nodes
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import QuantSpec
+from qgraph.program import lower
+from tests.helpers.quantized import PROFILES, random_network
+
+CODES = QuantSpec(8, True, "input", 4)
+
+
+def names(nodes) -> list[str]:
+    return [node.name for node in nodes]
+
+
+def test_float_between_integer_layers_is_told_from_float_at_the_ends() -> None:
+    g = Graph("parts")
+    x = g.input("x", "float32", (None, 4))
+    before = g.add("tanh", x, name="before")
+    codes = g.add("quantize", before, attrs={"spec": CODES})
+    inside = g.add("exp", codes, name="inside")
+    again = g.add("quantize", inside, attrs={"spec": CODES})
+    aside = g.add("exp", codes, name="aside")
+    g.outputs = {"y": g.add("softmax", again, name="behind"), "z": aside}
+    assert sorted(names(float_nodes(g))) == ["aside", "before", "behind", "inside"]
+    assert names(float_between(g)) == ["inside"]
+
+
+def test_what_constants_alone_decide_is_not_computed() -> None:
+    g = Graph("constants")
+    x = g.input("x", "float32", (None, 4))
+    weight = g.add("identity", g.const(np.eye(4, dtype=np.float32), "w"), name="read")
+    codes = g.add("quantize", x, attrs={"spec": CODES})
+    fixed = g.add("quantize", weight, attrs={"spec": CODES})
+    g.outputs = {"y": g.add("matmul", codes, fixed)}
+    assert float_nodes(g) == [] == float_between(g)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 10**6), st.sampled_from(sorted(PROFILES)))
+def test_there_is_no_program_with_float_between(seed: int, profile: str) -> None:
+    graph = random_network(seed, profile)
+    try:
+        lower(graph)
+    except UnsupportedError as error:
+        refused = "between integer layers" in error.message
+    else:
+        refused = False
+    assert refused == bool(float_between(graph))

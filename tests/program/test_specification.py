@@ -75,9 +75,9 @@ def test_the_page_names_every_rounding_and_overflow() -> None:
 def test_the_page_says_what_every_key_of_a_profile_does() -> None:
     section = PAGE.partition("\n## Profiles\n")[2].partition("\n## ")[0]
     for key in profile_keys():
-        head = key.path.partition(".")[0].partition("[")[0]
-        named = f"`{head}`" in section or f"`{head}.*`" in section
-        assert named or head in ("name", "description"), key.path
+        path = key.path.partition("[")[0]  # of all overrides
+        named = f"`{path}`" in section or f"`{path.partition('.')[0]}.*`" in section
+        assert named or path in ("name", "description"), key.path
 
 
 @pytest.mark.parametrize("module", ALONE)

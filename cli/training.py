@@ -159,9 +159,13 @@ def _print_history(trainer: Trainer) -> None:
     )
     if len(rows) < len(trainer.history):
         out.print(f"{len(rows)} of {len(trainer.history)} validations; --json prints all")
-    if isinstance(trainer.validation, ArrayBatches) and trainer.validation.index is not None:
-        apart = counted(trainer.validation.samples, "sample")
-        out.print(f"validation: {apart} of the training data, which training did not see")
+    validation = trainer.validation
+    if isinstance(validation, ArrayBatches) and (
+        validation.trained or validation.index is not None
+    ):
+        known = "sees too" if validation.trained else "did not see"
+        apart = counted(validation.samples, "sample")
+        out.print(f"validation: {apart} of the training data, which training {known}")
     if trainer.best_score is not None and trainer.best_score.step == 0:
         out.print(
             "Training did not improve the network: finalize uses the network before training."

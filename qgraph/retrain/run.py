@@ -11,11 +11,22 @@ from qgraph.drafts import sole_user
 from qgraph.quant.sources import is_entry_point
 from qgraph.quiet import quiet_tensorflow
 from qgraph.retrain.directory import load
-from qgraph.train.data import Source, held_apart, training_data
+from qgraph.train.data import (
+    ArrayBatches,
+    Source,
+    TrainingData,
+    beginning,
+    held_apart,
+    read_batches,
+    training_data,
+    write_batches,
+)
 from qgraph.train.fused import set_threads
-from qgraph.train.loop import CHECKPOINTS, SAVE_SECONDS, Trainer
+from qgraph.train.loop import CHECKPOINTS, LAST, SAVE_SECONDS, Trainer
 from qgraph.train.options import Options
 from qgraph.train.score import Watch
+
+VALIDATION = "validation.npz"  # samples of a dataset, in the directory of checkpoints
 
 
 @quiet_tensorflow()
@@ -41,7 +52,7 @@ def train(
             `tf.data.Dataset.save` wrote, `module:function`, arrays by name, a pair of inputs and
             labels, or a `tf.data.Dataset`.
         validation: Validation data, in the same formats. None uses a part of the training data,
-            which is then not trained on.
+            which is then not trained on; of a dataset, its first batches, which are trained on too.
         options: Learning rates, loss and schedule; None uses the defaults.
         restart: Whether to remove existing checkpoints and start again.
         save_seconds: Seconds between two checkpoints.
@@ -101,10 +112,18 @@ def trainer(
     found, checkpoints = load(path), path / CHECKPOINTS
     size, seed = options.batch_size, options.seed
     training = training_data(data, found.graph, size, seed)
-    if validation is None:
-        training, validation_data = held_apart(training, found.graph)
-    else:
+    kept = checkpoints / VALIDATION
+    validation_data: TrainingData | None
+    if validation is not None:
         validation_data = training_data(validation, found.graph, size, seed)
+    elif isinstance(training, ArrayBatches):
+        training, validation_data = held_apart(training, found.graph)
+    elif kept.exists() and not restart:
+        validation_data = read_batches(kept, found.graph, size)
+    elif (checkpoints / LAST).exists() and not restart:
+        validation_data = None  # the dataset was too small, or the run began without it
+    else:
+        validation_data = beginning(training, found.graph)
     made = Trainer(
         found.graph,
         found.floating,
@@ -117,6 +136,8 @@ def trainer(
     if restart:
         shutil.rmtree(checkpoints, ignore_errors=True)
     checkpoints.mkdir(exist_ok=True)
+    if isinstance(validation_data, ArrayBatches) and validation_data.trained and not kept.exists():
+        write_batches(kept, validation_data)  # else a run that continues would compare with others
     return made
 
 

@@ -10,16 +10,21 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from qgraph.archives import read_arrays, reading
 from qgraph.errors import CalibrationError, reason_of
+from qgraph.files import write_whole
 from qgraph.foreign import DatasetLike
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
+from qgraph.names import from_entry_name
+from qgraph.npz import npz_bytes
 from qgraph.quant.data import batch_of, check_arrays
 from qgraph.quant.labels import labels_among
 from qgraph.quant.mistakes import holds_images
 from qgraph.quant.sources import is_entry_point, read_source
 from qgraph.static.sample_parts import COMPARED, FEWEST
 
+INPUT, LABELS = "input/", "labels"  # names of arrays in a file of validation samples
 # A path, `module:function`, arrays by name, (inputs, labels), a tf.data.Dataset.
 Source: TypeAlias = DatasetLike
 
@@ -130,6 +135,7 @@ class ArrayBatches:
     size: int
     seed: int
     index: Array | None = None  # of the samples that are in it, where it is not all of them
+    trained: bool = False  # whether training uses these samples too
 
     @property
     def samples(self) -> int:
@@ -155,13 +161,13 @@ class ArrayBatches:
             yield LabelledBatch({name: array[index] for name, array in self.inputs.items()}, labels)
 
 
-def held_apart(data: TrainingData, graph: Graph) -> tuple[TrainingData, TrainingData | None]:
+def held_apart(data: ArrayBatches, graph: Graph) -> tuple[ArrayBatches, ArrayBatches | None]:
     """`data` without some of its samples, and these, for validation.
 
     They are spread over all of it: a tenth, or `COMPARED` of few samples, at most a quarter. Gives
-    `data` as it is, and None, where it is a stream or has fewer samples than `FEWEST`.
+    `data` as it is, and None, where it has fewer samples than `FEWEST`.
     """
-    if not isinstance(data, ArrayBatches) or data.samples < FEWEST:
+    if data.samples < FEWEST:
         return data, None
     step = batch_of(graph)
     count = min(max(data.samples // 10, COMPARED), data.samples // 4) // step * step
@@ -170,6 +176,42 @@ def held_apart(data: TrainingData, graph: Graph) -> tuple[TrainingData, Training
     held = np.arange(1, count + 1) * data.samples // count - 1
     rest = np.delete(np.arange(data.samples), held)
     return replace(data, index=rest), replace(data, index=held)
+
+
+def beginning(data: TrainingData, graph: Graph) -> ArrayBatches | None:
+    """The first `COMPARED` samples of a dataset, for validation; None if it has under `FEWEST`.
+
+    Training uses them too: a dataset may shuffle itself, so that none of it can be held apart.
+    """
+    kept: list[LabelledBatch] = []
+    count = 0
+    for batch in data.batches(None):
+        kept.append(batch)
+        count += len(next(iter(batch.inputs.values())))
+        if count >= COMPARED:
+            break
+    if count < FEWEST:
+        return None
+    inputs = {name: np.concatenate([b.inputs[name] for b in kept]) for name in graph.inputs}
+    labels = np.concatenate([np.asarray(b.labels) for b in kept]) if data.labelled else None
+    return ArrayBatches(inputs, labels, len(next(iter(kept[0].inputs.values()))), 0, trained=True)
+
+
+def write_batches(path: Path, data: ArrayBatches) -> None:
+    """Write the samples of `beginning`, for `read_batches`. Raises OutputError."""
+    arrays = {INPUT + name: array for name, array in data.inputs.items()}
+    labels = {} if data.labels is None else {LABELS: data.labels}
+    write_whole(path, npz_bytes(arrays | labels))
+
+
+def read_batches(path: Path, graph: Graph, size: int) -> ArrayBatches:
+    """Read what `write_batches` wrote. Raises LoadError, CalibrationError."""
+    problem, hint = "is not a file of validation samples that can be read", "give --restart"
+    with reading(path, problem, hint):
+        arrays = {from_entry_name(n): a for n, a in read_arrays(path, problem=problem).items()}
+    labels = arrays.pop(LABELS, None)
+    named = {name.removeprefix(INPUT): array for name, array in arrays.items()}
+    return ArrayBatches(check_arrays(named, graph, str(path)), labels, size, 0, trained=True)
 
 
 class DatasetBatches:

@@ -4,9 +4,11 @@ from functools import cache
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import qgraph
 from qgraph import retrain
+from qgraph.errors import LoadError
 from qgraph.exact.reference import Reference
 from qgraph.ir.graph import Graph
 from qgraph.numerics import quantize
@@ -105,6 +107,50 @@ def test_without_validation_data_some_training_data_is_held_apart(tmp_path):
     assert run.data.samples == 72 and run.validation.samples == 24
     assert not set(run.data.index) & set(run.validation.index)
     assert run.best_score.step == 0 and run.history[-1].accuracy < run.best_score.accuracy
+
+
+def shuffled(images_, labels, size=16):
+    """A dataset that has another order each time."""
+    data = tf.data.Dataset.from_tensor_slices(({"image": images_}, labels))
+    return data.shuffle(len(labels), reshuffle_each_iteration=True).batch(size)
+
+
+def test_without_validation_data_the_first_batches_of_a_dataset_are_kept(tmp_path):
+    """Training never ends below where it began; a run that continues compares with the same."""
+    made = retraining.quantized(tmp_path)
+    retrain.save(made, tmp_path / "out")
+    data = shuffled(*retraining.task(made.floating, 96))
+    ruinous = Options(epochs=2, batch_size=16, weight_rate=3.0)
+    run = retrain.train(tmp_path / "out", data, options=ruinous)
+    assert run.validation.samples == 64 and run.validation.trained
+    assert run.best_score.step == 0 and run.history[-1].accuracy < run.best_score.accuracy
+    again = retrain.trainer(
+        tmp_path / "out", data, None, Options(epochs=3, batch_size=16, weight_rate=3.0)
+    )
+    np.testing.assert_array_equal(again.validation.labels, run.validation.labels)
+    for name, array in run.validation.inputs.items():
+        np.testing.assert_array_equal(again.validation.inputs[name], array)
+    anew = retrain.trainer(tmp_path / "out", data, None, ruinous, restart=True)
+    assert anew.validation.samples == 64
+    assert (anew.validation.labels != run.validation.labels).any()
+
+
+def test_validation_samples_that_cannot_be_read_are_named(tmp_path):
+    made = retraining.quantized(tmp_path)
+    retrain.save(made, tmp_path / "out")
+    data = shuffled(*retraining.task(made.floating, 96))
+    retrain.trainer(tmp_path / "out", data)
+    file = tmp_path / "out/checkpoints/validation.npz"
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(LoadError, match="validation samples"):
+        retrain.trainer(tmp_path / "out", data)
+
+
+def test_a_dataset_of_few_samples_is_not_used_for_validation(tmp_path):
+    made = retraining.quantized(tmp_path)
+    retrain.save(made, tmp_path / "out")
+    images_, labels = retraining.task(made.floating, 7)
+    assert retrain.trainer(tmp_path / "out", shuffled(images_, labels)).validation is None
 
 
 @pytest.mark.parametrize(("count", "held"), [(7, 0), (8, 2), (96, 24), (400, 64), (5000, 500)])

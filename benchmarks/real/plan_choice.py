@@ -1,0 +1,168 @@
+"""Does the search of `--effort default` pay on samples that it has not seen? On 20 networks.
+
+A plan is chosen on calibration samples. Here the plans of `fast` and of `default` are compared on
+others. Networks without trained weights get batch norms that fit the images, so that signals have
+usual sizes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import assets
+from benchmarks.families.data import fashion_mnist
+from benchmarks.families.networks import FAMILIES
+from benchmarks.families.train import path_of
+from benchmarks.real import cases
+from benchmarks.real.cases import Case
+from benchmarks.real.formats import chords
+from benchmarks.real.mobilenet import enlarged
+from benchmarks.tables import Table
+from qgraph.choices import Effort
+from qgraph.compiler import quantize
+from qgraph.frontends import load
+from qgraph.ir.types import Array
+
+CALIBRATION, TEST, SIDE = 64, 200, 96
+UNTRAINED = ("ResNet50", "MobileNetV2", "MobileNetV3Small", "EfficientNetB0", "DenseNet121",
+             "InceptionV3")  # fmt: skip
+FITTING, MOMENTUM = 10, 0.5  # batches that batch norms see, and how fast they follow
+CLOSE = 0.3  # dB that `default` may lose
+
+
+def tables() -> Iterator[Table]:
+    """One table: a row for each network."""
+    table = Table(
+        "Plans of `fast` and `default` on images that neither has seen",
+        {"network": "", "weights": "", "samples": "", "fast dB": ".2f", "default dB": ".2f",
+         "gain dB": ".2f", "fast as float": ".1%", "default as float": ".1%", "plan": ""},
+    )  # fmt: skip
+    gains = []
+    for name, (weights, made) in NETWORKS.items():
+        case = made()
+        found = [quantize(case.model, case.calibration, effort=e) for e in EFFORTS]
+        near = [case.agreement(result.graph) for result in found]
+        gains.append(near[1].sqnr - near[0].sqnr)
+        spec = found[1].facts.choice.plan_spec
+        shares = [n.top1 for n in near]
+        sqnr = [n.sqnr for n in near]
+        table.add(name, weights, len(case.calibration), *sqnr, gains[-1], *shares, spec)
+        table.notes.append(case.images)
+    worse = sum(gain < -CLOSE for gain in gains)
+    table.notes.append(
+        f"`default` is worse by more than {CLOSE} dB on {worse} of {len(gains)} networks; "
+        f"smallest gain {min(gains):.2f} dB, median {np.median(gains):.2f} dB"
+    )
+    yield table
+
+
+EFFORTS = (Effort.FAST, Effort.DEFAULT)
+
+
+def _family(name: str) -> Case:
+    data = fashion_mnist()
+    calibration = data.calibration[: 4 * CALIBRATION]
+    note = f"{name}: {len(calibration)} training images of Fashion-MNIST, 1,000 test images"
+    test = data.test.first(1000).images
+    return Case(name, load(path_of(name)), calibration, test, note)
+
+
+def _small_mobilenet() -> Case:
+    import tf_keras
+
+    model = tf_keras.applications.MobileNet(alpha=0.25, weights=None)
+    model.load_weights(assets.small_mobilenet_weights())
+    return _on_pictures("MobileNetV1 0.25", model, 224, enlarged)
+
+
+def _untrained(name: str) -> Case:
+    import tf_keras
+
+    tf_keras.utils.set_random_seed(0)
+    model = getattr(tf_keras.applications, name)(weights=None, input_shape=(SIDE, SIDE, 3))
+    for layer in model.layers:
+        if isinstance(layer, tf_keras.layers.BatchNormalization):
+            layer.momentum = MOMENTUM
+    pixels = name.startswith(("MobileNetV3", "EfficientNet"))  # they scale pixels themselves
+    prepare = _pixels if pixels else enlarged
+    pictures = assets.cifar10_train()[0][1000:]
+    for i in range(FITTING):
+        model(prepare(pictures[32 * i : 32 * (i + 1)], SIDE), training=True)
+    return _on_pictures(name, model, SIDE, prepare)
+
+
+def _pixels(pictures: Array, size: int) -> Array:
+    return (enlarged(pictures, size) + 1) * np.float32(127.5)
+
+
+def _on_pictures(name: str, model: Any, size: int, prepare: Callable[[Array, int], Array]) -> Case:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "net.h5"
+        model.save(path)
+        graph = load(path)
+    calibration = prepare(assets.cifar10_train()[0][:CALIBRATION], size)
+    test = prepare(assets.cifar10_test()[0][:TEST], size)
+    note = f"{name}: {CALIBRATION} CIFAR-10 training images at {size}, {TEST} test images"
+    return Case(name, graph, calibration, test, note)
+
+
+def _basic_pitch() -> Case:
+    model = load(assets.basic_pitch_onnx())
+    note = "basic-pitch: 16 synthetic chords of 2 s, 16 others"
+    return Case("basic-pitch", model, chords(16, seed=0), chords(16, seed=1), note)
+
+
+def _text(name: str, path: Callable[[], Path], size: tuple[int, int]) -> Case:
+    """A network of PP-OCR on strips of photos, which hold no text: what counts is the distance."""
+    model = load(path(), input_shapes=None)
+    strips = _strips(size)
+    half = len(strips) // 2
+    note = f"{name}: {half} strips of photos at {size[1]} x {size[0]}, {len(strips) - half} others"
+    return Case(name, model, strips[:half], strips[half:], note)
+
+
+def _strips(size: tuple[int, int]) -> Array:
+    """Parts of photographs in a fixed random order, float32 [n, 3, height, width] in [-1, 1]."""
+    from PIL import Image
+
+    height, width = size
+    found = []
+    for path in assets.other_photos():
+        with Image.open(path) as image:
+            photo = image.convert("RGB").resize((2 * width, 4 * height))
+        whole = np.asarray(photo)
+        found += [
+            whole[i * height : (i + 1) * height, j * width : (j + 1) * width]
+            for i in range(4)
+            for j in range(2)
+        ]
+    order = np.random.default_rng(0).permutation(len(found))[: 2 * CALIBRATION]
+    pictures = np.stack([found[i] for i in order]).astype(np.float32)
+    return np.ascontiguousarray((pictures / 127.5 - 1).transpose(0, 3, 1, 2))
+
+
+TRAINED, RANDOM = "trained", "random"
+NETWORKS: Mapping[str, tuple[str, Callable[[], Case]]] = {
+    **{f"{name} (Fashion-MNIST)": (TRAINED, partial(_family, name)) for name in FAMILIES},
+    "digits": (TRAINED, cases.digits),
+    "cifar_10_model": (TRAINED, cases.cifar),
+    "MobileNetV1": (TRAINED, cases.mobilenet_v1),
+    "MobileNetV1 0.25": (TRAINED, _small_mobilenet),
+    "face-mask MobileNetV2": (TRAINED, cases.face_mask),
+    "basic-pitch": (TRAINED, _basic_pitch),
+    "PP-OCR direction": (
+        TRAINED,
+        partial(_text, "PP-OCR direction", assets.text_direction_network, (48, 192)),
+    ),
+    "PP-OCR detection": (
+        TRAINED,
+        partial(_text, "PP-OCR detection", assets.text_detection_network, (96, 192)),
+    ),
+    **{name: (RANDOM, partial(_untrained, name)) for name in UNTRAINED},
+}

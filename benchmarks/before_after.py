@@ -21,6 +21,7 @@ import typer
 
 from benchmarks import before_after_jobs
 from benchmarks.before_after_jobs import JOBS, Seconds
+from benchmarks.checkouts import variables_of
 from benchmarks.result import JsonFile, report
 from benchmarks.tables import Table
 
@@ -68,10 +69,13 @@ def _in_turns(job: str, trees: dict[str, Path], rounds: int) -> dict[str, dict[s
 def _measured(tree: Path, job: str) -> Seconds:
     python = tree / ".venv/bin/python"
     command = [str(python) if python.exists() else sys.executable, before_after_jobs.__file__, job]
-    environment = {**os.environ, "PYTHONPATH": str(tree), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run(
-        command, env=environment, cwd=tree, check=True, stdout=subprocess.PIPE, text=True
-    )
+    with variables_of(tree) as variables:
+        if python.exists():  # its hook, if there is one, finds its own library
+            variables["PYTHONPATH"] = str(tree)
+        environment = {**os.environ, **variables}
+        done = subprocess.run(
+            command, env=environment, cwd=tree, check=True, stdout=subprocess.PIPE, text=True
+        )
     measured: Seconds = json.loads(done.stdout.splitlines()[-1])
     return measured
 

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -132,6 +133,15 @@ def _imports() -> Seconds:
     return {"import the command line": _median(lambda: subprocess.run(command, check=True), 5)}
 
 
+def _check_imports() -> None:
+    """An editable install, or a missing checkout, would measure the same code twice."""
+    import qgraph
+
+    found = Path(qgraph.__file__).resolve()
+    if not found.is_relative_to(Path.cwd()):
+        raise SystemExit(f"qgraph is imported from {found.parent}, not from {Path.cwd()}")
+
+
 JOBS: dict[str, Callable[[], Seconds]] = {
     "compile": _compile,
     "calibration": _calibration,
@@ -143,4 +153,5 @@ JOBS: dict[str, Callable[[], Seconds]] = {
 
 if __name__ == "__main__":
     sys.path.pop(0)  # this folder: the checkout's own modules count
+    _check_imports()
     print(json.dumps(JOBS[sys.argv[1]]()))

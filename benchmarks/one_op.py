@@ -23,6 +23,7 @@ from typing import Annotated
 
 import typer
 
+from benchmarks.checkouts import copy_native_libraries, variables_of
 from benchmarks.result import JsonFile, report
 from benchmarks.tables import Table
 
@@ -173,6 +174,7 @@ def _copy(copy: Path) -> None:
         "CONTRIBUTING.md",
     ):
         shutil.copy(ROOT / name, copy / name)
+    copy_native_libraries(copy)
 
 
 def _without(place: Place, copy: Path, op: str) -> Outcome:
@@ -239,8 +241,9 @@ def _used(copy: Path, op: str) -> str:
 
 
 def _run(command: list[str], copy: Path) -> subprocess.CompletedProcess[str]:
-    environment = {"PYTHONPATH": str(copy), "PATH": "/usr/bin:/bin", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)
+    with variables_of(copy) as variables:
+        environment = {**variables, "PATH": "/usr/bin:/bin"}
+        return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import coverage
 import pytest
+
+from benchmarks.checkouts import variables_of
 
 # Tests of the code that is changed; those that train or play are left out.
 SUITE = (
@@ -97,7 +100,10 @@ def cover_of(copy: Path, file: Path, tests: Sequence[str], sources: Sequence[str
             "--",
             *sources,
         ]
-        subprocess.run(command, cwd=copy, check=True, stdout=subprocess.DEVNULL)
+        with variables_of(copy) as variables:
+            environment = {**os.environ, **variables}
+            silent = subprocess.DEVNULL
+            subprocess.run(command, cwd=copy, check=True, stdout=silent, env=environment)
     found = json.loads(file.read_text())
     names, seconds = list(found["seconds"]), found["seconds"]
     return Cover(

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.checkouts import copy_native_libraries, remove_editable_hooks
 from benchmarks.mutation.mutants import Mutant
 
 KILLED, SURVIVED, TIMEOUT = "killed", "survived", "timeout"
@@ -36,6 +37,7 @@ def workshop(root: Path) -> Iterator[Path]:
         copy = Path(name) / "tree"
         unwanted = shutil.ignore_patterns(".git", ".venv", "runs", ".hypothesis", "*_cache")
         shutil.copytree(root, copy, symlinks=True, ignore=unwanted)
+        copy_native_libraries(copy)
         yield copy
 
 
@@ -134,6 +136,7 @@ def run_tests(copy: Path, tests: Mapping[str, float], note: Path) -> int:
         os.dup2(nowhere, stream)
     os.chdir(copy)
     sys.path[0] = str(copy)
+    remove_editable_hooks()
     sys.dont_write_bytecode = True
     storage = note.parent / "hypothesis"
     shutil.rmtree(storage / "examples", ignore_errors=True)  # of another mutant

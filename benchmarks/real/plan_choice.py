@@ -7,6 +7,7 @@ usual sizes.
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -46,6 +47,7 @@ def tables() -> Iterator[Table]:
     gains = []
     for name, (weights, made) in NETWORKS.items():
         case = made()
+        print(f"{name} ...", file=sys.stderr, flush=True)
         found = [quantize(case.model, case.calibration, effort=e) for e in EFFORTS]
         near = [case.agreement(result.graph) for result in found]
         gains.append(near[1].sqnr - near[0].sqnr)
@@ -120,7 +122,7 @@ def _basic_pitch() -> Case:
 
 def _text(name: str, path: Callable[[], Path], size: tuple[int, int]) -> Case:
     """A network of PP-OCR on strips of photos, which hold no text: what counts is the distance."""
-    model = load(path(), input_shapes=None)
+    model = load(path())
     strips = _strips(size)
     half = len(strips) // 2
     note = f"{name}: {half} strips of photos at {size[1]} x {size[0]}, {len(strips) - half} others"

@@ -95,10 +95,10 @@ def _correct(
     parts = values.reduced(biased.inputs[0], summed)
     found = np.sum([sums for sums, _ in parts], axis=0) / sum(count for _, count in parts)
     wanted = known.means[biased.name] + bias - found
-    return _put(graph, layer.name, biased.name, held, wanted)
+    return put_bias(graph, layer.name, biased.name, held, wanted)
 
 
-def _put(
+def put_bias(
     graph: Graph, layer: str, biased: str, held: tuple[Node, Array], wanted: Array
 ) -> BiasCorrection:
     """Replace the bias `held` by `wanted`, float64 [channels], as far as its range allows."""
@@ -148,4 +148,4 @@ def _correct_expected(
     error = weights.astype(np.float64) - rounded
     (lost,) = run_node(compute, [x.astype(np.float64), error])
     shift = np.mean(lost, axis=tuple(range(lost.ndim - 1)))
-    return _put(graph, compute.name, biased.name, bias, bias[1].astype(np.float64) + shift)
+    return put_bias(graph, compute.name, biased.name, bias, bias[1].astype(np.float64) + shift)

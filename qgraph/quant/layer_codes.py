@@ -50,23 +50,34 @@ class RoundedWeights:
 
 @dataclass(frozen=True)
 class LeastError:
-    """The error of some inputs' weights, and the weights where it is least, [groups, k, n]."""
+    """The error of some inputs' weights, and the best real weights, [groups, k, n].
+
+    The less the samples say about a layer, the more the weights of least error fit these samples
+    alone: only the share of their distance from the float weights counts that serves rows judged.
+    """
 
     error: QuadraticError
     weights: Float64
 
     @staticmethod
-    def of(hessian: Float64, w: Float64, cross: Float64, each: Each) -> LeastError:
-        """cross: see `OutputMoments`. Two factorizations, each on a thread of its own."""
+    def of(
+        hessian: Float64, w: Float64, cross: Float64, judged: OutputErrors | None, each: Each
+    ) -> LeastError:
+        """cross: see `OutputMoments`. judged: None if no rows are held out.
+
+        Two factorizations, each on a thread of its own.
+        """
 
         def factorized() -> QuadraticError:
             return QuadraticError.of(hessian)
 
         def solved() -> Float64:
-            return np.asarray(w + np.linalg.solve(hessian, cross))
+            return np.asarray(np.linalg.solve(hessian, cross))
 
-        error, weights = each(lambda work: work(), (factorized, solved))
-        return LeastError(cast(QuadraticError, error), cast(Float64, weights))
+        error, found = each(lambda work: work(), (factorized, solved))
+        off = cast(Float64, found)
+        share = 1.0 if judged is None else judged.best_share(off, each)
+        return LeastError(cast(QuadraticError, error), w + share * off)
 
 
 @dataclass(frozen=True)
@@ -95,10 +106,13 @@ class LayerCodes:
         used = errors(rows.used)
         judged = used if rows.used == rows.judged else errors(rows.judged)
         moments = None if known is None else _at_inputs(known, w.shape[0], w.shape[1])
+        if moments is not None:
+            moments = Moments(moments.mean - rows.centre, moments.deviation)
         wide, least = w.astype(np.float64), None
         if isinstance(used, OutputMoments):
             hessian = _hessian(used.inputs, rows, moments, slice(0, w.shape[1]))
-            least = LeastError.of(hessian, wide, used.cross, each)
+            held_out = None if judged is used else judged
+            least = LeastError.of(hessian, wide, used.cross, held_out, each)
         return LayerCodes(rows, wide, used, judged, moments, least)
 
     def relative(self, choice: RoundedWeights) -> float:
@@ -162,14 +176,17 @@ class LayerCodes:
 
     def _rounded_in_blocks(self, spec: QuantSpec, each: Each) -> Float64:
         """Blocks of inputs in turn, the others as they are by then."""
-        x, count = self.rows.x[:, self.rows.used], self.w.shape[1]
-        rest, result = self.rows.rest[:, self.rows.used], self.w.copy()
+        used, judged = self.rows.used, self.rows.judged
+        x, count = self.rows.x, self.w.shape[1]
+        rest, result = self.rows.rest, self.w.copy()
         size = -(-count // -(-count // BLOCK))
         for block in (slice(i, min(i + size, count)) for i in range(0, count, size)):
             inputs = x[:, :, block]
-            hessian = _hessian(second_moments(inputs, each), self.rows, self.known, block)
-            cross = cross_moments(inputs, rest, each)
-            least = LeastError.of(hessian, self.w[:, block], cross, each)
+            moments = second_moments(inputs[:, used], each)
+            hessian = _hessian(moments, self.rows, self.known, block)
+            cross = cross_moments(inputs[:, used], rest[:, used], each)
+            held_out = None if used == judged else RowErrors(inputs[:, judged], rest[:, judged])
+            least = LeastError.of(hessian, self.w[:, block], cross, held_out, each)
             result[:, block] = self._round(least, spec)
             rest = rest - inputs @ (result - self.w)[:, block].astype(inputs.dtype)
         return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from qgraph.ir.ops.linear import ConvAttrs
 from qgraph.ir.types import Array
 from qgraph.parallel import Each
 from qgraph.quant.paired import PairedLayer
+from qgraph.rewrite.constants import Float64
 
 # Numbers in the input columns of a layer (128 MiB in float32).
 LARGEST = 1 << 25
@@ -27,6 +28,8 @@ class LayerRows:
     x [groups, rows, k]; `rest` [groups, rows, n] is what the float weights leave of the float
     output, `y - x w`. Rows of images held out are the last ones: `used` are the others, `judged`
     are they, or all rows both if none can be held out. `power`: the sum of y**2 over `judged`.
+    `centre`: the means over rows used that x has lost, [groups, k]; those that `rest` has lost are
+    made up for by a bias. 0 without one.
     """
 
     x: Array
@@ -34,6 +37,14 @@ class LayerRows:
     used: slice
     judged: slice
     power: float
+    centre: Float64 | float = 0.0
+
+    def centred(self) -> LayerRows:
+        """Rows whose mean error does not count. Changes x and rest in place."""
+        means = [v[:, self.used].mean(axis=1, dtype=np.float64) for v in (self.x, self.rest)]
+        for values, mean in zip((self.x, self.rest), means, strict=True):
+            values -= mean[:, None].astype(values.dtype)
+        return replace(self, centre=means[0])
 
     @staticmethod
     def of(layer: PairedLayer, weights: Array, samples: int, each: Each) -> LayerRows:

@@ -29,6 +29,9 @@ class OutputErrors(Protocol):
     def errors(self, off: Float64, each: Each, /) -> Float64:
         """Sums of squares of `x @ off - rest`, [groups, n]; off [groups, k, n]."""
 
+    def best_share(self, off: Float64, each: Each, /) -> float:
+        """The share of `off`, from 0 to 1, whose errors have the least sum."""
+
 
 @dataclass(frozen=True)
 class RowErrors:
@@ -52,6 +55,12 @@ class RowErrors:
         for _ in each(piece, [*_pieces(off.shape[0], off.shape[2])]):
             pass
         return result
+
+    def best_share(self, off: Float64, each: Each) -> float:
+        """Do what `OutputErrors.best_share` does."""
+        power = np.einsum("grn,grn->", self.rest, self.rest, dtype=np.float64)
+        lower, upper = (float(self.errors(side * off, each).sum()) for side in (1.0, -1.0))
+        return _share(gain=(upper - lower) / 4, bend=(upper + lower) / 2 - float(power))
 
 
 @dataclass(frozen=True)
@@ -97,6 +106,19 @@ class OutputMoments:
         for _ in each(piece, [*_pieces(off.shape[0], off.shape[2])]):
             pass
         return result
+
+    def best_share(self, off: Float64, each: Each) -> float:
+        """Do what `OutputErrors.best_share` does."""
+        gain = float((off * self.cross).sum())
+        change = float((self.errors(off, each) - self.power).sum())
+        return _share(gain, bend=change + 2 * gain)
+
+
+def _share(gain: float, bend: float) -> float:
+    """Where `bend * share^2 - 2 * gain * share` is least between 0 and 1."""
+    if not gain < bend:  # NaN too
+        return float(gain > 0)
+    return max(gain / bend, 0.0)
 
 
 def second_moments(x: Array, each: Each) -> Float64:

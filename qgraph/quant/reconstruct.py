@@ -1,8 +1,9 @@
 """Round weights so that the output of a layer is close to float (the aim of AdaRound).
 
 Codes are chosen against the float layer's own output, on inputs as the quantized network has them,
-so that a layer also makes up for errors before it. A finer scale than calibration's is taken where
-that is nearer: few bits serve most weights better if the largest are clipped.
+so that a layer also makes up for errors before it. Its bias then takes the mean error that is left.
+A finer scale than calibration's is taken where that is nearer: few bits serve most weights better
+if the largest are clipped.
 """
 
 from __future__ import annotations
@@ -19,10 +20,19 @@ from qgraph.ir.types import Array, QuantSpec, Role
 from qgraph.numerics import MAX_EXPONENT, frozen_exponent
 from qgraph.parallel import Each
 from qgraph.progress import Steps, silent_steps
+from qgraph.quant.correct_bias import put_bias
+from qgraph.quant.float_statistics import channel_sums, positions
 from qgraph.quant.layer_codes import LayerCodes
 from qgraph.quant.layer_rows import LayerRows, as_products
 from qgraph.quant.moments import known_moments
-from qgraph.quant.paired import PairedLayer, quantized_constant_of, run_paired, set_constant
+from qgraph.quant.paired import (
+    PairedLayer,
+    layer_of,
+    quantized_constant_of,
+    run_paired,
+    set_constant,
+)
+from qgraph.rewrite.constants import Float64
 
 # Output positions that are looked at; 8,192 tell a layer of 1,024 inputs from noise.
 SAMPLES = 8192
@@ -55,6 +65,7 @@ def reconstruct_weights(
     samples: int = SAMPLES,
     finer: int = FINER,
     on_node: Steps = silent_steps,
+    biases: bool = True,
 ) -> list[Reconstruction]:
     """Choose the weight codes of `graph` again, in place, one entry per layer.
 
@@ -63,21 +74,26 @@ def reconstruct_weights(
     positions used and on those held out, each with what batch norms remember. `finer`: so many
     finer scales are tried too, which clip the largest weights, until one is worse or clips too
     many; not where a bias follows the scale.
-    Weights that several layers share stay shared, rounded to nearest.
+    Weights that several layers share stay shared, rounded to nearest. `biases`: a bias that only
+    one layer has takes the mean error, which then does not count for the weights.
     To be done before bounds on accumulators are worked out.
     """
     done: list[Reconstruction] = []
 
     def visit(layer: PairedLayer, each: Each) -> None:
-        held = quantized_constant_of(graph, layer.node) if layer.node.op in COMPUTE else None
+        if layer.node.op == "bias_add":
+            if biases and (bias := _own_constant(graph, layer.node)) is not None:
+                put_bias(graph, layer.node.name, layer.node.name, bias, _mean_off(layer, each))
+            return
+        held = _own_constant(graph, layer.node) if layer.node.op in COMPUTE else None
         if held is None or spec_of(held[0]).role != Role.WEIGHT:
             return
         quantizer, w = held
-        if graph.use_count(quantizer.name) > 1 or graph.use_count(quantizer.inputs[0]) > 1:
-            return
         spec = spec_of(quantizer)
         x = floating.nodes[layer.node.name].inputs[0]
         rows = LayerRows.of(layer, w, samples, each)
+        if biases and _has_own_bias(graph, floating, layer.node):
+            rows = rows.centred()
         codes = LayerCodes.of(rows, as_products(layer, w), known_moments(floating, x), each)
         most = min(finer, MAX_EXPONENT - int(np.max(np.asarray(spec.exponent))))
         plain = codes.nearest(spec, each)
@@ -98,6 +114,35 @@ def reconstruct_weights(
 
     run_paired(graph, floating, data, visit, on_node)
     return done
+
+
+def _own_constant(graph: Graph, layer: Node) -> tuple[Node, Array] | None:
+    """The quantizer and the constant of weights or a bias that no other layer takes."""
+    held = quantized_constant_of(graph, layer)
+    if held is None or graph.use_count(held[0].name) > 1:
+        return None
+    return held if graph.use_count(held[0].inputs[0]) == 1 else None
+
+
+def _has_own_bias(graph: Graph, floating: Graph, layer: Node) -> bool:
+    """True if nothing but a bias that no other layer has takes the sums of `layer`."""
+    value = layer.name
+    while len(users := graph.users(value)) == 1 and users[0].op == "quantize":
+        value = users[0].name
+    if len(users) != 1 or users[0].op != "bias_add" or users[0].name not in floating.nodes:
+        return False
+    return layer_of(graph, users[0]) == layer and _own_constant(graph, users[0]) is not None
+
+
+def _mean_off(layer: PairedLayer, each: Each) -> Float64:
+    """The bias with which the mean of each channel is that of the float network."""
+
+    def sums(i: int) -> tuple[Float64, int]:
+        found = channel_sums(layer.wanted[i]) - channel_sums(layer.inputs[i])
+        return found, positions(layer.inputs[i])
+
+    parts = [*each(sums, range(len(layer.inputs)))]
+    return np.asarray(sum(off for off, _ in parts) / sum(count for _, count in parts))
 
 
 def _finer(spec: QuantSpec, steps: int) -> QuantSpec:

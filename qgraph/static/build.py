@@ -60,7 +60,7 @@ def build(
             statistics = statistics_of(graph, few)  # of weights that are not reconstructed yet
         if plan.reconstruct:
             finer = FINER if exponents is None else 0
-            reconstruct(graph, floating, few, finer, progress)
+            reconstruct(graph, floating, few, finer, progress, biases=not invented)
     if plan.reconstruct or invented:
         check_shifts(graph, profile.shift)  # it may have chosen finer scales
     if plan.correct_bias and invented:
@@ -102,14 +102,19 @@ def reconstruct(
     data: Mapping[str, Array],
     finer: int = FINER,
     progress: Progress = silent,
+    biases: bool = True,
 ) -> None:
-    """Choose the weight codes of `graph`, whose scales may become `finer`: shifts are to check."""
+    """Choose the weight codes of `graph`, whose scales may become `finer`: shifts are to check.
+
+    `biases`: these take mean errors.
+    """
     reconstruct_weights(
         graph,
         floating,
         data,
         finer=finer,
         on_node=lambda i, n: progress("reconstructing", i, n),
+        biases=biases,
     )
 
 

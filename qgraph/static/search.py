@@ -208,7 +208,7 @@ def _steps(effort: Effort, inputs: bool, norms: bool) -> Iterator[Callable[[Plan
         return replace(best, equalize=Equalization.NOISE, reconstruct=True, correct_bias=False)
 
     def corrections(best: Plan) -> Sequence[Plan]:
-        kinds = ((True, False), (True, True), (False, True), (False, False))
+        kinds = ((True, False), (False, True), (False, False))
         found = [replace(best, reconstruct=r, correct_bias=c) for r, c in kinds]
         return [*found, balanced(best)] if norms else found
 

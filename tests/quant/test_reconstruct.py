@@ -157,7 +157,7 @@ def test_it_helps(name):
 
 
 @pytest.mark.parametrize("profile", ["int8", "int4", "int32-bias", "per-channel", "floor"])
-@pytest.mark.parametrize("seed", [1, 3, 11])
+@pytest.mark.parametrize("seed", [2, 3, 11])
 def test_weights_are_on_their_grid_and_the_emission_equals_the_reference(seed, profile):
     graph, floating, data = pair(seed, profile)
     old = graph.copy()
@@ -190,7 +190,7 @@ def test_independent_inputs_leave_rounding_to_nearest():
 
 def test_inputs_that_are_always_zero_keep_their_weights():
     floating = LAYERS["matmul"].copy()
-    data = samples(floating, 40)
+    data = samples(floating, 400)
     data["x"][:, 3:7] = 0
     graph = quantize(floating.copy(), PROFILES["int8"], data)
     spec = graph.nodes["w/q8"].attrs["spec"]

@@ -50,7 +50,9 @@ class Plan:
         WeightMethod.MAX, ChoiceType(tuple(WeightMethod)), "method for thresholds of weights"
     )
     reconstruct: bool = key(
-        False, SwitchType(), "weights are rounded layer by layer to match the float output"
+        False,
+        SwitchType(),
+        "weights are rounded layer by layer to match the float output, biases take mean errors",
     )
     correct_bias: bool = key(
         False, SwitchType(), "the mean error of each layer is added to its bias"

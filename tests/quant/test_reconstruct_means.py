@@ -1,4 +1,4 @@
-"""What reconstruction does not ask of weights: the mean error, and what few samples say by chance."""
+"""What reconstruction does not ask of weights: mean errors, and what few samples say by chance."""
 
 from dataclasses import replace
 

@@ -115,7 +115,7 @@ class OutputMoments:
 
 
 def _share(gain: float, bend: float) -> float:
-    """Where `bend * share^2 - 2 * gain * share` is least between 0 and 1."""
+    """The least point of `bend * share^2 - 2 * gain * share` between 0 and 1."""
     if not gain < bend:  # NaN too
         return float(gain > 0)
     return max(gain / bend, 0.0)

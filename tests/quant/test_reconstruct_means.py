@@ -1,4 +1,4 @@
-"""What reconstruction does not ask of weights: mean errors, and what few samples say by chance."""
+"""Weights do not make up for mean errors, and are not fitted to what few samples say by chance."""
 
 from dataclasses import replace
 
@@ -78,7 +78,7 @@ def test_the_best_share_has_the_least_error(seed):
 
 @pytest.mark.parametrize("block", [4096, 16])
 def test_few_samples_are_not_fitted_where_that_does_not_help_others(monkeypatch, block):
-    """What the inputs before lost has nothing to do with them: on others, a fit does harm."""
+    """The error to make up for is independent of the inputs: on others, a fit does harm."""
     monkeypatch.setattr(layer_codes, "BLOCK", block)
     rng = np.random.default_rng(4)
     w = normal(32, 4)

@@ -15,6 +15,7 @@ import numpy as np
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.reading import marks_of
+from qgraph.numerics import checked_exponent
 from qgraph.passes import Pass, option
 from qgraph.rewrite.constants import channels_of, is_layer, only_user, times
 from qgraph.rewrite.rewriter import Rewriter
@@ -92,6 +93,7 @@ def _is_own_constant(graph: Graph, value: str) -> bool:
 def _scale(rewriter: Rewriter, value: str, exponents: tuple[int, ...]) -> None:
     graph = rewriter.graph
     users = graph.users(value)
+    checked_exponent(exponents, value)
     for node in _chain(graph, _input_of(graph, value))[1:]:
         graph.set_attrs(node.name, outside=True)
     dtype = graph.types[value].dtype

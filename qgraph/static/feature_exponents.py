@@ -9,6 +9,7 @@ import numpy as np
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
+from qgraph.numerics import MAX_EXPONENT
 from qgraph.quant.data import chunk_inputs
 from qgraph.transforms.scale_inputs import scalable_inputs
 
@@ -34,4 +35,5 @@ def feature_exponents(graph: Graph, data: Mapping[str, Array]) -> dict[str, tupl
 
 def _exponents(peaks: Array) -> tuple[int, ...]:
     known = np.where(peaks > 0, peaks, peaks.max(initial=0) or 1.0).astype(np.float64)
-    return tuple(int(e) for e in -np.ceil(np.log2(known)))
+    exponents = np.clip(-np.ceil(np.log2(known)), -MAX_EXPONENT, MAX_EXPONENT)
+    return tuple(int(e) for e in exponents)

@@ -5,7 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qgraph.errors import ExactnessError
+from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
+from qgraph.passes import PassManager
 from qgraph.static.feature_exponents import feature_exponents
 from qgraph.transforms.scale_inputs import ScaleInputs
 from tests.helpers.evaluate import run_pass
@@ -41,6 +44,27 @@ def test_a_feature_that_is_always_zero_follows_the_largest():
     net.graph.outputs["y"] = y
     assert feature_exponents(net.graph, data(4.0, 0.0, 0.5, 1.0)) == {"x": (-2, -2, 1, 0)}
     assert feature_exponents(net.graph, data(0, 0, 0, 0)) == {"x": (0, 0, 0, 0)}
+
+
+@pytest.mark.parametrize("peaks", [(1e-44, 1.0, 2.0, 0.5), (3e38, 1.0, 1e-39, 0.5)])
+def test_features_whose_power_of_two_is_no_float32_number(peaks):
+    """A factor of infinity would make all outputs infinite."""
+    net, y = net_of()
+    net.graph.outputs["y"] = y
+    found = feature_exponents(net.graph, data(*peaks))
+    assert all(abs(e) <= 126 for e in found["x"])
+    scaled = net.graph.copy()
+    PassManager([ScaleInputs(found)]).run(scaled)
+    feeds = data(*peaks)
+    (wanted,), (outputs,) = evaluate(net.graph, feeds).values(), evaluate(scaled, feeds).values()
+    np.testing.assert_allclose(outputs, wanted, rtol=1e-5)
+
+
+def test_an_exponent_out_of_range_is_refused():
+    net, y = net_of()
+    net.graph.outputs["y"] = y
+    with pytest.raises(ExactnessError, match="x: exponent"):
+        PassManager([ScaleInputs({"x": (0, 0, 200, 0)})]).run(net.graph)
 
 
 @given(st.lists(st.floats(2**-20, 2**20, width=32), min_size=4, max_size=4))

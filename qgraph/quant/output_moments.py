@@ -116,9 +116,9 @@ class OutputMoments:
 
 def _share(gain: float, bend: float) -> float:
     """The least point of `bend * share^2 - 2 * gain * share` between 0 and 1."""
-    if not gain < bend:  # NaN too
-        return float(gain > 0)
-    return max(gain / bend, 0.0)
+    if not gain > 0:  # NaN too
+        return 0.0
+    return gain / bend if gain < bend else 1.0
 
 
 def second_moments(x: Array, each: Each) -> Float64:

@@ -1,6 +1,7 @@
 """Weights do not make up for mean errors, and are not fitted to what few samples say by chance."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -74,6 +75,18 @@ def test_the_best_share_has_the_least_error(seed):
         found = errors.best_share(off.astype(np.float64), map)
         sums = [errors.errors(share * off.astype(np.float64), map).sum() for share in shares]
         assert found == pytest.approx(shares[int(np.argmin(sums))], abs=0.01)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-12, 1e-9])
+def test_the_best_share_of_what_rounding_hides_is_a_share(size):
+    """The square of `x @ off` is below the last digit of the sums of errors."""
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        x, rest = rng.normal(size=(2, 2, 9, 3)).astype(np.float32)
+        off = np.eye(3)[None].repeat(2, 0)
+        for errors in (RowErrors, partial(OutputMoments.of, each=map)):
+            found = errors(x * np.float32(size), rest).best_share(off, map)
+            assert 0 <= found <= 1
 
 
 @pytest.mark.parametrize("block", [4096, 16])

@@ -17,6 +17,7 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
+from qgraph.cli.options import own_modules
 from qgraph.cli.progress_lines import progress_lines
 from qgraph.progress import Progress, silent
 
@@ -41,7 +42,7 @@ def at_work(as_json: bool) -> Iterator[Progress]:
         progress_bar(lines=not as_json) as progress,
     ):
         progress("loading", 0, 1)
-        sys.path.insert(0, os.getcwd())  # for a calibration from module:function
+        own_modules()  # for a calibration from module:function
         yield progress
 
 

@@ -76,6 +76,9 @@ def quantize(
         raise UsageError("--train-data is for --mode retrain", hint="give both, or neither")
     if training.training_graph is not None and not retrains:
         raise UsageError("--training-graph is for --mode retrain", hint="give both, or neither")
+    if training.train_data is None and (training.validation is not None or training.fast):
+        flag = "--fast" if training.validation is None else "--validation"
+        raise UsageError(f"{flag} is for --train-data", hint="give both, or neither")
     from qgraph import artifacts, compiler, retrain
     from qgraph.cli.console import at_work
     from qgraph.cli.evaluate import print_evaluation
@@ -200,7 +203,7 @@ def _evidence_kept(output: Path) -> Iterator[None]:
 
 
 def _check_onnx(model: Path, loading: LoadOptions, pipeline: Pipeline) -> None:
-    """Raise UnsupportedError early for an ONNX op that no pass makes anything of."""
+    """Raise UnsupportedError early for an ONNX op that passes do not replace by supported ops."""
     from qgraph.backends.tf.lower import check_origin
     from qgraph.frontends import load
     from qgraph.frontends.loading import is_onnx

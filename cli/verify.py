@@ -74,8 +74,10 @@ def verify(
     Writes certificate.json. If codes differ, prints the first difference and exits with code 9.
     """
     if dump is not None:
-        if files is not None or forms:
-            raise UsageError("--against excludes --files and --format", hint="give one of them")
+        others = {"--files": files, "--format": forms, "--input": inputs, "--limit": limit}
+        excluded = [flag for flag, value in others.items() if value]
+        if excluded:
+            raise UsageError(f"--against excludes {excluded[0]}", hint="give one of them")
         _against(directory, dump, as_json)
     else:
         _forms(directory, forms or [], files, inputs, limit, as_json)

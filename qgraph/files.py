@@ -6,6 +6,7 @@ import ctypes
 import errno
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -103,6 +104,18 @@ def whole_directory(
     """`reserved`, and `written` at once."""
     with reserved(path, own, force=force) as place, place.written() as draft:
         yield draft
+
+
+def make_directory(path: Path) -> None:
+    """Create a directory unless it exists. Raises OutputError."""
+    with _told_as_output_error(path):
+        path.mkdir(exist_ok=True)
+
+
+def remove_directory(path: Path) -> None:
+    """Remove a directory and its content, if it exists. Raises OutputError."""
+    with _told_as_output_error(path), suppress(FileNotFoundError):
+        shutil.rmtree(path)
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -132,6 +132,8 @@ def read_manifest(folder: Path) -> Manifest:
     found = manifest_of(folder)
     if found is None:
         exists = folder.exists()
+        if (folder / "manifest.json").is_file():  # a file that is not JSON is named
+            read_json(folder / "manifest.json")
         raise LoadError(
             "not what `qgraph quantize` wrote" if exists else "no such directory",
             node=str(folder),
@@ -175,7 +177,7 @@ def manifest_of(path: Path) -> Manifest | None:
 def _parsed(found: Mapping[str, object], folder: Path) -> Manifest:
     try:
         return from_json(Manifest, found)
-    except Exception as error:  # whatever a damaged manifest makes of records
+    except Exception as error:  # records may raise anything on a damaged manifest
         raise LoadError(
             f"its manifest was changed or damaged: {first_line(error)}",
             node=str(folder),

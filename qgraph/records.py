@@ -76,7 +76,7 @@ def _key(one: Field[object]) -> str:
 def from_json(kind: type[T], data: object) -> T:
     """The record or value of type `kind` that `to_json` wrote as `data`.
 
-    Keys that the record does not have are passed over. Raises ValueError, which names the place.
+    Unknown keys are ignored. Raises ValueError that names the key.
     """
     return cast(T, _read(kind, data, ()))
 
@@ -96,8 +96,16 @@ def _read(kind: object, data: object, at: tuple[str, ...]) -> object:
     if kind is object:
         return data
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind(data)
+        return _member(kind, data, at)
     return _checked(data, (cast(type, kind),), at)
+
+
+def _member(kind: type[Enum], data: object, at: tuple[str, ...]) -> Enum:
+    try:
+        return kind(data)
+    except ValueError:
+        legal = ", ".join(str(member.value) for member in kind)
+        raise ValueError(f"`{'.'.join(at)}` is {data!r:.40}, not one of {legal}") from None
 
 
 def _any_of(kinds: Sequence[object], data: object, at: tuple[str, ...]) -> object:

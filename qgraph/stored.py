@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from qgraph.frontends.sources import sources_of
 from qgraph.ir.graph import Graph
 from qgraph.ir.parsing import parse_graph
 from qgraph.ir.types import Array
-from qgraph.manifest import read_manifest
+from qgraph.manifest import Manifest, read_manifest
 from qgraph.names import from_entry_name
 from qgraph.program import lower
 from qgraph.quant.profile import load_profile
@@ -42,17 +43,25 @@ def load_graph(folder: Path) -> Graph:
     folder = inference_folder(folder)
     about = read_manifest(folder)
     with reading(folder, "was changed or damaged", "quantize the model again"):
-        text = (folder / "graph.txt").read_text("utf-8")
         arrays = read_arrays(folder / "network.npz")
+        text = _text(folder, "graph.txt", about)
         graph = parse_graph(text, part(arrays, "constant"), sources_of(arrays))
         graph.facts.update(about.established)
         return graph
 
 
+def _text(folder: Path, name: str, about: Manifest) -> str:
+    """A text file of an output directory. Raises LoadError if its hash is not in the manifest."""
+    data = (folder / name).read_bytes()
+    if hashlib.sha256(data).hexdigest() != about.files.get(name):
+        raise LoadError("was changed or damaged since it was written", node=str(folder / name))
+    return data.decode("utf-8")
+
+
 def load_float(folder: Path) -> Graph:
     """The float network that an output directory was made from. Raises LoadError."""
     folder = inference_folder(folder)
-    read_manifest(folder)
+    about = read_manifest(folder)
     if not (folder / "float.txt").is_file():
         raise LoadError(
             "the float network is missing, so there is nothing to compare with",
@@ -61,7 +70,7 @@ def load_float(folder: Path) -> Graph:
         )
     with reading(folder, "was changed or damaged", "quantize the model again"):
         arrays = read_arrays(folder / "float.npz")
-        text = (folder / "float.txt").read_text("utf-8")
+        text = _text(folder, "float.txt", about)
         return parse_graph(text, part(arrays, "constant"), sources_of(arrays))
 
 

@@ -37,9 +37,10 @@ from qgraph.ir.graph import Graph
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quiet import import_tensorflow_quietly
 from qgraph.retrain import make_deterministic
+from qgraph.train.checkpoint import restore
 from qgraph.train.data import training_data
 from qgraph.train.folded import norms_of
-from qgraph.train.loop import Trainer, restore
+from qgraph.train.loop import Trainer
 from qgraph.train.options import Options
 from qgraph.train.score import Score, TrainingStatus
 

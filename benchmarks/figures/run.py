@@ -16,9 +16,9 @@ from qgraph.ir.graph import Node
 from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.quant.topology import QUANTIZERS
-from qgraph.train.checkpoint import Checkpoint, read_checkpoint
+from qgraph.train.checkpoint import Checkpoint, read_checkpoint, restore
 from qgraph.train.data import Source, training_data
-from qgraph.train.loop import CHECKPOINTS, LAST, Trainer, network_of, restore
+from qgraph.train.loop import CHECKPOINTS, LAST, Trainer, network_of
 from qgraph.train.model import TrainingGraph
 from qgraph.train.options import Options
 from qgraph.train.score import TrainingStatus

@@ -17,9 +17,10 @@ from qgraph.frontends import load
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.quant.plan import parse_plan
+from qgraph.train.checkpoint import restore
 from qgraph.train.data import training_data
 from qgraph.train.folded import norms_of
-from qgraph.train.loop import Trainer, restore
+from qgraph.train.loop import Trainer
 from qgraph.train.options import Options
 from qgraph.train.score import TrainingStatus
 

@@ -67,7 +67,7 @@ def evaluate(
     Raises:
         LoadError: The folder is not an output directory of qgraph.
         CalibrationError: The data does not fit the network, or has no labels.
-        UsageError: The output does not exist.
+        UsageError: The output does not exist, or a number is out of range.
 
     Example:
         >>> found = qgraph.evaluate("out", "test.npz")

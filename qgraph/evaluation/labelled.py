@@ -34,7 +34,9 @@ class Labelled:
         return len(next(iter(self.inputs.values())))
 
     def last(self, count: int) -> Labelled:
-        """The last `count` samples."""
+        """The last `count` samples, at least 1. Raises UsageError for fewer."""
+        if count < 1:
+            raise UsageError(f"the number of held-out samples must be at least 1, not {count}")
         inputs, labels = (
             {name: array[-count:] for name, array in arrays.items()}
             for arrays in (self.inputs, self.labels)

@@ -54,8 +54,9 @@ class Classes:
     def tally(self, found: Array, labels: Array) -> Tally:
         scores, wanted = self._rows(found), labels.reshape(-1, 1).astype(np.int64)
         own = np.take_along_axis(scores, wanted, -1)
-        earlier = np.arange(self.classes) < wanted  # the first of equal scores counts, as in argmax
-        place = ((scores > own) | ((scores == own) & earlier)).sum(-1)
+        later = np.arange(self.classes) >= wanted  # the first of equal scores counts, as in argmax
+        # NaN is neither less nor equal: it comes first, so that it is never a right answer.
+        place = (~((scores < own) | ((scores == own) & later))).sum(-1)
         return Tally(float((place == 0).sum()), float((place < TOP).sum()), len(place))
 
     def same(self, a: Array, b: Array) -> Tally:

@@ -68,11 +68,12 @@ def loop_at(node: Named) -> UnsupportedError:
 
 
 def _loop(node: Named) -> QGraphError | None:
+    """The refusal of a loop; None for other ops."""
     return loop_at(node) if node.op in LOOPS or node.op.startswith(RECURRENT) else None
 
 
 def _lists(node: Named) -> QGraphError | None:
-    """True for ops on lists and arrays of tensors, which loops read and write."""
+    """The refusal of an op on lists or arrays of tensors, which only loops use; None for others."""
     return loop_at(node) if node.op.startswith(("TensorList", "TensorArray")) else None
 
 

@@ -11,7 +11,7 @@ from typing import overload
 
 import numpy as np
 
-from qgraph.errors import CalibrationError
+from qgraph.errors import CalibrationError, UsageError
 from qgraph.ir.graph import Graph
 from qgraph.ir.narrow_floats import of_numpy
 from qgraph.ir.types import Array
@@ -69,13 +69,21 @@ def load_data(
     return check_arrays(_read(source, limit, on_read), graph, what, limit)
 
 
+def check_limit(limit: int | None) -> None:
+    """Raise UsageError for a limit of samples below 1."""
+    if limit is not None and limit < 1:
+        raise UsageError(f"the limit of samples must be at least 1, not {limit}")
+
+
 def check_arrays(
     arrays: Mapping[str, Array], graph: Graph, what: str, limit: int | None = None
 ) -> dict[str, Array]:
     """Arrays [samples, ...] by input name, the first `limit` samples; `what` is for errors.
 
-    An array under any name serves the only input of a network. Raises CalibrationError.
+    An array under any name serves the only input of a network. Raises CalibrationError, and
+    UsageError for a limit below 1.
     """
+    check_limit(limit)
     named = {name: of_numpy(np.asarray(v)) for name, v in _by_input(arrays, graph).items()}
     for name, array in named.items():
         if not np.ndim(array):

@@ -14,7 +14,7 @@ from qgraph.archives import read_arrays, read_json, reading
 from qgraph.artifacts import constants, versions
 from qgraph.choices import CalibrationMethod
 from qgraph.errors import LoadError, UnsupportedError
-from qgraph.files import Reserved, reserved
+from qgraph.files import Reserved, reserved, sha256_of
 from qgraph.ir.graph import Graph
 from qgraph.ir.parsing import parse_graph
 from qgraph.ir.printing import print_graph
@@ -33,7 +33,7 @@ from qgraph.train.loop import CHECKPOINTS, network_of
 from qgraph.train.model import TrainingGraph
 from qgraph.train.state import state_of
 
-FORMAT = 2  # of training.json and what it stands for
+FORMAT = 2  # of the directory; stored in training.json
 FILES = MappingProxyType(
     {
         TRAINING: "versions, names, and results of calibration",
@@ -44,6 +44,8 @@ FILES = MappingProxyType(
         "rewrites.json": "rewrites and refusals of each pass, with reasons",
     }
 )
+# Files whose hashes are stored in training.json; arrays.npz has checksums of its own.
+TEXTS = ("graph.txt", "float.txt", "profile.yaml", "rewrites.json")
 # Added by later commands. A run that replaces the files above removes these too.
 TRAINING_GRAPH = "training_graph"
 ADDED = (CHECKPOINTS, INFERENCE, TRAINING_GRAPH)
@@ -58,12 +60,12 @@ class TrainingDirectory:
     Attributes:
         graph: The quantized, calibrated graph.
         floating: The float graph, the teacher of training without labels.
-        norms: Batch norms, which are in the weights of `graph`.
+        norms: Batch norms that were folded into the weights of `graph`.
         profile: The target profile.
         method: Method that chose the thresholds of activations.
         trace: The rewrites and refusals of each pass, with reasons.
         sample: One batch of calibration inputs.
-        few: The calibration inputs that noise is measured on.
+        few: Calibration inputs that noise is measured on.
         facts: Choices, trials and warnings.
 
     Example:
@@ -96,9 +98,9 @@ class TrainingDirectory:
 
 
 def reserve(path: Path, *, force: bool = False) -> AbstractContextManager[Reserved]:
-    """Reserve a place for `write`. `force` lets it replace one that is there, checkpoints too.
+    """Reserve a path for `write`. `force` lets it replace an earlier run, also its checkpoints.
 
-    Raises OutputError where something else stands there, or another run is at work on it.
+    Raises OutputError if the path contains other files, or another run uses it.
     """
     return reserved(path, (*FILES, *ADDED), force=force)
 
@@ -133,7 +135,7 @@ def save(result: Quantized, path: str | Path, *, force: bool = False) -> Path:
 
 @quiet_tensorflow()
 def write(result: Quantized, place: Reserved) -> None:
-    """Write a directory to train in, whole or not at all.
+    """Write a training directory, completely or not at all.
 
     Raises UnsupportedError for a network that cannot be trained, OutputError.
     """
@@ -147,7 +149,7 @@ def write(result: Quantized, place: Reserved) -> None:
     }
     for i, norm in enumerate(norms):
         arrays.update({f"norm/{i}/{part}": getattr(norm, part) for part in NORM_ARRAYS})
-    about = {
+    about: dict[str, object] = {
         "format": FORMAT,
         "versions": versions(),
         "network": network_of(result.graph),
@@ -163,27 +165,30 @@ def write(result: Quantized, place: Reserved) -> None:
         (draft / "rewrites.json").write_text(
             json.dumps(to_json(result.trace.stored), indent=1), "utf-8"
         )
+        about["files"] = {name: sha256_of(draft / name) for name in TEXTS}
         (draft / TRAINING).write_text(json.dumps(about, indent=1) + "\n", "utf-8")
         write_npz(draft / "arrays.npz", arrays)
 
 
 def _lasting_warnings(result: Quantized) -> list[str]:
-    """Those that training does not change: of the samples, not of the result before training."""
+    """Warnings that training does not change: those about the samples."""
     return [warning for warning in result.facts.warnings if warning not in result.cautions]
 
 
 def check_trainable(graph: Graph) -> None:
-    """Raise UnsupportedError for a graph that cannot be trained, or not be written for it."""
+    """Raise UnsupportedError for a graph that cannot be trained or stored."""
     opaque = next((node for node in graph.topological() if node.op == "opaque"), None)
     if opaque is not None:
         raise UnsupportedError(
             f"`{kind_of(opaque)}` is not supported in training",
             node=opaque.name,
-            hint="cut the network before or behind it: --inputs, --outputs",
+            hint="cut the network before or after it: --inputs, --outputs",
         )
     state_of(graph)
 
 
+DAMAGED = "was changed or damaged since it was written"
+AGAIN = "restore the file from a copy, or quantize the model again"
 PROBLEM = "is not what `qgraph quantize --mode retrain` wrote"
 HINT = "give the directory that `qgraph quantize --mode retrain -o` named"
 
@@ -214,8 +219,8 @@ def load(path: str | Path) -> TrainingDirectory:
     """
     path = Path(path)
     check_is_written(path)
-    with reading(path, PROBLEM, HINT):
-        about = read_json(path / TRAINING)
+    about = read_json(path / TRAINING)
+    with reading(path / TRAINING, PROBLEM, HINT):
         if about["format"] != FORMAT:
             raise LoadError(
                 f"written by another version of qgraph: format {about['format']}, "
@@ -223,16 +228,31 @@ def load(path: str | Path) -> TrainingDirectory:
                 node=str(path),
                 hint="quantize the model again",
             )
-        arrays = read_arrays(path / "arrays.npz")
-        graph = parse_graph((path / "graph.txt").read_text("utf-8"), part(arrays, "constant"))
-        floating = parse_graph((path / "float.txt").read_text("utf-8"), part(arrays, "float"))
+        _check_unchanged(path, about.get("files", {}))
+        arrays = read_arrays(path / "arrays.npz", problem=DAMAGED)
+        graph = _graph(path / "graph.txt", part(arrays, "constant"))
+        floating = _graph(path / "float.txt", part(arrays, "float"))
         graph.facts.update(map(str, about["established"]))
-        trace = Trace.of(from_json(TraceRecord, read_json(path / "rewrites.json")))
+        with reading(path / "rewrites.json", DAMAGED, AGAIN):
+            trace = Trace.of(from_json(TraceRecord, read_json(path / "rewrites.json")))
         norms = tuple(_norm(i, names, arrays, graph) for i, names in enumerate(about["norms"]))
         profile = load_profile(path / "profile.yaml")
         sample, few = part(arrays, "sample"), part(arrays, "few")
         method, facts = CalibrationMethod(about["method"]), from_json(Facts, about["facts"])
     return TrainingDirectory(graph, floating, norms, profile, method, trace, sample, few, facts)
+
+
+def _check_unchanged(path: Path, hashes: Mapping[str, str]) -> None:
+    """Raise LoadError that names the first file without the hash that `write` stored."""
+    for name, wanted in hashes.items():
+        with reading(path / name, DAMAGED, AGAIN):
+            if sha256_of(path / name) != wanted:
+                raise LoadError(DAMAGED)
+
+
+def _graph(path: Path, constants: Mapping[str, Array]) -> Graph:
+    with reading(path, DAMAGED, AGAIN):
+        return parse_graph(path.read_text("utf-8"), constants)
 
 
 def _norm(i: int, names: Mapping[str, Any], arrays: Mapping[str, Any], graph: Graph) -> Norm:

@@ -14,8 +14,8 @@ from qgraph.quiet import quiet_tensorflow
 from qgraph.retrain.directory import TrainingDirectory, load
 from qgraph.static.agreement import agreement
 from qgraph.static.facts import AgreementFacts, Facts
-from qgraph.train.checkpoint import read_checkpoint, record_of
-from qgraph.train.loop import BEST, CHECKPOINTS, LAST, network_of, restore
+from qgraph.train.checkpoint import read_checkpoint, record_of, restore
+from qgraph.train.loop import BEST, CHECKPOINTS, LAST, network_of
 from qgraph.train.saved_graph.checkpoint import read_tensorflow_checkpoint
 
 
@@ -39,7 +39,8 @@ def finalize(
         The quantized network; its `save` writes an output directory.
 
     Raises:
-        LoadError: The directory is not a training directory, or the checkpoint does not exist.
+        LoadError: The directory is not a training directory, or the checkpoint is missing or
+            damaged.
         ExactnessError: Training led to scales that the profile does not support.
 
     Example:
@@ -48,7 +49,8 @@ def finalize(
     """
     path = Path(path)
     found = load(path)
-    untrained = checkpoint is None and not last and not (path / CHECKPOINTS / BEST).exists()
+    trained = any((path / CHECKPOINTS / name).exists() for name in (BEST, LAST))
+    untrained = checkpoint is None and not last and not trained
     if untrained:
         graph, facts = found.graph, found.facts
     else:
@@ -67,9 +69,12 @@ def finalize(
 
 
 def _written(path: Path, last: bool) -> Path:
-    """The file of a checkpoint that training wrote. Raises LoadError where there is none."""
+    """The path of the last or the best checkpoint. Raises LoadError before any training.
+
+    A missing best checkpoint beside a last one is an error of `read_checkpoint`.
+    """
     file = path / CHECKPOINTS / (LAST if last else BEST)
-    if not file.exists():
+    if last and not file.exists():
         raise LoadError(
             "no checkpoint was written yet", node=str(file), hint=f"qgraph train {path} --data DATA"
         )
@@ -79,9 +84,9 @@ def _written(path: Path, last: bool) -> Path:
 def _trained(
     found: TrainingDirectory, path: Path, last: bool, checkpoint: str | Path | None
 ) -> tuple[Graph, Facts]:
-    """The graph of a checkpoint, and what is known of it."""
+    """The graph with the values of a checkpoint, and its facts."""
     network = network_of(found.graph)
-    if checkpoint is None:  # first: a missing file is an error before TensorFlow is imported
+    if checkpoint is None:  # read first: a missing file is an error before TensorFlow is imported
         learned = read_checkpoint(_written(path, last), network)
         model = found.model()
     else:
@@ -97,7 +102,7 @@ def _trained(
 
 
 def with_trained_constants(floating: Graph, trained: Graph) -> Graph:
-    """The float graph with the constants that `trained`, its quantized twin, has now."""
+    """A copy of the float graph with the constants of `trained`, the trained quantized graph."""
     made = floating.copy()
     for node in floating.topological():
         value = trained.constant(node.name) if node.name in trained.nodes else None

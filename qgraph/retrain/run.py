@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from qgraph.drafts import sole_user
+from qgraph.files import make_directory, remove_directory
 from qgraph.quant.sources import is_entry_point
 from qgraph.quiet import quiet_tensorflow
 from qgraph.retrain.directory import load
@@ -51,8 +51,8 @@ def train(
             labels under `labels`, `label` or `y`, a `.npy`, a directory of such files or one that
             `tf.data.Dataset.save` wrote, `module:function`, arrays by name, a pair of inputs and
             labels, or a `tf.data.Dataset`.
-        validation: Validation data, in the same formats. None uses a part of the training data,
-            which is then not trained on; of a dataset, its first batches, which are trained on too.
+        validation: Validation data, in the same formats. None keeps a part of the training data for
+            validation; of a dataset, the first batches, which training also uses.
         options: Learning rates, loss and schedule; None uses the defaults.
         restart: Whether to remove existing checkpoints and start again.
         save_seconds: Seconds between two checkpoints.
@@ -102,6 +102,7 @@ def trainer(
         LoadError: The directory is not a training directory.
         CalibrationError: The data does not fit the network.
         UsageError: Options do not fit the network or the data.
+        OutputError: The directory of checkpoints cannot be created or removed.
 
     Example:
         >>> trainer = qgraph.retrain.trainer("tuned", "train.npz", "val.npz")
@@ -134,8 +135,8 @@ def trainer(
         folder=checkpoints,
     )
     if restart:
-        shutil.rmtree(checkpoints, ignore_errors=True)
-    checkpoints.mkdir(exist_ok=True)
+        remove_directory(checkpoints)
+    make_directory(checkpoints)
     if isinstance(validation_data, ArrayBatches) and validation_data.trained and not kept.exists():
         write_batches(kept, validation_data)  # else a run that continues would compare with others
     return made
@@ -172,6 +173,7 @@ def use_threads(count: int) -> None:
         count: Threads, at least 1.
 
     Raises:
+        UsageError: `count` is below 1.
         RuntimeError: TensorFlow has run an op in this process.
 
     Example:
@@ -185,7 +187,7 @@ def use_threads(count: int) -> None:
 
 
 def facts_of(trainer: Trainer) -> dict[str, Any]:
-    """Result of a run, for JSON."""
+    """The result of a run as values that JSON can hold."""
     return {
         "epochs": trainer.at.epoch,
         "steps": trainer.at.step,

@@ -31,7 +31,7 @@ class Var:
 
 @dataclass(frozen=True)
 class Const:
-    """A constant; with `equals`, one whose every element is that number (to float32)."""
+    """A constant; with `equals`, one whose every element is that number, rounded to its dtype."""
 
     name: str = ""
     equals: float | None = None
@@ -74,11 +74,10 @@ def _is_constant(graph: Graph, value: str, equals: float | None) -> bool:
     array = graph.constant(value)
     if array is None:
         return False
-    return equals is None or bool(
-        array.dtype.kind in "fiu"
-        and array.size > 0
-        and np.all(array == np.asarray(equals, array.dtype))
-    )
+    if equals is None:
+        return True
+    number = np.asarray(equals, array.dtype) if array.dtype.kind == "f" else equals
+    return bool(array.dtype.kind in "fiu" and array.size > 0 and np.all(array == number))
 
 
 def _matches_op(graph: Graph, value: str, pattern: Op, bound: Bindings) -> Iterator[Bindings]:

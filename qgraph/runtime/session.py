@@ -90,7 +90,7 @@ class Session:
             The outputs by name, as float32.
 
         Raises:
-            UsageError: The feeds do not fit.
+            UsageError: The feeds do not fit, or `batch` is below 1.
             ExactnessError: A feed holds NaN.
 
         Example:
@@ -100,6 +100,10 @@ class Session:
             >>> outputs["probabilities"].shape
             (450, 10)
         """
+        if batch is not None and batch < 1:
+            raise UsageError(
+                f"the number of samples to run at once must be at least 1, not {batch}"
+            )
         feeds = {name: in_float32(np.asarray(array)) for name, array in feeds.items()}
         _check_feeds(self.graph, feeds)
         values: dict[str, Value] = {**self._reference.constants, **feeds}

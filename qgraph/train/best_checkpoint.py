@@ -7,8 +7,9 @@ from typing import Protocol
 
 from qgraph.archives import read_json
 from qgraph.errors import LoadError
-from qgraph.train.checkpoint import Checkpoint, read_checkpoint
-from qgraph.train.loop import BEST, CHECKPOINTS, network_of, restore
+from qgraph.files import make_directory
+from qgraph.train.checkpoint import Checkpoint, read_checkpoint, restore
+from qgraph.train.loop import BEST, CHECKPOINTS, network_of
 from qgraph.train.model import TrainingGraph
 
 
@@ -51,7 +52,7 @@ def save_checkpoint(model: TrainedModel, path: str | Path) -> Path:
         )
     learned = Checkpoint(network, model.network.arrays(), {})
     file = Path(path) / CHECKPOINTS / BEST
-    file.parent.mkdir(exist_ok=True)
+    make_directory(file.parent)
     learned.write(file)
     return file
 
@@ -64,7 +65,7 @@ def load_checkpoint(model: TrainedModel, path: str | Path) -> None:
         path: The training directory that it was made from.
 
     Raises:
-        LoadError: The checkpoint does not exist, or belongs to another network.
+        LoadError: The checkpoint does not exist, is damaged, or belongs to another network.
 
     Example:
         >>> model = qgraph.retrain.keras_model("tuned")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from qgraph.choices import chosen
 from qgraph.errors import UsageError
 from qgraph.foreign import TFModule
 from qgraph.quiet import quiet_tensorflow
@@ -17,6 +18,7 @@ with quiet_tensorflow():
     import tf_keras as keras
 
 Logs = dict[str, float] | None
+MODES = ("auto", "min", "max")
 
 
 class FreezeThresholds(keras.callbacks.Callback):  # type: ignore[misc]
@@ -28,6 +30,9 @@ class FreezeThresholds(keras.callbacks.Callback):  # type: ignore[misc]
     Args:
         start: First step at which a threshold is frozen.
         every: Steps between two thresholds that are frozen.
+
+    Raises:
+        UsageError: `every` is below 1.
 
     Example:
         >>> from qgraph.train.callbacks import FreezeThresholds
@@ -79,8 +84,8 @@ class FreezeBatchNorms(keras.callbacks.Callback):  # type: ignore[misc]
 class StopAtNan(keras.callbacks.Callback):  # type: ignore[misc]
     """Ends `fit` at a step whose loss or gradients are not finite, before it changes a variable.
 
-    The InvalidArgumentError names the first value of the graph that is NaN or infinite. From then
-    on the model does so in every call of `fit` (`refuses_nan`).
+    The InvalidArgumentError names the first value of the graph that is NaN or infinite. The model
+    keeps this setting (`refuses_nan`) for later calls of `fit`.
 
     Example:
         >>> from qgraph.train.callbacks import StopAtNan
@@ -97,10 +102,11 @@ class KeepBest(keras.callbacks.Callback):  # type: ignore[misc]
     Args:
         path: The training directory that the model was made from.
         monitor: Name of the metric to compare.
-        mode: `min` or `max`, whichever is better. None means `max` for accuracies, otherwise `min`.
+        mode: `min` or `max`, whichever is better. None or `auto` means `max` for accuracies,
+            otherwise `min`.
 
     Raises:
-        UsageError: No metric has this name.
+        UsageError: The mode is unknown, or no metric has this name.
         LoadError: The directory is of another network.
         TrainingError: A number is NaN or infinite.
         OutputError: The checkpoint cannot be written.
@@ -115,13 +121,15 @@ class KeepBest(keras.callbacks.Callback):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.path, self.monitor = path, monitor
-        self.sign = 1.0 if (mode or ("max" if "acc" in monitor else "min")) == "max" else -1.0
+        usual = "max" if "acc" in monitor else "min"
+        chosen_mode = chosen(MODES, mode or "auto", "mode of KeepBest")
+        self.sign = 1.0 if (usual if chosen_mode == "auto" else chosen_mode) == "max" else -1.0
         self._best = -np.inf
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         known = logs or {}
         if self.monitor not in known:
-            hint = f"there are {', '.join(known)}; val_ is of validation_data"
+            hint = f"metrics are {', '.join(known)}; those on validation_data begin with val_"
             raise UsageError(f"unknown metric `{self.monitor}`", hint=hint)
         found = self.sign * float(known[self.monitor])
         if found > self._best:
@@ -184,7 +192,7 @@ class ThresholdBoard(keras.callbacks.Callback):  # type: ignore[misc]
 
 
 def _write_scalar(tag: str, value: float) -> None:
-    """As `tf.summary.scalar`, which wants TensorBoard installed to write as well as to look."""
+    """Write a scalar as `tf.summary.scalar` does, which needs TensorBoard to be installed."""
     plugin = tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
     metadata = tf.compat.v1.SummaryMetadata(plugin_data=plugin, data_class=1)  # a scalar
     tf.summary.write(tag, tf.constant(value, tf.float32), metadata=metadata)

@@ -31,7 +31,7 @@ Source: TypeAlias = DatasetLike
 
 @dataclass(frozen=True)
 class LabelledBatch:
-    """Arrays by input name, and labels: classes [n], or their probabilities [n, classes]."""
+    """Arrays by input name, and labels: None, classes [n] or probabilities [n, classes]."""
 
     inputs: Mapping[str, Array]
     labels: Array | None
@@ -57,8 +57,8 @@ def training_data(source: Source, graph: Graph, batch_size: int, seed: int) -> T
 
     `source`: a `.npz` (arrays named like the inputs, labels under `labels`, `label` or `y`), a
     `.npy`, a directory of such `.npz` files or one that `tf.data.Dataset.save` wrote,
-    `module:function` that returns a `tf.data.Dataset` or arrays, or any of these objects; elements
-    of datasets are inputs or (inputs, labels), batched or not. Raises CalibrationError.
+    `module:function` that returns a `tf.data.Dataset` or arrays, or the objects themselves.
+    Elements of datasets are inputs or (inputs, labels), batched or not. Raises CalibrationError.
     """
     made = _read(source)
     if hasattr(made, "element_spec"):
@@ -106,7 +106,7 @@ def _saved_dataset(path: Path) -> DatasetLike:
 
     try:
         return tf.data.Dataset.load(str(path))
-    except Exception as error:  # whatever TensorFlow makes of a foreign directory
+    except Exception as error:  # TensorFlow may raise anything on a foreign directory
         raise CalibrationError(
             "not a directory that tf.data.Dataset.save wrote", node=str(path)
         ) from error
@@ -128,14 +128,18 @@ def _labels_apart(made: DatasetLike, graph: Graph) -> tuple[Mapping[str, Array],
 
 @dataclass(frozen=True)
 class ArrayBatches:
-    """Arrays in memory or mapped files, in an order that depends only on the seed and the epoch."""
+    """Arrays in memory or in mapped files. Their order depends only on the seed and the epoch.
+
+    inputs, labels: as in `LabelledBatch`, for all samples. size: samples in a batch. index: numbers
+    of the samples to use; None uses all. trained: whether training uses these samples too.
+    """
 
     inputs: Mapping[str, Array]
     labels: Array | None
     size: int
     seed: int
-    index: Array | None = None  # of the samples that are in it, where it is not all of them
-    trained: bool = False  # whether training uses these samples too
+    index: Array | None = None
+    trained: bool = False
 
     @property
     def samples(self) -> int:
@@ -150,7 +154,10 @@ class ArrayBatches:
         return self.labels is not None
 
     def batches(self, epoch: int | None, start: int = 0) -> Iterator[LabelledBatch]:
-        """Shuffled, and whole batches only, as long as there is one; in order without an epoch."""
+        """The batches of an epoch, shuffled; without an epoch, all samples in order.
+
+        An epoch leaves out the last, incomplete batch, unless it is the only one.
+        """
         order = np.arange(self.samples) if self.index is None else self.index
         if epoch is not None:
             order = np.random.default_rng([self.seed, epoch]).permutation(order)
@@ -162,10 +169,10 @@ class ArrayBatches:
 
 
 def held_apart(data: ArrayBatches, graph: Graph) -> tuple[ArrayBatches, ArrayBatches | None]:
-    """`data` without some of its samples, and these, for validation.
+    """Split data into samples for training and samples for validation.
 
-    They are spread over all of it: a tenth, or `COMPARED` of few samples, at most a quarter. Gives
-    `data` as it is, and None, where it has fewer samples than `FEWEST`.
+    Samples for validation are spread evenly over the data: a tenth, or `COMPARED` if that is more,
+    but at most a quarter. With fewer than `FEWEST` samples, returns the data itself and None.
     """
     if data.samples < FEWEST:
         return data, None
@@ -181,7 +188,7 @@ def held_apart(data: ArrayBatches, graph: Graph) -> tuple[ArrayBatches, ArrayBat
 def beginning(data: TrainingData, graph: Graph) -> ArrayBatches | None:
     """The first `COMPARED` samples of a dataset, for validation; None if it has under `FEWEST`.
 
-    Training uses them too: a dataset may shuffle itself, so that none of it can be held apart.
+    Training also uses them: a dataset may shuffle its samples, so none can be excluded.
     """
     kept: list[LabelledBatch] = []
     count = 0
@@ -214,6 +221,18 @@ def read_batches(path: Path, graph: Graph, size: int) -> ArrayBatches:
     return ArrayBatches(check_arrays(named, graph, str(path)), labels, size, 0, trained=True)
 
 
+def _is_single(spec: DatasetLike, graph: Graph) -> bool:
+    """Whether elements of a dataset are single samples, whose inputs lack the batch dimension.
+
+    spec: of the inputs of an element, without labels.
+    """
+    import tensorflow as tf
+
+    name = graph.inputs[0]
+    one = spec[name] if isinstance(spec, Mapping) and name in spec else tf.nest.flatten(spec)[0]
+    return one.shape.rank is not None and one.shape.rank < (graph.types[name].rank or 0)
+
+
 class DatasetBatches:
     """A `tf.data.Dataset`, which determines its own order."""
 
@@ -223,8 +242,13 @@ class DatasetBatches:
         self.graph, self.where = graph, where
         spec = dataset.element_spec
         self.labelled = isinstance(spec, tuple) and len(spec) == 2
-        rank, wanted = tf.nest.flatten(spec)[0].shape.rank, graph.types[graph.inputs[0]].rank or 0
-        if rank is not None and rank < wanted:
+        if isinstance(spec, tuple) and len(spec) > 2 and len(spec) != len(graph.inputs):
+            raise CalibrationError(
+                f"elements are tuples of {len(spec)} tensors",
+                node=where,
+                hint="give inputs, or (inputs, labels); weights of samples are not used",
+            )
+        if _is_single(spec[0] if self.labelled else spec, graph):
             dataset = dataset.batch(batch_size)
         self.dataset = dataset
         count = int(dataset.cardinality())

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from qgraph.errors import UsageError
 from qgraph.foreign import Tensor, Variable
 
 MOMENTUM = 0.99  # of moving averages
@@ -18,10 +19,19 @@ MOMENTUM = 0.99  # of moving averages
 
 @dataclass(frozen=True)
 class FreezeSchedule:
-    """Freezes one threshold every `every` steps, starting at step `start`."""
+    """Freezes one threshold every `every` steps, starting at step `start`.
+
+    Raises UsageError unless `every` is at least 1.
+    """
 
     start: int
     every: int
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise UsageError(
+                f"steps between two frozen thresholds must be at least 1: {self.every}"
+            )
 
     def is_due(self, step: int) -> bool:
         """Whether a threshold is to be frozen after this number of steps."""
@@ -49,22 +59,22 @@ class Freezing:
         self.frozen = held(tf.zeros(ranges.shape, tf.bool), "frozen")
         self.average = held(tf.identity(ranges), "average")
         self.gradient = held(tf.zeros_like(ranges), "gradient")
-        self.latest = held(tf.zeros_like(ranges), "latest")  # a gradient, to look at
+        self.latest = held(tf.zeros_like(ranges), "latest")  # the last gradient, for display
 
     @property
     def variables(self) -> list[Variable]:
         return [self.frozen, self.average, self.gradient]
 
     def observe(self, gradient: Tensor) -> None:
-        """After a step: the new thresholds and the gradient [scales] they were changed by."""
+        """Update the moving averages after a step. gradient: of the thresholds, [scales]."""
         for average, value in ((self.average, self.ranges), (self.gradient, abs(gradient))):
             average.assign(average + (value - average) * (1 - MOMENTUM))
         self.latest.assign(gradient)
 
     def hold(self, before: Tensor, gradient: Tensor) -> None:
-        """After a step of an optimizer that moves all thresholds: the frozen ones go back.
+        """Reset frozen thresholds after a step of an optimizer that changed all, then `observe`.
 
-        before: the thresholds [scales] before it. Else as `observe`, which this calls.
+        before: the thresholds [scales] before the step.
         """
         import tensorflow as tf
 
@@ -72,9 +82,10 @@ class Freezing:
         self.observe(gradient)
 
     def freeze_next(self) -> int | None:
-        """Freeze the threshold of the smallest gradient among those that have settled.
+        """Freeze the threshold with the smallest mean gradient among those that have settled.
 
-        Settled: at the power of two of its moving average. Gives its index; None if there is none.
+        A threshold has settled if it has the power of two of its moving average. Returns its index,
+        or None if none has settled.
         """
         frozen = self.frozen.numpy()
         settled = np.ceil(self.ranges.numpy()) == np.ceil(self.average.numpy())

@@ -20,7 +20,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.printing import print_graph
 from qgraph.ir.types import Array
 from qgraph.records import to_object
-from qgraph.train.checkpoint import Checkpoint, read_checkpoint, record_of
+from qgraph.train.checkpoint import Checkpoint, read_checkpoint, record_of, restore
 from qgraph.train.data import LabelledBatch, TrainingData
 from qgraph.train.diagnosis import first_not_finite
 from qgraph.train.folded import Norm
@@ -39,12 +39,12 @@ SAVE_SECONDS = 60.0
 
 
 class Trainer:
-    """Trains a calibrated graph; or a float one, which then learns as the quantized one would.
+    """Trains a calibrated graph, or a float graph with the same options.
 
-    graph, norms: as `TrainingGraph` takes them. floating: the float graph, the teacher without
-    labels. folder: where checkpoints go, if given. save_seconds: longest
-    time between two of them. `best` is the checkpoint of the best validation.
-        Raises UsageError, UnsupportedError, TrainingError.
+    graph, norms: as in `TrainingGraph`. floating: the float graph, the teacher of training without
+    labels. folder: directory for checkpoints; None writes none. save_seconds: longest time between
+    two checkpoints. watch: called with the state of the run after each step. `best` is the
+    checkpoint of the best validation. Raises UsageError, UnsupportedError, TrainingError.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Trainer:
             inputs, labels, size = self._tensors(batch)
             mean, found = self.steps.evaluate(inputs, labels)
             loss, right, count = loss + float(mean) * size, right + float(found), count + size
-        if not count:  # no data to tell: the newest is taken for the best
+        if not count:  # without validation data, the newest checkpoint counts as the best
             loss, right, count = -float(self.at.step), 0.0, 1
         accuracy = right / count if self.validation and self.loss.classes else None
         score = Score(self.at.step, self.at.epoch, loss / count, accuracy, self.freezing.count())
@@ -187,7 +187,7 @@ class Trainer:
     # -- checkpoints --------------------------------------------------------------------------
 
     def _variables(self) -> dict[str, Variable]:
-        """The state that a run continues from."""
+        """All variables that a run needs to continue, by name."""
         own = {f"freezing/{i}": v for i, v in enumerate(self.freezing.variables)}
         optimizer = {f"optimizer/{i}": v for i, v in enumerate(self.optimizer.variables)}
         return {**self.model.named_variables(), **own, **optimizer}
@@ -230,12 +230,6 @@ def network_of(graph: Graph) -> str:
     return hashlib.sha256(print_graph(graph).encode()).hexdigest()
 
 
-def restore(variables: Mapping[str, Variable], checkpoint: Checkpoint) -> None:
-    """Give `variables` the values they have in a checkpoint."""
-    for name, variable in variables.items():
-        variable.assign(checkpoint.variables[name])
-
-
 def _learning(model: TrainingGraph, options: Options) -> list[Variable]:
     weights = [*model.kernels, *model.gammas] if options.learn != "thresholds" else []
     thresholds = model.thresholds if options.learn != "weights" else []
@@ -247,7 +241,10 @@ def _learning(model: TrainingGraph, options: Options) -> list[Variable]:
 
 
 def _checked(labels: Array, classes: int | None, count: int) -> Array:
-    """Labels [n] of classes, or [n, classes] of their probabilities. Raises CalibrationError."""
+    """Labels as int64 classes [n] or float32 probabilities [n, classes].
+
+    Raises CalibrationError for other shapes and types, and for a class that does not exist.
+    """
     labels = np.asarray(labels)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
@@ -268,9 +265,10 @@ def _checked(labels: Array, classes: int | None, count: int) -> Array:
 
 
 def _difference(found: Options, wanted: Options) -> str:
-    mine = asdict(wanted)
+    """The options that differ, with both values."""
+    given = asdict(wanted)
     return ", ".join(
-        f"{name} {value}, not {mine[name]}"
+        f"{name} {value}, not {given[name]}"
         for name, value in asdict(found).items()
-        if value != mine[name] and name != "epochs"
+        if value != given[name] and name != "epochs"
     )

@@ -16,8 +16,9 @@ from qgraph.train.model import TrainingGraph
 class Steps:
     """`train` and `evaluate` for batches of a training graph.
 
-    variables: those that learn. norms_frozen: whether batch norms are as in inference. wide: the
-    nodes that evaluation computes in float64. A change of either makes the next step compile again.
+    floating: the float graph, the teacher of losses without labels. variables: those to train.
+    norms_frozen: whether batch norms work as in inference. wide: nodes that evaluation computes in
+    float64. A change of `norms_frozen` or `wide` makes the next step compile again.
     """
 
     def __init__(
@@ -38,25 +39,26 @@ class Steps:
         self.wide = graph.wide
         optimizer.build(self.variables)
         self._train = tf.function(self._train_step, reduce_retracing=True, autograph=False)
-        self._evaluate_wide, self._evaluate = self.wide, self._compiled_evaluation()
+        self._evaluate = self._compiled_evaluation()
 
     def train(self, inputs: Mapping[str, Tensor], labels: Tensor | None) -> tuple[Tensor, ...]:
-        """(loss, samples that were right, whether all was finite, gradient of the thresholds).
+        """One step: the loss, the number of right answers, whether all numbers were finite, and the
+        gradient of the thresholds [scales].
 
-        Where something is not finite, no variable is changed.
+        If a number is not finite, no variable changes.
         """
         made: tuple[Tensor, ...] = self._train(inputs, labels, self.norms_frozen)
         return made
 
     def evaluate(self, inputs: Mapping[str, Tensor], labels: Tensor | None) -> tuple[Tensor, ...]:
-        """(loss, samples that were right) of inference."""
+        """The loss and the number of right answers, computed as in inference."""
         if self._evaluate.python_function.keywords["wide"] != self.wide:
-            self._evaluate_wide, self._evaluate = self.wide, self._compiled_evaluation()
+            self._evaluate = self._compiled_evaluation()
         made: tuple[Tensor, ...] = self._evaluate(inputs, labels)
         return made
 
     def _compiled_evaluation(self) -> TFModule:
-        """A new function for each `wide`: TensorFlow warns of one that it traces often."""
+        """A compiled function for `wide`. TensorFlow warns about functions that it traces often."""
         import tensorflow as tf
 
         step = partial(self._evaluate_step, wide=self.wide)
@@ -103,7 +105,7 @@ class Steps:
         if not self.weight_decay:
             return 0.0
         weights = [v for v in self.graph.kernels if v.shape.rank and v.shape.rank > 1]
-        return self.weight_decay * tf.add_n([tf.nn.l2_loss(v) for v in weights])
+        return self.weight_decay * sum((tf.nn.l2_loss(v) for v in weights), tf.constant(0.0))
 
     def _evaluate_step(
         self, inputs: Mapping[str, Tensor], labels: Tensor | None, wide: frozenset[str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,8 +25,14 @@ PREFIXES = ("codes/", "tensors/")
 
 @dataclass(frozen=True)
 class Checked:
-    """Comparison of a dump: `tensors` by name of the dump, unknown names, and where it
-    first differs, with the way there from what the dump has right."""
+    """Comparison of a dump with the reference.
+
+    tensors      names of the network's tensors, by the names of the dump
+    elements     number of elements that were compared
+    unknown      arrays of the dump that are not tensors of the network
+    differences  the first difference of each tensor, in the order of computation
+    way          how the reference computes the first wrong element, from tensors that are right
+    """
 
     tensors: Mapping[str, str]
     elements: int
@@ -37,10 +44,10 @@ class Checked:
 def against(network: Network, dump: Mapping[str, Array]) -> Checked:
     """Compare a dump, arrays by name, with the integer reference.
 
-    Names are those of the graph; `/`, `:` and the like may be `_`, and `codes/` may stand in front,
-    as in tensors.npz. Integers are codes, floats the values that codes stand for. What the network
-    was given stands in the dump too: codes of its entries, or its float inputs as `input/<name>`;
-    where neither does, it is the calibration sample. Raises UsageError.
+    Names are those of the graph. `_` may replace other characters such as `/` and `:`, and a name
+    may begin with `codes/`, as in tensors.npz. Integers are codes, floats the values of codes. The
+    dump may hold the network's inputs: codes of its entries, or float inputs as `input/<name>`.
+    Without them, the calibration sample is used. Raises UsageError.
     """
     program = network.program
     tensors = _names(program, dump)
@@ -118,7 +125,7 @@ def codes_of(array: Array, program: Program, name: str) -> Codes:
         raise UsageError(f"`{name}` is of dtype {array.dtype}, not numbers", hint="dump codes")
     exponent = aligned(np.asarray(program.tensors[name].exponent), array.shape)
     steps = np.ldexp(np.asarray(array, np.float64), exponent)
-    if not np.array_equal(steps, np.rint(steps)):
+    if not np.isfinite(steps).all() or not np.array_equal(steps, np.rint(steps)):
         raise UsageError(
             f"`{name}` is float and not on its grid, steps of 2^-{exponent}",
             hint="dump the integer codes",
@@ -146,5 +153,14 @@ def _entries(
 
 
 def _shaped(codes: Codes, network: Network, name: str) -> Codes:
+    """Codes of an entry in the shape of the network. Raises UsageError where they do not fit."""
     shape = network.program.tensors[name].shape
-    return codes.reshape((-1, *shape[1:]) if network.program.batch_free else shape)
+    samples = codes.size // max(math.prod(shape[1:]), 1) if network.program.batch_free else None
+    wanted = shape if samples is None else (samples, *shape[1:])
+    if codes.size != math.prod(wanted) or not codes.size:
+        raise UsageError(
+            f"`{name}` has shape {list(codes.shape)}, the network takes "
+            f"{list(shape) if samples is None else ['samples', *shape[1:]]}".replace("'", ""),
+            hint="batch first, channels last",
+        )
+    return codes.reshape(wanted)

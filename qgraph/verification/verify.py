@@ -17,7 +17,7 @@ from qgraph.files import write_whole
 from qgraph.ir.types import Array
 from qgraph.notebook import table_html
 from qgraph.progress import Progress, silent
-from qgraph.quant.data import Data, load_data
+from qgraph.quant.data import Data, check_limit, load_data
 from qgraph.quiet import quiet_tensorflow
 from qgraph.records import to_json
 from qgraph.stored import inference_folder, load_network
@@ -26,7 +26,7 @@ from qgraph.verification.certificate import Certificate, certificate
 from qgraph.verification.compare import Compared, compare
 
 SEEDS = (1, 2)
-# `qgraph quantize` wrote these itself: its own files are tried.
+# Forms whose files `qgraph quantize` wrote: those files are compared.
 DELIVERED = ("tensorflow",)
 
 
@@ -89,7 +89,7 @@ def verify(
         data: Float inputs: a `.npy` or `.npz`, or arrays by input name. None uses the samples in
             the directory.
         limit: Use only the first inputs.
-        forms: Names of formats, as in `export`. None compares all formats.
+        forms: Names of formats, as in `export`; without names, all formats are compared.
         files: A directory that `export` wrote. Only its files are compared.
         progress: Called with the stage, how much is done, and how much there is.
 
@@ -141,12 +141,12 @@ def verify(
 
 
 def _runner_of_files(one: Form, network: Network, folder: Path) -> Runner:
-    """The runner of an export. Raises LoadError for files that cannot be read any more."""
+    """The runner of an export. Raises LoadError for files that cannot be read."""
     try:
         return one.runner(network, folder)
     except (QGraphError, ImportError):
         raise
-    except Exception as error:  # whatever damaged files make of their readers
+    except Exception as error:  # readers may raise anything on damaged files
         raise LoadError(f"cannot be read: {reason_of(error)}", node=str(folder)) from error
 
 
@@ -166,5 +166,6 @@ def _inputs(network: Network, data: Data | None, limit: int | None) -> Mapping[s
     """Inputs checked against the network, or the samples that its directory holds."""
     if data is not None:
         return load_data(data, network.graph, limit, what="the input data")
-    kept = network.samples or network.sample
-    return {name: array[:limit] for name, array in kept.items()}
+    check_limit(limit)
+    stored = network.samples or network.sample
+    return {name: array[:limit] for name, array in stored.items()}

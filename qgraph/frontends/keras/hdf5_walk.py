@@ -14,10 +14,12 @@ import math
 import resource
 import signal
 import sys
+from typing import TYPE_CHECKING
 
 import h5py
 
-from qgraph.foreign import Hdf5Object
+if TYPE_CHECKING:
+    from qgraph.foreign import Hdf5Object
 
 KINDS = "fiubSV"  # of dtypes; V stands for bfloat16
 SKIPPED = ("optimizer_weights", "optimizer")  # never read

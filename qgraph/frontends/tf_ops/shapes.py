@@ -15,6 +15,7 @@ from qgraph.frontends.partial import (
     LARGEST,
     Partial,
     joined,
+    joint_shape,
     plain_arithmetic,
     reduced,
 )
@@ -136,7 +137,8 @@ def _select(site: TfSite, args: list[Partial]) -> Partial | None:
     condition, yes, no = args
     if not condition.complete or condition.values.ndim:
         return None
-    return yes if condition.values else no
+    shape = joint_shape((yes, no))
+    return (yes if condition.values else no).moved(lambda a: np.broadcast_to(a, shape))
 
 
 def _same(site: TfSite, args: list[Partial]) -> Partial:

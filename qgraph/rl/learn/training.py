@@ -16,6 +16,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
+from qgraph.archives import reading
 from qgraph.errors import RunError, TrainingError, UsageError
 from qgraph.files import write_whole
 from qgraph.ir.types import Array
@@ -56,7 +57,7 @@ from qgraph.rl.policy.play import Returns, play
 from qgraph.rl.setting_text import SettingText
 from qgraph.stopping import stoppable
 from qgraph.stored import part
-from qgraph.train.checkpoint import Checkpoint, read_checkpoint
+from qgraph.train.checkpoint import Checkpoint, read_checkpoint, restore
 
 EVALUATION_SEED = 1_000_000  # not among the seeds of actors
 NAP = 0.05  # the most seconds that the learner sleeps if there are no records
@@ -325,19 +326,20 @@ class Training:
 
     def _restore(self) -> None:
         """Continue from the checkpoint. Raises LoadError."""
-        found = read_checkpoint(self.directory.path / CHECKPOINT, self._identity())
-        for name, variable in self.learner.state.items():
-            variable.assign(found.variables[name])
-        self.counts = Counts(**found.facts["counts"])
-        self.counts.best = self._best(self.counts.best)
-        self.limiter.restore(found.facts["limiter"])
-        replay = part(found.variables, "replay")
-        if replay:
-            self.replay.restore(replay)
-        else:
-            self.limiter.restart(self.config.limiter().least)
-        self.rng.bit_generator.state = found.facts["random"]
-        self.recent.extend(found.facts.get("recent", ()))  # older checkpoints lack them
+        path = self.directory.path / CHECKPOINT
+        found = read_checkpoint(path, self._identity())
+        restore(self.learner.state, found)
+        with reading(path, "its record cannot be read"):
+            self.counts = Counts(**found.facts["counts"])
+            self.counts.best = self._best(self.counts.best)
+            self.limiter.restore(found.facts["limiter"])
+            replay = part(found.variables, "replay")
+            if replay:
+                self.replay.restore(replay)
+            else:
+                self.limiter.restart(self.config.limiter().least)
+            self.rng.bit_generator.state = found.facts["random"]
+            self.recent.extend(found.facts.get("recent", ()))  # older checkpoints lack them
 
     def _best(self, checkpointed: float | None) -> float | None:
         """The return of the written policy, which may be newer than the checkpoint."""

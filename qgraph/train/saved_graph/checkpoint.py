@@ -1,4 +1,4 @@
-"""Read checkpoints of TensorFlow that scripts wrote which trained a SavedModel of ours."""
+"""Read TensorFlow checkpoints of scripts that trained a SavedModel of a training graph."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ HINT = "give the prefix that `tf.train.Checkpoint(model=model).write` was given"
 def read_tensorflow_checkpoint(
     path: Path, network: str, variables: Mapping[str, Array]
 ) -> Checkpoint:
-    """Read what a script trained, of the training graph that a SavedModel holds.
+    """Read the variables that a script trained, from a TensorFlow checkpoint of a SavedModel.
 
-    path: the prefix of the files, or one of them. network: identity of the graph. variables: of the
-    training graph as it was written, whose shapes and dtypes the checkpoint must have. Raises
-    LoadError.
+    path: the prefix of the files, or one of them. network: identity of the graph. variables: those
+    of the training graph before training; the checkpoint must have the same shapes and dtypes.
+    Raises LoadError.
     """
     import tensorflow as tf
 
@@ -46,7 +46,7 @@ def read_tensorflow_checkpoint(
                 hint="give the directory whose training graph was trained",
             )
         made = {name: _value(reader, keys[names[name]], name, variables[name]) for name in names}
-    return Checkpoint(network, made, {})
+    return Checkpoint(network, made, {}, str(path))
 
 
 def _keys(reader: TFModule, names: set[str]) -> dict[str, str]:

@@ -53,8 +53,10 @@ def _fold(op: str) -> Importer:
 
 
 def _mean(site: OnnxSite) -> Result:
-    if not site.type().is_float or len(site.inputs) < 2:
-        return _fold("add")(site)
+    if not site.type().is_float:
+        return None
+    if len(site.inputs) == 1:
+        return site.emit("identity", site.inputs[0])
     total = site.inputs[0]
     for i, term in enumerate(site.inputs[1:]):
         total = site.helper(f"part{i}", "add", total, term)

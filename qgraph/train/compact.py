@@ -14,7 +14,7 @@ BYTE = 8
 
 
 def coded_inputs(graph: Graph) -> dict[str, Node]:
-    """The quantizer of each layer's input, by layer, where its codes are bytes."""
+    """The quantizer of the input of each layer whose input codes fit in one byte, by layer."""
     found = {}
     for node in graph.topological():
         if node.op not in LAYERS or graph.constant(node.inputs[0]) is not None:
@@ -29,10 +29,11 @@ def coded_inputs(graph: Graph) -> dict[str, Node]:
 
 
 def keeping_codes(piece: Piece, spec: QuantSpec, log2_t: Tensor) -> Piece:
-    """`piece`, a layer of x and maybe weights, that keeps `x * 2^f` in bytes instead of x.
+    """Wrap `piece`, a layer of x and optional weights, so that it keeps codes of x for backward.
 
-    x has to lie on the grid of `spec` and its threshold. The same numbers, forward and backward,
-    unless TensorFlow's oneDNN merges explicit padding into only one of the two convolutions.
+    The codes `x * 2^f` take one byte each. x must lie on the grid of `spec` and its threshold.
+    Results and gradients are the same, unless TensorFlow's oneDNN merges explicit padding into only
+    one of the two convolutions.
     """
     import tensorflow as tf
 
@@ -44,7 +45,7 @@ def keeping_codes(piece: Piece, spec: QuantSpec, log2_t: Tensor) -> Piece:
         codes = tf.cast(x / step, byte)
 
         def gradient(upstream: Tensor) -> Tensor:
-            # Waits for the upstream gradient, or x would be back in memory at once.
+            # Waits for the upstream gradient; otherwise x would be computed again too early.
             with tf.control_dependencies([upstream]):
                 again = (tf.cast(tf.identity(codes), x.dtype) * step, *weights)
             with tf.GradientTape() as tape:

@@ -1,4 +1,4 @@
-"""The CUDA kernels of quantizer and epilogue: their library, loaded late, on device pointers.
+"""The CUDA kernels of the quantizer and the epilogue, called with device pointers.
 
 Pointers are to a GPU's memory, as integers (cupy's `a.data.ptr`, torch's `t.data_ptr()`), and so is
 a stream (0 is the default one). Results are those of the CPU kernels to the bit;
@@ -122,7 +122,7 @@ def cuda_kernels() -> CudaKernels:
 
 
 def load(path: Path | None) -> CudaKernels:
-    """Load a library of the kernels, if there is one."""
+    """Load a library of the kernels. None, or one that does not load, gives a reason instead."""
     if path is None:
         return CudaKernels(None, f"{LIBRARY} is not installed: qgraph was built without nvcc")
     pointer, size = c_void_p, c_int64

@@ -112,11 +112,20 @@ def _saved_dataset(path: Path) -> DatasetLike:
         ) from error
 
 
+def _other_tuple(what: str, where: str | None = None) -> CalibrationError:
+    """The error for a tuple that is neither of inputs nor of inputs and labels."""
+    hint = "give inputs, or (inputs, labels); weights of samples are not supported"
+    return CalibrationError(what, node=where, hint=hint)
+
+
 def _labels_apart(made: DatasetLike, graph: Graph) -> tuple[Mapping[str, Array], Array | None]:
+    """The inputs by name, and the labels or None."""
     if isinstance(made, tuple) and len(made) == 2:
         inputs, labels = made
         named = inputs if isinstance(inputs, Mapping) else {"": inputs}
         return named, np.asarray(labels)
+    if isinstance(made, tuple):
+        raise _other_tuple(f"training data is a tuple of {len(made)}")
     named = made if isinstance(made, Mapping) else {"": np.asarray(made)}
     labels_name = labels_among(named, graph.inputs)
     # An input may be called `y` too, where it is alone.
@@ -242,12 +251,8 @@ class DatasetBatches:
         self.graph, self.where = graph, where
         spec = dataset.element_spec
         self.labelled = isinstance(spec, tuple) and len(spec) == 2
-        if isinstance(spec, tuple) and len(spec) > 2 and len(spec) != len(graph.inputs):
-            raise CalibrationError(
-                f"elements are tuples of {len(spec)} tensors",
-                node=where,
-                hint="give inputs, or (inputs, labels); weights of samples are not used",
-            )
+        if isinstance(spec, tuple) and not self.labelled and len(spec) != len(graph.inputs):
+            raise _other_tuple(f"its elements are tuples of {len(spec)}", where)
         if _is_single(spec[0] if self.labelled else spec, graph):
             dataset = dataset.batch(batch_size)
         self.dataset = dataset

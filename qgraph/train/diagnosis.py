@@ -37,9 +37,10 @@ def refusing_nan(
     gradients: Sequence[Tensor],
     batch_statistics: bool,
 ) -> list[Tensor]:
-    """`gradients`, in a step that is being traced, if they and the loss are finite.
+    """`gradients` with a check, for a step that is being traced.
 
-    Else an InvalidArgumentError that names `first_not_finite`, before a variable has changed.
+    If the loss or a gradient is not finite, the step raises an InvalidArgumentError that names
+    `first_not_finite`, before any variable has changed.
     """
     import tensorflow as tf
 
@@ -47,13 +48,15 @@ def refusing_nan(
         fed = dict(zip(inputs, tensors, strict=True))
         name = first_not_finite(graph, fed, batch_statistics)
         what = "the loss or a gradient" if name is None else f"`{name}`, first of all values,"
-        return f"{what} is NaN or infinite: no variable was changed; smaller rates may do"
+        return (
+            f"{what} is NaN or infinite: no variable was changed; smaller learning rates may help"
+        )
 
     def refused() -> Tensor:
         text = tf.py_function(message, list(inputs.values()), tf.string)
         return tf.debugging.Assert(False, [text])
 
-    # Squares, as Adam keeps them: what overflows there would ruin a later step.
+    # Adam keeps squares of gradients: an overflow there would spoil a later step.
     sums = [loss, *(tf.reduce_sum(tf.square(gradient)) for gradient in gradients)]
     finite = tf.reduce_all(tf.math.is_finite(tf.stack(sums)))
     with tf.control_dependencies([tf.cond(finite, tf.no_op, refused)]):

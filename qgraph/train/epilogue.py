@@ -1,7 +1,7 @@
 """The ops after a layer as one fused op: quantizer, bias, activation, quantizer.
 
 The separate nodes compute the same. They run if the fused ops do not load, under
-`jit_compile=True`, in float64, and where a value between them is asked for.
+`jit_compile=True`, in float64, and where a value between them is needed.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Rounding
 from qgraph.train.quantizer import chosen
 
-MOST_CHANNELS = 4096  # sums of more, block by block, would take the memory of a tensor
+MOST_CHANNELS = 4096  # sums of more channels in blocks would take as much memory as a tensor
 
 
 @dataclass(frozen=True)
 class Epilogue:
-    """`outer(activation(inner(x) + bias))`, where `nodes` are all of them, `outer` the last.
+    """`outer(activation(inner(x) + bias))`, where `inner` and `outer` are quantizers.
 
-    activation: `none`, `relu`, `relu6`, or `clip` to 0 and the value `high` [channels].
+    nodes: names of all nodes in order. activation: `none`, `relu`, `relu6`, or `clip`, which clips
+    to 0 and the value `high` [channels].
     """
 
     inner: Node
@@ -34,12 +35,12 @@ class Epilogue:
 
     @property
     def x(self) -> str:
-        """The value that comes in."""
+        """The input value."""
         return self.inner.inputs[0]
 
     @property
     def attributes(self) -> dict[str, object]:
-        """As the op calls them."""
+        """Attributes of the fused op."""
         inner = spec_of(self.inner)
         outer = spec_of(self.outer)
         return {
@@ -52,7 +53,7 @@ class Epilogue:
         }
 
     def inputs(self, values: Mapping[str, Tensor], six: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """x, bias and high, as the op takes them; `six` is where ReLU6 clips."""
+        """The tensors x, bias and high for the fused op. six: the upper limit of ReLU6."""
         import tensorflow as tf
 
         x, bias = values[self.x], values[self.bias]
@@ -66,7 +67,7 @@ class Epilogue:
 
 
 def epilogues(graph: Graph) -> list[Epilogue]:
-    """Those of all layers, where nothing else takes a value inside."""
+    """The epilogues of a graph whose inner values have no other users."""
     return [
         found
         for node in graph.topological()
@@ -78,7 +79,7 @@ def _ending_at(graph: Graph, outer: Node) -> Epilogue | None:
     nodes = [outer]
 
     def before() -> Node:
-        """The node before the first one found; that one again where others take its value too."""
+        """The node before the first one; the first one itself if its input has other users."""
         value = nodes[0].inputs[0]
         if graph.use_count(value) == 1:
             nodes.insert(0, graph.producer(value))
@@ -111,5 +112,5 @@ def _fits(graph: Graph, inner: Node, outer: Node, bias: str, high: str | None) -
 
 
 def epilogue_op() -> TFModule | None:
-    """The fused op, where there is one now; its gradients go to all five inputs."""
+    """The fused op if it is available, else None. It has gradients for all five inputs."""
     return getattr(chosen().ops, "qgraph_epilogue", None)

@@ -16,9 +16,9 @@ from qgraph.ir.types import Array, Moments
 class Norm:
     """Statistics of a batch norm that was folded into `layer`; [channels].
 
-    `side`: `output`, the layer's result without bias, or `input`, where the batch norm stood before
-    the layer. `weights` and `bias` name the const nodes that took it in. `mean`, `variance` and
-    `epsilon` are of the value as it is now.
+    `side`: `output` (the layer's result without bias), or `input` if the batch norm preceded the
+    layer. `weights` and `bias` name the const nodes that it was folded into. `mean`, `variance` and
+    `epsilon` describe the value after folding.
     """
 
     layer: str
@@ -33,7 +33,7 @@ class Norm:
 def norms_of(floating: Graph) -> tuple[Norm, ...]:
     """Batch norms that were folded into layers of a float graph, from `Graph.moments`.
 
-    Those of grouped convolutions that stood before them, and those that left no bias, stay folded.
+    Batch norms before grouped convolutions, and those that left no bias, stay folded.
     """
     found = []
     for bias_add in floating.topological():
@@ -57,7 +57,7 @@ def norms_of(floating: Graph) -> tuple[Norm, ...]:
 
 
 def _is_normalized(graph: Graph, node: Node) -> bool:
-    """True where what is known of a value is from a batch norm behind it."""
+    """Whether the moments of a value come from a batch norm after it."""
     return any(marks_of(user).normalized_input for user in graph.users(node.name))
 
 
@@ -66,7 +66,7 @@ def _norm(
 ) -> Norm:
     assert known.epsilon is not None
     variance, epsilon = known.deviation**2, known.epsilon
-    # A channel that gamma switched off has no unit: any value is right.
+    # A channel with a gamma of 0 has no scale: any epsilon is right.
     epsilon = np.where(variance + epsilon < np.finfo(np.float32).tiny, 1.0, epsilon)
     mean = known.mean - np.asarray(offset, np.float64)
     return Norm(layer.name, side, *names, mean, variance, epsilon)

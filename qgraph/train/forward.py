@@ -14,18 +14,18 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.reading import value_of
 from qgraph.ir.types import TensorType
 
-# Stands in for an op: called with a node and the tensor of its first input.
+# Replaces an op: called with a node and the tensor of its first input.
 Override = Callable[[Node, Tensor], Tensor]
-# Stands around a node: called with it, a function of its inputs that runs it, and its inputs.
+# Wraps a node: called with the node, a function of its inputs that runs it, and its inputs.
 Around = Callable[[Node, "Piece", Sequence[Tensor]], Tensor]
 Piece = Callable[..., Sequence[Tensor]]
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Nodes, the last at the end, that run as one: nothing else takes the values between them.
+    """Nodes in order that run as one op; the values between them have no other users.
 
-    x: the value that comes in. run: gives that of the last node, out of all values before it.
+    x: the input value. run: computes the value of the last node from the values by name.
     """
 
     x: str
@@ -37,9 +37,9 @@ NOTHING: Mapping[str, Tensor] = MappingProxyType({})
 
 
 def piece_of(graph: Graph, node: Node, dtype: str | None = None) -> Piece:
-    """`node` alone as a function of its inputs, all of them of `dtype`, if that is given.
+    """`node` as a function of its inputs. dtype: type of all inputs instead of their own.
 
-    A function and not ops imported in place, which a gradient tape would not see.
+    It is a function because a gradient tape does not see ops that are imported directly.
     """
     import tensorflow as tf
 
@@ -66,7 +66,7 @@ def piece_of(graph: Graph, node: Node, dtype: str | None = None) -> Piece:
 class Forward:
     """Runs a graph on tensors, node by node.
 
-    replaced: ops that every call has a stand-in for.
+    replaced: ops that every call replaces by `overrides`.
     """
 
     def __init__(self, graph: Graph, replaced: Collection[str] = ()) -> None:
@@ -86,12 +86,13 @@ class Forward:
         chains: Iterable[Chain] = (),
         pieces: Mapping[str, Piece] = NOTHING,
     ) -> dict[str, Tensor]:
-        """Every value by name, but what lies inside of `chains`, which float32 alone runs through.
+        """Every value by name, except those inside of chains that ran.
 
-        `constants` take the place of const nodes, `overrides` that of ops; `around`, by node, runs
-        a node of one output in its own way; `pieces`, by node, are what float32 runs instead of
-        the node. Nodes in `wide` are computed in float64, and so is what they feed, up to an
-        override.
+        constants: tensors to use instead of const nodes. overrides: functions to use instead of
+        ops. around: by node with one output, a function that runs it. wide: nodes to compute in
+        float64; nodes that use their values are computed in float64 too, up to an override.
+        chains: nodes to run as one op, if their input is float32. pieces: by node, the function to
+        run instead of it in float32.
         """
         import tensorflow as tf
 
@@ -127,16 +128,16 @@ class Forward:
 
 
 def shaped(x: Tensor, graph: Graph, name: str) -> Tensor:
-    """`x` for the input `name`: what was frozen for one sample at a time takes no more.
+    """`x`, checked to have the shape of the input `name`: its batch size may be fixed.
 
-    Raises UsageError, or InvalidArgumentError where the shape is known when it runs.
+    Raises UsageError, or InvalidArgumentError if the shape is known only when the graph runs.
     """
     import tensorflow as tf
 
     shape = graph.types[name].shape
     if shape is not None and not x.shape.is_compatible_with(shape):
         wanted, free = _text(shape), _text((None, *shape[1:]))
-        raise UsageError(  # all in one message: Keras keeps no more of an error
+        raise UsageError(  # without a hint: Keras keeps only the message of an error
             f"`{name}` takes the shape {wanted}, not {_text(x.shape)}; for batches of any size, "
             f"quantize again with --input-shape {name}={free}"
         )

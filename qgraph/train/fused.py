@@ -22,7 +22,7 @@ LIBRARY = "_tf_ops.so"
 
 @dataclass(frozen=True)
 class FusedOps:
-    """The loaded module of ops or None, and its file or the reason why it is missing."""
+    """The loaded module of ops or None; `why` is its file, or the reason why it is missing."""
 
     ops: TFModule | None
     why: str
@@ -41,7 +41,7 @@ def fused_ops() -> FusedOps:
 
 
 def load(path: Path | None) -> FusedOps:
-    """Load a library of the ops, if there is one and TensorFlow takes it."""
+    """Load a library of the ops. None, or one that does not load, gives a reason instead."""
     import tensorflow as tf
 
     if path is None:
@@ -53,7 +53,10 @@ def load(path: Path | None) -> FusedOps:
 
 
 def library_path(name: str = LIBRARY) -> Path | None:
-    """The folder of the package; for an editable install, that of the native kernels."""
+    """The path of a native library; None if it is not installed.
+
+    It lies in the folder of the package or, in an editable install, beside the native kernels.
+    """
     folders = [Path(qgraph.__file__).parent]
     if kernels.backend().startswith("native: "):
         folders.append(Path(kernels.backend().removeprefix("native: ")).parent)
@@ -61,7 +64,10 @@ def library_path(name: str = LIBRARY) -> Path | None:
 
 
 def set_threads(count: int) -> None:
-    """Limit the threads of the fused ops (at least 1); native forms use TensorFlow's threads."""
+    """Limit the threads of the fused ops; TensorFlow's own ops have another setting.
+
+    Raises UsageError for fewer than 1.
+    """
     if count < 1:
         raise UsageError(f"the number of threads must be at least 1, not {count}")
     path = library_path()

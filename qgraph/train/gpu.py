@@ -30,7 +30,10 @@ FUNCTIONS = (
 
 
 def stream_library() -> Path:
-    """The path of the library for this TensorFlow, this source and this version of qgraph."""
+    """The path of the compiled library in the cache.
+
+    Its name depends on TensorFlow's version and flags, the source and the version of qgraph.
+    """
     import tensorflow as tf
 
     cache = Path(os.environ.get("QGRAPH_CACHE", Path.home() / ".cache" / "qgraph"))
@@ -41,7 +44,7 @@ def stream_library() -> Path:
 
 
 def build() -> Path:
-    """Compile the library; its path. Raises UsageError."""
+    """Compile the library and return its path. Raises UsageError."""
     import tensorflow as tf
 
     if not tf.test.is_built_with_cuda():
@@ -71,7 +74,7 @@ def compiler() -> str:
 
 @functools.cache
 def gpu_ops() -> FusedOps:
-    """The fused ops with kernels for GPUs, registered once; or None, and why."""
+    """The fused ops with kernels for GPUs, registered once; without them, the reason."""
     path = stream_library()
     if not path.exists():
         return FusedOps(None, f"the fused ops are not built for GPUs; {BUILD}")

@@ -1,4 +1,4 @@
-"""The training graph as a `tf_keras.Model`. Imports TensorFlow: import it late."""
+"""The training graph as a `tf_keras.Model`. This file imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -34,11 +34,10 @@ unconverted = tf.autograph.experimental.do_not_convert
 class QuantizedModel(keras.Model):  # type: ignore[misc]
     """A quantized network that compiles and fits like any Keras model.
 
-    Its output is that of inference: a tensor, or a dictionary by public name where there are
-    several. Evaluation and prediction give the numbers of the finalized graph. Without targets
-    (`fit(x)`, `evaluate(x)`) the outputs of `floating`, the float network, are the targets; see
-    `distillation_loss`. Frozen thresholds stay, whatever the optimizer. Under `tf.distribute`, make
-    it in the scope of the strategy.
+    Its output is a tensor, or a dictionary by name for several outputs. Evaluation and prediction
+    give the numbers of the finalized graph. Without targets (`fit(x)`, `evaluate(x)`), the targets
+    are the outputs of `floating`, the float network; see `distillation_loss`. Frozen thresholds do
+    not change with any optimizer. Under `tf.distribute`, create it in the scope of the strategy.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
         super().__init__(name=name)
         self.network = TrainingGraph(graph, norms, momentum=momentum)
         self.freezing = Freezing(self.network.state.ranges)
-        self.state = variables_of(self.network, self.freezing)  # Keras sees what it saves here
+        self.state = variables_of(self.network, self.freezing)  # Keras saves attributes like this
         self._floating, self._teacher = floating, Forward(floating)
         self._norms_frozen, self._refuses_nan = not norms, False
         self._wide: frozenset[str] = self.network.wide
@@ -78,7 +77,7 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
 
     @property
     def norms_frozen(self) -> bool:
-        """Whether batch norms are as in inference. May be set while `fit` runs."""
+        """Whether batch norms work as in inference. May be set while `fit` runs."""
         return self._norms_frozen
 
     @norms_frozen.setter
@@ -88,10 +87,10 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
 
     @property
     def refuses_nan(self) -> bool:
-        """Whether a step with NaN or infinity in loss or gradients is an InvalidArgumentError.
+        """Whether NaN or infinity in the loss or a gradient raises an InvalidArgumentError.
 
-        It names the first value of the graph that is not finite, and changes no variable. May be
-        set while `fit` runs; not with `jit_compile=True`.
+        The error names the first value of the graph that is not finite; no variable has changed
+        then. May be set while `fit` runs, but not with `jit_compile=True`.
         """
         return self._refuses_nan
 
@@ -111,7 +110,7 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
     # -- for compile --------------------------------------------------------------------------
 
     def compile(self, *args: object, **kwargs: object) -> None:
-        """As Keras does. Raises UsageError for an optimizer that averages weights."""
+        """Compile as Keras does. Raises UsageError for an optimizer that averages weights."""
         super().compile(*args, **kwargs)
         if getattr(self.optimizer, "use_ema", False):
             raise UsageError(
@@ -120,14 +119,15 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
             )
 
     def tqt_optimizer(self, options: Options | None = None) -> TqtAdam:
-        """Adam with TQT's rates: one for thresholds, one for all else."""
+        """Adam with the two learning rates of TQT: one for thresholds, one for other variables."""
         with self.distribute_strategy.scope():
             return adam_for(options or Options(), self.freezing)
 
     def distillation_loss(self) -> Losses:
-        """Loss that brings the outputs near to those of the float network.
+        """A loss against the outputs of the float network, for training without labels.
 
-        KL divergence for outputs that are rows of classes, mean squared error for others.
+        KL divergence for outputs that are scores of classes, mean squared error for others; a
+        dictionary by name for several outputs.
         """
         found = {public: _loss_of(self.network.graph, public) for public in self._outputs}
         return found if len(found) > 1 else found[self._outputs[0]]
@@ -135,7 +135,9 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
     # -- called by Keras ----------------------------------------------------------------------
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        """Outputs; in training, batch norms that are not frozen use the batch, and gather."""
+        """Outputs. In training, batch norms that are not frozen use the statistics of the batch,
+        and update the running ones.
+        """
         return self._computed(inputs, training)
 
     @unconverted  # type: ignore[untyped-decorator]
@@ -146,7 +148,7 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
         return self._public(learn(self.network, fed, batch_statistics=not self.norms_frozen))
 
     def train_step(self, data: Tensor) -> Tensor:
-        """One step, by any optimizer; frozen thresholds are as before."""
+        """One step by any optimizer; frozen thresholds do not change."""
         inputs, targets, weights = self._unpacked(data)
         ranges, variables = self.network.state.ranges, self.trainable_variables
         before = tf.identity(ranges)
@@ -156,7 +158,7 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
         gradients = tape.gradient(
             loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
-        # Here and not in the optimizer: what is observed of thresholds is of all replicas.
+        # Not in the optimizer: `freezing` must observe the gradients of all replicas.
         replica = tf.distribute.get_replica_context()
         gradients = replica.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
         if self.refuses_nan:
@@ -181,16 +183,16 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
 
     def make_test_function(self, force: bool = False) -> TFModule:
         """Like the method of Keras, for the current weights."""
-        self._look_at_widths()
+        self._update_wide()
         return super().make_test_function(force)
 
     def make_predict_function(self, force: bool = False) -> TFModule:
         """Like the method of Keras, for the current weights."""
-        self._look_at_widths()
+        self._update_wide()
         return super().make_predict_function(force)
 
-    def _look_at_widths(self) -> None:
-        """Fewer layers need float64 than would for any weights; it takes several times as long."""
+    def _update_wide(self) -> None:
+        """Find the layers that need float64 with the current weights: float64 is much slower."""
         wide = self.network.wide_now()
         if wide != self._wide:
             self._wide, self.test_function, self.predict_function = wide, None, None
@@ -203,11 +205,11 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
         return self._public(self.network.outputs(values))
 
     def save(self, *args: object, **kwargs: object) -> None:
-        """Not this: a model is made from its training directory. Raises UsageError."""
+        """Raise UsageError: a model is created from its training directory, not from a file."""
         raise UsageError(
-            "a quantized model is not saved whole",
-            hint="save_weights (ModelCheckpoint: save_weights_only=True) keeps what it learned, "
-            "retrain.save_checkpoint makes a network to finalize of it",
+            "a quantized model cannot be saved as a whole",
+            hint="save_weights (ModelCheckpoint: save_weights_only=True) saves its variables; "
+            "retrain.save_checkpoint saves it for qgraph finalize",
         )
 
     def get_config(self) -> dict[str, object]:
@@ -216,7 +218,7 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
 
     @unconverted  # type: ignore[untyped-decorator]
     def _unpacked(self, data: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Inputs, targets and weights of samples; the float network's outputs for no targets."""
+        """Inputs, targets and sample weights; default targets are the float network's outputs."""
         inputs, targets, weights = keras.utils.unpack_x_y_sample_weight(data)
         if targets is None:
             values = self._teacher(by_name(self._floating, inputs))
@@ -232,9 +234,9 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
 
 
 class Divergence(keras.losses.Loss):  # type: ignore[misc]
-    """KL divergence of rows of classes [..., classes] from those that are wanted.
+    """KL divergence between wanted and found scores of classes, [..., classes].
 
-    from_logits: both are logits, or logarithms of probabilities; else probabilities.
+    from_logits: both are logits or logarithms of probabilities; otherwise probabilities.
     """
 
     def __init__(self, from_logits: bool, name: str = "divergence") -> None:
@@ -242,7 +244,7 @@ class Divergence(keras.losses.Loss):  # type: ignore[misc]
         self.from_logits = from_logits
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """[...]."""
+        """The divergence for each row of classes, [...]."""
         wanted, found = self._logarithm(y_true), self._logarithm(y_pred)
         return tf.reduce_sum(tf.exp(wanted) * (wanted - found), -1)
 
@@ -252,7 +254,7 @@ class Divergence(keras.losses.Loss):  # type: ignore[misc]
         return tf.math.log(tf.maximum(y, np.finfo(np.float32).tiny))
 
     def get_config(self) -> dict[str, object]:
-        """As Keras rebuilds it."""
+        """Arguments with which Keras creates the loss again."""
         return {"from_logits": self.from_logits, "name": self.name}
 
 
@@ -265,7 +267,7 @@ def _loss_of(graph: Graph, public: str) -> Losses:
 
 
 def _is_probability(graph: Graph, value: str, decision: str) -> bool:
-    """Whether a softmax lies between them."""
+    """Whether a softmax lies between the value `decision` and the output `value`."""
     while value != decision:
         node = graph.producer(value)
         if node.op == "softmax":

@@ -180,7 +180,7 @@ class Trainer:
     def _not_finite(self, inputs: Mapping[str, Tensor]) -> TrainingError:
         name = first_not_finite(self.model, inputs, not self.steps.norms_frozen)
         what = "the loss or a gradient is" if name is None else "is the first that is"
-        hint = "smaller rates may do; the newest checkpoint is from before this"
+        hint = "smaller learning rates may help; the newest checkpoint is from before this step"
         message = f"{what} NaN or infinite in step {self.at.step + 1}: training stops"
         return TrainingError(message, node=name, hint=hint)
 

@@ -11,11 +11,11 @@ from qgraph.numerics import dequantize, quantize
 
 
 def with_loose_weights(graph: Graph, floating: Graph) -> Graph:
-    """A copy of a calibrated graph in which reconstructed weights are as near to those of
-    `floating`, its float twin, as their codes allow.
+    """Move reconstructed weights as near to the weights of `floating` as their codes allow.
 
-    Reconstruction leaves weights on the grid, in the middle between two roundings: small steps of
-    training would change no code. The quantized network stays the same, bit for bit.
+    Returns a copy of a calibrated graph; `floating` is its float graph. Reconstruction leaves
+    weights on the grid, where small steps of training would not change a code. The quantized
+    network stays the same, bit for bit.
     """
     made = graph.copy()
     for node in graph.topological():
@@ -31,7 +31,7 @@ def with_loose_weights(graph: Graph, floating: Graph) -> Graph:
 
 
 def _nearest(wanted: Array, given: Array, spec: QuantSpec, exponent: int) -> Array:
-    """The numbers nearest to `wanted` that have the codes of `given`, and lie between roundings."""
+    """The numbers nearest to `wanted` that have the same codes as `given`."""
     fixed, half = quantize(given, spec), np.ldexp(0.5, -exponent)
     middle = dequantize(fixed).astype(given.dtype)
     edge = np.clip(wanted, middle - half, middle + half).astype(given.dtype)

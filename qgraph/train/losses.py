@@ -14,7 +14,7 @@ from qgraph.static.agreement import decisions
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss on one value of the quantized graph, and the value of the float graph it may need.
+    """A loss on one value of the quantized graph, with labels or a value of the float graph.
 
     `labels`: softmax cross entropy on logits. `teacher`: KL divergence of the float network's
     softmax from the quantized one's. `mse`: mean squared difference from the float output.
@@ -26,7 +26,7 @@ class Loss:
     classes: int | None
 
     def __call__(self, found: Tensor, taught: Tensor, labels: Tensor) -> Tensor:
-        """The mean over a batch; each argument [n, ...], `labels` as `LabelledBatch` has them."""
+        """The mean loss of a batch. found, taught: [n, ...]; labels: as in `LabelledBatch`."""
         import tensorflow as tf
 
         if self.kind == LossKind.MSE:
@@ -49,7 +49,7 @@ class Loss:
         return tf.reduce_sum(tf.cast(same, tf.float32))
 
     def _rows(self, scores: Tensor) -> Tensor:
-        """[n, classes]: a 1x1 convolution gives them as [n, 1, 1, classes]."""
+        """Scores as [n, classes]; a 1x1 convolution gives [n, 1, 1, classes]."""
         import tensorflow as tf
 
         return tf.reshape(scores, [-1, self.classes])

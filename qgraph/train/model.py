@@ -29,9 +29,10 @@ from qgraph.train.state import TRAINED, TrainingState, scale_factors, state_of
 
 @dataclass(frozen=True)
 class ScaledOps:
-    """The ops that are computed in more than one form.
+    """Ops with several implementations.
 
-    quantize: as `qgraph.train.quantizer.quantize`. epilogue: gives the op of `Epilogue`, or None.
+    quantize: like `qgraph.train.quantizer.quantize`. epilogue: returns the op for an `Epilogue`, or
+    None to run its nodes separately.
     """
 
     quantize: Callable[[Tensor, Tensor, int, bool, str], Tensor] = quantize
@@ -39,11 +40,11 @@ class ScaledOps:
 
 
 class TrainingGraph:
-    """A quantized graph that learns: `kernels`, `gammas` and `thresholds` are its variables.
+    """A trainable quantized graph with the variables `kernels`, `gammas` and `thresholds`.
 
-    graph: calibrated; or float, and then what learns is what the quantizers would stand on.
-    norms: batch norms that were folded into it, to be at work until they are frozen. ops: by
-    default, the form that fits the device.
+    graph: a calibrated graph, or a float graph, which has no thresholds. norms: batch norms that
+    were folded into it; they are active until they are frozen. momentum: of their running
+    statistics. ops: None selects the form for the device.
     """
 
     def __init__(
@@ -73,10 +74,10 @@ class TrainingGraph:
         self.wide = _wide(at_their_widest(graph))
 
     def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """As inference: inside a `tf.function`, tensors by input name to outputs by public name.
+        """Run as in inference, inside a `tf.function`: tensors by input name to outputs by name.
 
-        Every quantized number is the one that inference has: layers whose sums float32 might not
-        hold, whatever the weights, are computed in float64 (docs/numerics.md, 4).
+        Every quantized number equals that of inference: layers whose sums may not be exact in
+        float32 for some weights are computed in float64 (docs/numerics.md, 4).
         """
         import tensorflow as tf
 
@@ -84,7 +85,7 @@ class TrainingGraph:
             wanted = self.graph.outputs.values()
             return self.outputs(self.values(inputs, wide=self.wide, wanted=wanted)[0])
 
-        # Not for AutoGraph, which would rewrite each line of what follows.
+        # AutoGraph is off: it would rewrite each line of the function.
         outputs: dict[str, Tensor] = tf.autograph.experimental.do_not_convert(run)(inputs)
         return outputs
 
@@ -103,11 +104,11 @@ class TrainingGraph:
         wide: Collection[str] = (),
         wanted: Collection[str] | None = None,
     ) -> tuple[dict[str, Tensor], list[Update]]:
-        """Every value by name, and what the running statistics become.
+        """Every value by name, and updates of running statistics.
 
-        batch_statistics: batch norms work with those of this batch; else they are as frozen, and
-        there is nothing to update. wide: nodes to be computed in float64. wanted: values that are
-        needed; others may be missing, which is faster.
+        batch_statistics: whether batch norms use the statistics of this batch; otherwise they work
+        as frozen, and there are no updates. wide: nodes to compute in float64. wanted: the values
+        that are needed; others may be missing, which is faster. None needs all.
         """
         updates: list[Update] = []
 
@@ -138,7 +139,7 @@ class TrainingGraph:
         return values, updates
 
     def wide_now(self) -> frozenset[str]:
-        """The nodes whose sums, with the weights as they are, float32 might not hold."""
+        """The nodes whose sums may not be exact in float32 with the current weights."""
         return _wide(self.finalized())
 
     def constants(self) -> dict[str, Tensor]:
@@ -161,7 +162,7 @@ class TrainingGraph:
         return [self.state.ranges] if self.state.names else []
 
     def named_variables(self) -> dict[str, Variable]:
-        """The state of the graph, by names that do not change between versions."""
+        """All variables, by names that do not change between versions."""
         found = {f"constant/{name}": v for name, v in self.state.constants.items()}
         found.update(self.norms.named_variables())
         return {**found, "ranges": self.state.ranges}
@@ -171,14 +172,14 @@ class TrainingGraph:
         found = {name: np.array(v.numpy()) for name, v in self.named_variables().items()}
         for name, array in found.items():
             if not np.isfinite(array).all():
-                hint = "go back to a checkpoint; smaller rates may do"
+                hint = "go back to a checkpoint; smaller learning rates may help"
                 raise TrainingError("training led to NaN or infinity", node=name, hint=hint)
         return found
 
     def finalized(self, graph: Graph | None = None) -> Graph:
-        """A calibrated graph with the constants and exponents that the variables have now.
+        """A copy of `graph` (by default the own one) with the current constants and exponents.
 
-        Raises TrainingError where they are not finite.
+        Raises TrainingError if a variable is not finite.
         """
         self.arrays()
         made = (graph or self.graph).copy()
@@ -223,7 +224,7 @@ class TrainingGraph:
         return y + tf.stop_gradient(tf.cast(exact, tf.float32) - y)
 
     def _lookup(self, ranges: Mapping[str, Tensor], node: Node, x: Tensor) -> Tensor:
-        """The function in float64, as the entries of its table are made."""
+        """The function, computed in float64 like the entries of its table, then quantized."""
         import tensorflow as tf
 
         (wide,) = self.functions[node.name](tf.cast(x, tf.float64))
@@ -246,7 +247,7 @@ class TrainingGraph:
         return _clipped(x, self._six(ranges, self.graph.nodes[members[0]]))
 
     def _six(self, ranges: Mapping[str, Tensor], source: Node) -> Tensor:
-        """Upper clip of ReLU6 on the grid of `source`: the point nearest to 6."""
+        """The upper limit of ReLU6 on the grid of `source`: the point nearest to 6."""
         import tensorflow as tf
 
         spec = spec_of(source)
@@ -255,7 +256,7 @@ class TrainingGraph:
         return tf.round(6.0 / scale) * scale
 
     def _chains(self, ranges: Mapping[str, Tensor], wanted: frozenset[str]) -> list[Chain]:
-        """Epilogues that can run as one op, inside of which nothing is wanted."""
+        """The epilogues that can run as one op, because none of their inner values is wanted."""
         op = self.ops.epilogue()
         if op is None:
             return []
@@ -273,20 +274,20 @@ class TrainingGraph:
 
 
 def at_their_widest(graph: Graph) -> Graph:
-    """`graph` with every trained constant at the end of its range: no training goes beyond."""
+    """A copy of `graph` with trained constants at the limit of their range, for any training."""
     made = graph.copy()
     for node in graph.topological():
         value = graph.constant(node.inputs[0]) if node.op in QUANTIZERS else None
         spec = spec_if_any(node)
         if value is not None and spec is not None and spec.role in TRAINED:
             assert isinstance(spec.exponent, int)
-            least = np.ldexp(float(spec.lo if spec.signed else spec.hi), -spec.exponent)
-            made.set_attrs(node.inputs[0], value=np.full_like(value, least))
+            limit = np.ldexp(float(spec.lo if spec.signed else spec.hi), -spec.exponent)
+            made.set_attrs(node.inputs[0], value=np.full_like(value, limit))
     return made
 
 
 def _coded(graph: Graph) -> frozenset[str]:
-    """The values that stand for codes."""
+    """The values that are on a grid of codes."""
     exponents: ValueExponents = {}
     for node in graph.topological():
         exponents[node.name] = value_exponent(node, exponents)
@@ -294,6 +295,7 @@ def _coded(graph: Graph) -> frozenset[str]:
 
 
 def _wide(graph: Graph) -> frozenset[str]:
+    """The nodes of a calibrated graph whose sums may not be exact in float32."""
     if not any(node.op in QUANTIZERS for node in graph.topological()):
         return frozenset()
     found = bounds(graph)
@@ -302,10 +304,10 @@ def _wide(graph: Graph) -> frozenset[str]:
 
 
 def _clipped(x: Tensor, high: Tensor) -> Tensor:
-    """`clip(x, 0, high)` for x on a grid and `high` its point nearest to 6.
+    """`clip(x, 0, high)` for x on a grid, where `high` is the point of the grid nearest to 6.
 
-    With ReLU6's own gradient: that of `minimum` would take six passes over x. They are the same,
-    as `high` is 6, or else 8 or 0 on grids with nothing between it and 6.
+    The gradient is that of ReLU6, because that of `minimum` would take six passes over x. Both are
+    equal: `high` is 6, or it is 8 or 0 on a grid without points between it and 6.
     """
     import tensorflow as tf
 

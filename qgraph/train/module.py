@@ -1,4 +1,4 @@
-"""The training graph for a loop of your own: a `tf.Module`. Imports TensorFlow: import it late."""
+"""The training graph as a `tf.Module`, for custom loops. This file imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from qgraph.train.norms import MOMENTUM
 class TrainingModule(tf.Module):  # type: ignore[misc]
     """A quantized network that learns, as a function of its inputs and lists of variables.
 
-    `kernels` (weights, biases, multipliers), `gammas` (scales of batch norms) and `thresholds` (one
-    variable, the ranges of all scales) are trained. `freezing` holds thresholds: give it to
-    `TqtAdam`, or call `freezing.hold` after each step. `norms_frozen`: whether batch norms are as
-    in inference; a function that was traced before has to be traced again. Under `tf.distribute`,
-    make it in the scope of the strategy.
+    The variables to train are `kernels` (weights, biases, multipliers), `gammas` (scales of batch
+    norms) and `thresholds` (one variable, the ranges of all scales). `freezing` keeps frozen
+    thresholds: pass it to `TqtAdam`, or call `freezing.hold` after each step. `norms_frozen`:
+    whether batch norms work as in inference; functions must be traced again after a change. Under
+    `tf.distribute`, create it in the scope of the strategy.
     """
 
     def __init__(
@@ -38,9 +38,10 @@ class TrainingModule(tf.Module):  # type: ignore[misc]
         self.norms_frozen = not norms
 
     def __call__(self, inputs: Tensor, training: bool = False) -> dict[str, Tensor]:
-        """Outputs by public name; `inputs` as `by_name` takes them.
+        """Outputs by public name. inputs: as in `by_name`.
 
-        In training, batch norms that are not frozen use the statistics of the batch, and gather.
+        In training, batch norms that are not frozen use the statistics of the batch, and update the
+        running ones.
         """
         fed = by_name(self.network.graph, inputs)
         if not training:
@@ -59,10 +60,10 @@ def variables_of(network: TrainingGraph, freezing: Freezing) -> dict[str, Variab
 
 
 def by_name(graph: Graph, inputs: Tensor) -> dict[str, Tensor]:
-    """Tensors by input name, of the types and shapes they have there.
+    """Tensors by input name, cast to the types of the inputs.
 
-    inputs: by name, or a sequence in the order of `graph.inputs`, or the only one. Raises
-    UsageError.
+    inputs: by name, a sequence in the order of `graph.inputs`, or the only one. Raises UsageError
+    for other names or shapes.
     """
     named = inputs
     if not isinstance(inputs, Mapping):
@@ -77,13 +78,14 @@ def by_name(graph: Graph, inputs: Tensor) -> dict[str, Tensor]:
 
 
 def _wanted(graph: Graph, found: str) -> str:
+    """The message for inputs that do not fit."""
     return f"the network has the inputs `{'`, `'.join(graph.inputs)}`; {found}"
 
 
 def learn(
     network: TrainingGraph, inputs: Mapping[str, Tensor], *, batch_statistics: bool
 ) -> dict[str, Tensor]:
-    """Outputs by public name, in training; running statistics are updated as in `values`."""
+    """Outputs by public name, in training. Updates running statistics."""
     wanted = network.graph.outputs.values()
     values, updates = network.values(inputs, batch_statistics=batch_statistics, wanted=wanted)
     for variable, value in updates:

@@ -1,12 +1,11 @@
-"""Batch norms that were folded, and that are active again during training.
+"""Batch norms that were folded into layers and are active again during training.
 
-Folding makes `w' = w * gamma / sigma`. What is left of the batch norm is an identity: the batch
-norm of `z = conv(x, w')`, with the deviation of `z` for gamma and with its running mean, gives what
-the layer and its batch norm gave. Here it learns on from there (docs/numerics.md, 6):
-weights are folded with the running statistics, so that quantizers see what inference has, and the
-output is corrected by `sigma_running / sigma_batch`. Once the statistics are frozen the correction
-is off, and nothing differs from inference. A batch norm that was folded into the next layer works
-in the same way on the input of that layer.
+Folding gives the weights `w' = w * gamma / sigma`. A batch norm of `z = conv(x, w')`, with the
+deviation of `z` as gamma and its running mean, changes nothing. Training starts from this batch
+norm (docs/numerics.md, 6). Weights are folded with the running statistics, so that quantizers get
+the numbers of inference, and the output is corrected by `sigma_running / sigma_batch`. When the
+statistics are frozen, the correction is off, and training computes what inference does. A batch
+norm that was folded into the next layer works in the same way on the input of that layer.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.train.folded import Norm
 
-# A variable and what it becomes.
+# A variable and its new value.
 Update = tuple[Tensor, Tensor]
 MOMENTUM = 0.99  # of running statistics, as in Keras
 EPSILON = 1e-3  # as in Keras
 
 
 class RunningStatistics:
-    """The running mean and variance [channels] of a value, and what they were at first."""
+    """The running mean and variance [channels] of a value, and their initial values."""
 
     def __init__(self, norm: Norm) -> None:
         import tensorflow as tf
@@ -37,7 +36,7 @@ class RunningStatistics:
                 tf.cast(value, tf.float32),
                 trainable=False,
                 name=f"{norm.layer}/{name}".replace(":", "_"),
-                aggregation=tf.VariableAggregation.MEAN,  # replicas share what they gather
+                aggregation=tf.VariableAggregation.MEAN,  # over replicas
             )
 
         self.mean, self.variance = running(norm.mean, "mean"), running(norm.variance, "variance")
@@ -46,26 +45,26 @@ class RunningStatistics:
         self.first_energy = tf.cast(norm.variance, tf.float32) + self.epsilon
 
     def scale(self) -> Tensor:
-        """First deviation over the one now: 1 as long as nothing has moved."""
+        """The initial deviation over the current one: 1 until the variance changes."""
         import tensorflow as tf
 
-        # Not a quotient of roots: TensorFlow's graph optimizer would make that a product with a
-        # reciprocal root, which is not 1 where nothing has moved, nor what eager mode has.
+        # Not a quotient of roots: TensorFlow's graph optimizer would rewrite it as a product with a
+        # reciprocal root, which is not exactly 1 at first and differs from eager mode.
         return tf.sqrt(self.first_energy / (self.variance + self.epsilon))
 
     def normalized(
         self, x: Tensor, gain: Tensor, constant: Tensor, momentum: float
     ) -> tuple[Tensor, list[Update]]:
-        """`x`, of which statistics are known up to `gain` and `constant`, with those of its batch.
+        """Normalize x by the statistics of its batch instead of the running ones.
 
-        x: [..., channels] is `gain * (v - constant)` where the statistics are those of v. Gives
-        `gain * (w - constant)`, where w has the mean and deviation of v in training, but batch
-        statistics for its own; and what the running ones become.
+        x: [..., channels], `gain * (v - constant)`, where v has the running statistics. Returns
+        `gain * (w - constant)`, where w is v, normalized by the statistics of the batch and scaled
+        to the running ones; and the updates of the running statistics.
         """
         import tensorflow as tf
 
         size = tf.where(tf.abs(gain) < 1e-12, tf.ones_like(gain), tf.abs(gain))
-        # In units in which epsilon is the same for all channels, TensorFlow's own op does it.
+        # Scaled so that epsilon is the same for all channels, as TensorFlow's op requires.
         least = tf.maximum(1e-12 * self.first_energy, np.finfo(np.float32).tiny)
         unit = tf.sqrt(EPSILON / tf.maximum(self.epsilon, least)) / size
         shape = tf.shape(x)
@@ -79,7 +78,7 @@ class RunningStatistics:
         )
         mean = made.batch_mean / (unit * tf.where(gain < 0, -size, size)) + constant
         variance = made.batch_variance / tf.square(unit * size)
-        if x.shape.rank != 4:  # as in Keras, whose other op keeps a biased variance
+        if x.shape.rank != 4:  # as in Keras, whose op for other ranks has a biased variance
             count = tf.cast(tf.size(x) // tf.size(mean), tf.float32)
             variance *= tf.maximum(count - 1, 1) / count
         updates = [
@@ -90,7 +89,7 @@ class RunningStatistics:
 
 
 def _scaled(x: Tensor, unit: Tensor) -> Tensor:
-    """`x * unit`, which keeps no x for the backward pass: what comes of it is kept anyway."""
+    """`x * unit`. The backward pass needs only the result, which is kept anyway, not x."""
     import tensorflow as tf
 
     def run(x: Tensor, unit: Tensor) -> Tensor:
@@ -106,7 +105,7 @@ def _scaled(x: Tensor, unit: Tensor) -> Tensor:
 
 
 class OutputNorm(RunningStatistics):
-    """The batch norm of a layer's output; `gamma` is in units of what it was: it starts at 1."""
+    """The batch norm of a layer's output; `gamma` is relative to the folded one: 1 at first."""
 
     def __init__(self, norm: Norm) -> None:
         import tensorflow as tf
@@ -120,22 +119,22 @@ class OutputNorm(RunningStatistics):
         return self.gamma * self.scale()
 
     def offset(self, constant: Tensor) -> Tensor:
-        """The bias; constant: what is added to the output before it is normalized."""
+        """The bias [channels]. constant: a sum added to the output before the batch norm."""
         gain = self.gain()
         return (self.first_mean - gain * self.mean) + gain * constant
 
     def corrected(
         self, z: Tensor, constant: Tensor, momentum: float
     ) -> tuple[Tensor, list[Update]]:
-        """`z`, the output of folded weights, as this batch's statistics would have it."""
+        """`z`, the output of folded weights, normalized by the statistics of this batch."""
         return self.normalized(z, self.gain(), constant, momentum)
 
 
 class InputNorm(RunningStatistics):
-    """The batch norm of a layer's input, whose gamma and beta are in weights and bias."""
+    """The batch norm of a layer's input; its gamma and beta were folded into weights and bias."""
 
     def corrected(self, x: Tensor, momentum: float) -> tuple[Tensor, list[Update]]:
-        """`x` such that folded weights give what this batch's statistics would."""
+        """`x`, normalized by the statistics of this batch, for folded weights."""
         import tensorflow as tf
 
         return self.normalized(x, tf.ones_like(self.mean), tf.constant(0.0), momentum)
@@ -156,7 +155,7 @@ class NormedLayer:
         self.input = InputNorm(by_side["input"]) if "input" in by_side else None
 
     def folded(self, weights: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights and bias of inference: exactly those given, as long as nothing has moved."""
+        """Weights and bias of inference: exactly those given, until statistics or gamma change."""
         constant = self._constant(weights)
         if self.input is not None:
             weights = weights * self._on_inputs(weights, self.input.scale())
@@ -173,9 +172,10 @@ class NormedLayer:
         inputs: Sequence[Tensor],
         momentum: float,
     ) -> tuple[Tensor, list[Update]]:
-        """`layer` of (x, folded weights), with the statistics of this batch.
+        """Run `layer` on x and folded weights, with the statistics of this batch.
 
-        weights: not folded. Gives the output before its bias, and what the running ones become.
+        weights: the weights before folding. Returns the output without bias, and the updates of
+        running statistics.
         """
         x, *rest = inputs
         updates: list[Update] = []
@@ -188,7 +188,7 @@ class NormedLayer:
         return y, updates
 
     def _constant(self, weights: Tensor) -> Tensor:
-        """Sum that the input's norm adds to each output channel, before the output's norm."""
+        """The sum that the input's norm adds to each output channel, before the output's norm."""
         import tensorflow as tf
 
         if self.input is None:
@@ -232,7 +232,7 @@ class BatchNorms:
         return [v for name, v in self.named_variables().items() if not name.startswith("gamma/")]
 
     def named_variables(self) -> dict[str, Variable]:
-        """All variables, by a name that stays."""
+        """All variables, by names that do not change between versions."""
         found: dict[str, Variable] = {}
         for name, layer in self.by_layer.items():
             if layer.output is not None:
@@ -244,7 +244,7 @@ class BatchNorms:
         return found
 
     def folded(self, constants: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """`constants` by const node, those of layers with a batch norm folded."""
+        """`constants` by const node, with batch norms folded into weights and biases."""
         made = dict(constants)
         for layer in self.by_layer.values():
             weights, bias = layer.weights, layer.bias

@@ -1,6 +1,6 @@
-"""Adam with a rate for thresholds and a rate for weights (TQT, sections 4.2 and 5.2).
+"""Adam with one learning rate for thresholds and one for weights (TQT, sections 4.2 and 5.2).
 
-Imports TensorFlow: import it late.
+This file imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from qgraph.train.options import ANNEALED, Options
 class Rate:
     """A learning rate that is multiplied by `decay` every `steps` steps.
 
-    With `anneal`, it also falls along a cosine, and is multiplied by ANNEALED after that many
-    steps.
+    With `anneal`, it also falls along a cosine, to the factor ANNEALED after that many steps.
     """
 
     start: float
@@ -41,9 +40,10 @@ class Rate:
 
 
 class TqtAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
-    """Updates `thresholds` with one rate and all other variables with another.
+    """Adam that updates thresholds with one learning rate and other variables with another.
 
-    Frozen thresholds do not change. The moments are 0.9 and 0.999. `freezing` observes every step.
+    Frozen thresholds do not change; `freezing` observes every step. The decay rates of the moments
+    are 0.9 and 0.999.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class TqtAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
         self.betas, self.epsilon = tuple(betas), epsilon
 
     def build(self, variables: Sequence[Variable]) -> None:
-        """Make the moments of `variables`."""
+        """Create the moments of `variables`."""
         super().build(variables)
         if getattr(self, "_built", False):
             return
@@ -71,7 +71,7 @@ class TqtAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
         self.second = [self.add_variable_from_reference(v, "v") for v in variables]
 
     def update_step(self, gradient: Tensor, variable: Variable) -> None:
-        """One variable, one step."""
+        """Update one variable."""
         index = self._index_dict[self._var_key(variable)]
         first, second = self.first[index], self.second[index]
         is_thresholds = self._var_key(variable) == self._var_key(self.freezing.ranges)
@@ -79,7 +79,7 @@ class TqtAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
         beta1, beta2 = self.betas
         t = tf.cast(self.iterations + 1, tf.float32)
         before = tf.identity(variable) if is_thresholds else None
-        # One op: the formula written out is a dozen, which take longer than small layers do.
+        # One op: written out, the formula is a dozen ops, which take longer than small layers.
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle, m=first.handle, v=second.handle, lr=rate, grad=gradient,
             beta1=beta1, beta1_power=tf.pow(beta1, t), beta2=beta2, beta2_power=tf.pow(beta2, t),
@@ -90,13 +90,13 @@ class TqtAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
             self.freezing.observe(gradient)
 
     def get_config(self) -> dict[str, object]:
-        """Rates as plain numbers."""
+        """Configuration with the learning rates as plain numbers."""
         rates = {"weights": self.weight_rate, "thresholds": self.threshold_rate}
         return {**super().get_config(), **{name: vars(rate) for name, rate in rates.items()}}
 
 
 def adam_for(options: Options, freezing: Freezing) -> TqtAdam:
-    """With the rates of `options`, which fall as in TQT (section 5.2)."""
+    """The optimizer with the learning rates of `options`, which decay as in TQT (section 5.2)."""
     weights = Rate(options.weight_rate, 0.94, options.steps_for(3000), options.anneal_steps)
     thresholds = Rate(options.threshold_rate, 0.5, options.steps_for(1000))
     return TqtAdam(weights, thresholds, freezing)

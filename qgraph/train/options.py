@@ -1,4 +1,4 @@
-"""Options of training, as a value. The defaults are those of TQT (docs/numerics.md, 6)."""
+"""Options of training. The defaults are those of TQT (docs/numerics.md, 6)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAPER_BATCH = 24  # steps of the schedules are for this batch size
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a run; two runs of the same options and data end with the same bits.
+    """Options of a run. Two runs with the same options and data give the same bits.
 
     Attributes:
         epochs: Passes over the training data.

@@ -1,4 +1,4 @@
-"""The trainable quantizer in TensorFlow: fused ops where they load, native ones to the same bit.
+"""The trainable quantizer in TensorFlow, as a fused op or in TensorFlow's own ops (native).
 
 Source: TQT (Jain et al., 2019), equations 4 to 8. Both forms keep only `x` for the backward pass.
 """
@@ -39,20 +39,24 @@ def quantize(
 ) -> Tensor:
     """`clip(round(x * 2^f), n, p) * 2^-f` with `f = bits - signed + offset - ceil(log2_t)`.
 
-    x: float32, bfloat16 or float16; narrow types are computed in float32, and a result of more
-    bits than they hold is rounded. log2_t: float32, a scalar or of the shape of the last axes of
-    x. Differentiable in both, as a fake quantizer with trained thresholds. `offset` lets tensors
-    of one scale group, which differ in bits and sign, share a threshold and an exponent.
+    x: float32, bfloat16 or float16; narrow types are computed in float32, and the result is
+    rounded to their bits. log2_t: float32, a scalar or with the shape of the last axes of x. It is
+    differentiable in both, as a fake quantizer with trained thresholds. offset: lets tensors of one
+    scale group that differ in bits and sign share a threshold and an exponent.
 
-    The fused form is taken on CPUs where it loads, on GPUs where it is built for them, the native
-    one elsewhere and under `jit_compile=True`.
-    They give the same bits, for numbers that are not subnormal. |f| > 126, or a threshold that is
-    NaN, is an InvalidArgumentError, on GPUs and under `jit_compile=True` a NaN. Raises UsageError.
+    The fused form is used on CPUs if it loads, and on GPUs if it is built for them; otherwise, and
+    under `jit_compile=True`, the native form. Alone, both give the same bits in results and
+    gradients, except for subnormal numbers. In a network, results are equal too, but gradients of
+    weights, biases and batch norms may differ in the last bits: TensorFlow optimizes the native
+    form together with the ops around it.
+
+    |f| > 126 or a NaN in log2_t is an InvalidArgumentError; on GPUs and under `jit_compile=True`
+    the result is NaN. Raises UsageError for other arguments that are out of range.
     """
     import tensorflow as tf
 
     spec = Spec(bits, bool(signed), rounding, offset)
-    # Not for AutoGraph, which would rewrite each line of what follows.
+    # AutoGraph is off: it would rewrite each line of the function.
     run = tf.autograph.experimental.do_not_convert(_quantize)
     return run(tf.convert_to_tensor(x), tf.convert_to_tensor(log2_t, tf.float32), spec, form)
 
@@ -77,13 +81,16 @@ def _check_shapes(x: Tensor, log2_t: Tensor) -> None:
 
 
 def form_in_use() -> tuple[QuantizerForm, str]:
-    """The form that `auto` takes, and why."""
+    """The form that `auto` selects, and the reason."""
     now = chosen()
     return (QuantizerForm.NATIVE if now.ops is None else QuantizerForm.FUSED), now.why
 
 
 def chosen(form: str = QuantizerForm.AUTO) -> FusedOps:
-    """The fused ops, where they are asked for and can run; or none, and why. Raises UsageError."""
+    """The fused ops for a form and the current device; without them, the reason.
+
+    Raises UsageError for an unknown form, and if `fused` is not available.
+    """
     wanted = choices.chosen(QuantizerForm, form, "form")
     if wanted is QuantizerForm.NATIVE:
         return FusedOps(None, "asked for")
@@ -96,7 +103,7 @@ def chosen(form: str = QuantizerForm.AUTO) -> FusedOps:
 
 
 def _on_gpu() -> bool:
-    """Whether ops are placed on a GPU now: by the scope of `tf.device`, else wherever one is."""
+    """Whether new ops are placed on a GPU: by the scope of `tf.device`, else if there is one."""
     import tensorflow as tf
 
     # TensorFlow has no public way to ask. A function that is traced has the scope around it.
@@ -125,15 +132,15 @@ def _keeping_only_x(forward: Forward, backward: Backward) -> Forward:
 
     def run(x: Tensor, log2_t: Tensor) -> Tensor:
         def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
-            # Waits for the upstream gradient, or the graph optimiser would keep what the forward
-            # pass computed from x, instead of computing it again.
+            # Waits for the upstream gradient; otherwise the graph optimizer would keep results of
+            # the forward pass instead of computing them again.
             with tf.control_dependencies([upstream]):
                 again = tf.identity(x)
             g = tf.cast(upstream, tf.float32)
             grad_x, grad_t = backward(g, tf.cast(again, tf.float32), log2_t)
             return tf.cast(grad_x, x.dtype), grad_t
 
-        # A tape would keep every tensor between these two as well.
+        # Without stop_gradient, a tape would also keep every tensor in between.
         y = forward(tf.cast(tf.stop_gradient(x), tf.float32), tf.stop_gradient(log2_t))
         return tf.cast(y, x.dtype), gradient
 
@@ -143,7 +150,10 @@ def _keeping_only_x(forward: Forward, backward: Backward) -> Forward:
 
 @dataclass(frozen=True)
 class Spec:
-    """Constants of a built graph, and the quantizer in TensorFlow's own ops."""
+    """Bits, sign, rounding and offset of a quantizer, and the quantizer in TensorFlow's own ops.
+
+    Raises UsageError for values out of range.
+    """
 
     bits: int
     signed: bool
@@ -158,7 +168,7 @@ class Spec:
 
     @property
     def attributes(self) -> dict[str, object]:
-        """As the fused ops call them."""
+        """Attributes of the fused op."""
         return {
             "bits": self.bits,
             "signed": self.signed,
@@ -168,16 +178,16 @@ class Spec:
 
     @property
     def low(self) -> float:
-        """The least code."""
+        """The lowest code."""
         return -(2.0 ** (self.bits - 1)) if self.signed else 0.0
 
     @property
     def high(self) -> float:
-        """The greatest code."""
+        """The highest code."""
         return 2.0 ** (self.bits - self.signed) - 1.0
 
     def forward(self, x: Tensor, log2_t: Tensor) -> Tensor:
-        """float32 in, float32 out; or float64."""
+        """The quantized x, in its type: float32 or float64."""
         import tensorflow as tf
 
         scale, step = (tf.cast(power, x.dtype) for power in self._scales(log2_t))
@@ -187,7 +197,7 @@ class Spec:
         return tf.where(tf.equal(code, zero), zero, code * step)  # no -0
 
     def backward(self, upstream: Tensor, x: Tensor, log2_t: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradients for x and log2_t; the sum in the order of fused_ops/core/quantize.h."""
+        """Gradients of x and log2_t; sums are added in the order of fused_ops/core/quantize.h."""
         import tensorflow as tf
 
         scale, step = self._scales(log2_t)
@@ -202,7 +212,7 @@ class Spec:
         return grad_x, tf.cast(grad_t, tf.float32)
 
     def _scales(self, log2_t: Tensor) -> tuple[Tensor, Tensor]:
-        """2^f and 2^-f, made of bits: no `pow` is exact everywhere."""
+        """2^f and 2^-f, built from bits, because `pow` is not exact on every device."""
         import tensorflow as tf
 
         f = float(self.bits - self.signed + self.offset) - tf.math.ceil(log2_t)
@@ -231,9 +241,9 @@ class Spec:
 
 
 def evened(x: Tensor, exponent: Tensor, drops: Tensor) -> Tensor:
-    """x with odd codes one step up where bits are to be dropped: `double` without its half away.
+    """x with odd codes rounded up to even ones if `drops`: the first step of rounding `double`.
 
-    Codes are `x * 2^exponent`; the gradient passes.
+    Codes are `x * 2^exponent`. The gradient passes unchanged.
     """
     import tensorflow as tf
 
@@ -248,7 +258,7 @@ def evened(x: Tensor, exponent: Tensor, drops: Tensor) -> Tensor:
 
 
 def _powers(exponent: Tensor) -> tuple[Tensor, Tensor]:
-    """2^e and 2^-e of whole float32 numbers, |e| <= 126."""
+    """2^e and 2^-e as float32 for integral e in float32, |e| <= 126."""
     import tensorflow as tf
 
     whole = tf.cast(exponent, tf.int32)
@@ -264,7 +274,7 @@ def _half_up(v: Tensor) -> Tensor:
 
 
 def _ordered_sum(products: Tensor, log2_t: Tensor) -> Tensor:
-    """Sums over all axes but those of log2_t, one addition after the other where it matters."""
+    """Sums over all axes except those of log2_t, in a fixed order of additions."""
     import tensorflow as tf
 
     count = log2_t.shape.num_elements()
@@ -283,7 +293,7 @@ def _ordered_sum(products: Tensor, log2_t: Tensor) -> Tensor:
 
 
 def _padded(values: Tensor, size: int) -> Tensor:
-    """Flat, with zeros up to a multiple of size."""
+    """The values as one axis, padded with zeros to a multiple of `size`."""
     import tensorflow as tf
 
     flat = tf.reshape(values, [-1])

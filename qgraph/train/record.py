@@ -13,7 +13,7 @@ from qgraph.train.score import Score
 class Position:
     """Position of a run: `step` steps in all, `done` of them in `epoch` (from 0).
 
-    `loss` and `right` are sums over the steps of the epoch, `samples` what they are of.
+    `loss` and `right` are sums over the `samples` of these steps.
     """
 
     step: int = 0
@@ -26,7 +26,7 @@ class Position:
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """All of it; None throughout if a user's script trained, which keeps no record."""
+    """Options, position and scores of a run; all None if a script trained, without a record."""
 
     options: Options | None = None
     loss: str | None = None

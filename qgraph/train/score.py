@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class Score:
     """Result of a validation after `step` steps, in epoch `epoch` (from 0).
 
-    `accuracy`: the share of samples with the class that labels say, or else the float network;
-    None where the output is not a class. `frozen`: thresholds that were frozen by then.
+    `accuracy`: share of samples with the class of the labels or, without labels, of the float
+    network; None if the output is not classes. `frozen`: number of frozen thresholds.
     """
 
     step: int
@@ -21,7 +21,7 @@ class Score:
     frozen: int
 
     def beats(self, other: Score | None) -> bool:
-        """Whether it is better, by accuracy and then by loss. The earlier of two equal ones is."""
+        """Whether this score is better than an earlier one: by accuracy, then by loss."""
         if other is None:
             return True
         return (self.accuracy or 0.0, -self.loss) > (other.accuracy or 0.0, -other.loss)

@@ -10,7 +10,7 @@ from qgraph.ir.ops.standardize import SQUARE_BITS, StandardizationAttrs, largest
 
 
 def standardize(node: Node, x: Tensor, exponent: Tensor) -> Tensor:
-    """float32 [..., c], on the grid that `qgraph.ir.ops.standardize` makes of x.
+    """The integer layer norm of x, float32 [..., c] (`qgraph.ir.ops.standardize`).
 
     x: on a grid of step `2^-exponent`, a scalar that may change. The gradient is that of
     `(x - mean) / sqrt(variance + epsilon)`.
@@ -28,7 +28,7 @@ def standardize(node: Node, x: Tensor, exponent: Tensor) -> Tensor:
 
 
 def _on_codes(node: Node, x: Tensor, exponent: Tensor) -> Tensor:
-    """As `standardization` and `standardized` have it, in the same order."""
+    """The same steps as `standardization` and `standardized`, in the same order."""
     import tensorflow as tf
 
     attrs, channels = node.typed(StandardizationAttrs), int(x.shape[-1])
@@ -52,7 +52,7 @@ def _on_codes(node: Node, x: Tensor, exponent: Tensor) -> Tensor:
 
 
 def _power(exponent: Tensor) -> Tensor:
-    """2^exponent in float64, made of bits: no `pow` is exact everywhere."""
+    """2^exponent in float64, built from bits, because `pow` is not exact on every device."""
     import tensorflow as tf
 
     return tf.bitcast(tf.bitwise.left_shift(exponent + 1023, tf.constant(52, tf.int64)), tf.float64)

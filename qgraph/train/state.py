@@ -17,7 +17,7 @@ from qgraph.ir.types import Overflow, Role
 from qgraph.quant.topology import QUANTIZERS
 
 TRAINED = ("weight", "bias", "scale")
-# Halfway between the thresholds that round up to the calibrated power of two.
+# The middle of the ranges that round up to the calibrated power of two.
 START = -0.5
 
 
@@ -25,11 +25,13 @@ START = -0.5
 class TrainingState:
     """Variables of a training graph.
 
-    `constants` by const node. `ranges` is one float32 variable [scales], an entry for each scale
-    group, or quantizer where it has no group, as `names` lists them: `r` stands for the scale
-    `2^ceil(r)`, and the threshold of a member of b bits and sign s has `log2_t = r + b - s`.
-    `fixed` are exponents that nothing trains. `follows` has the quantizers whose scales multiply
-    to that of a bias at its accumulator's scale.
+    constants  weights, biases and multipliers, by const node
+    names      scale groups, and quantizers without a group, in the order of `ranges`
+    ranges     one float32 variable [scales]: a range r is the scale `2^ceil(r)`; the threshold of a
+               quantizer with b bits and sign s has `log2_t = r + b - s`
+    fixed      exponents that are not trained, by quantizer
+    follows    by quantizer of a bias at its accumulator's scale: the quantizers whose scales
+               multiply to it
     """
 
     constants: Mapping[str, Variable]
@@ -50,7 +52,7 @@ class TrainingState:
         return self._range(node, ranges) + float(spec.bits - int(spec.signed))
 
     def exponent(self, node: Node, ranges: Mapping[str, Tensor]) -> int:
-        """The exponent that a quantizer has now."""
+        """The current exponent of a quantizer."""
         return -int(np.ceil(np.asarray(self._range(node, ranges))))
 
     def _range(self, node: Node, ranges: Mapping[str, Tensor]) -> Tensor:
@@ -120,13 +122,13 @@ def trained_constants(graph: Graph) -> list[str]:
 
 
 def scale_of(node: Node) -> str:
-    """The name of the scale that a quantizer has: its group's, or its own."""
+    """The name of a quantizer's scale: its group, or the quantizer itself."""
     spec = spec_of(node)
     return spec.group or node.name
 
 
 def scale_factors(graph: Graph, value: str) -> tuple[Node, ...]:
-    """The quantizers whose scales, multiplied, are that of `value`."""
+    """The quantizers whose scales multiply to the scale of `value`."""
     node = graph.producer(value)
     if node.op in QUANTIZERS:
         return (node,)

@@ -83,7 +83,7 @@ class Steps:
         gradients = tape.gradient(
             total, self.variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
-        # Squares, as Adam keeps them: what overflows there would ruin a later step.
+        # Adam keeps squares of gradients: an overflow there would spoil a later step.
         sums = [total, *(tf.reduce_sum(tf.square(gradient)) for gradient in gradients)]
         finite = tf.reduce_all(tf.math.is_finite(tf.stack(sums)))
 

@@ -1,4 +1,4 @@
-"""Scales of weights that training begins from when it leaves thresholds alone."""
+"""Initial scales of weights for training that does not change thresholds."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from qgraph.train.state import scale_of, state_of
 def with_unclipped_weights(graph: Graph) -> Graph:
     """A copy of a calibrated graph in which the threshold of weights is their largest magnitude.
 
-    A threshold that clips weights is a good place to learn it from, but not one to stay at: MAX is
-    what retraining of weights alone begins from (TQT, table 2). A scale that is coarser already
-    stays, since the bias of that layer needs it. Scales that follow from those of weights change
-    with them, others do not. Raises UnsupportedError for what cannot be trained.
+    A threshold that clips weights is a good start if it is trained, but not if it stays: training
+    of weights alone starts from MAX (TQT, table 2). A coarser scale stays, because the bias of the
+    layer needs it. Scales that depend on those of weights change with them; others do not. Raises
+    UnsupportedError for a graph that cannot be trained.
     """
     made, state = graph.copy(), state_of(graph)
     quantizers = [node for node in graph.topological() if node.op in QUANTIZERS]

@@ -260,6 +260,8 @@ def test_a_damaged_batch_norm_is_refused_when_the_directory_is_read(
         ),
         (("quantize", "{files}/net.h5", "-o", "{out}", "--mode", "retrain"), "is not empty"),
         (("quantize", "{files}/net.h5", "-o", "x", "--train-data", "y"), "--mode retrain"),
+        (("quantize", "{files}/net.h5", "-o", "x", "--validation", "y"), "--validation is for"),
+        (("quantize", "{files}/net.h5", "-o", "x", "--fast"), "--fast is for --train-data"),
     ],
 )
 def test_what_cannot_be_is_said(files, out, arguments, message):

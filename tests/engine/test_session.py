@@ -129,3 +129,9 @@ def test_feeds_of_other_float_types_are_cast(out, dtype) -> None:
     for name, array in wanted.items():
         assert found[name].dtype == np.float32
         np.testing.assert_array_equal(found[name], array)
+
+
+@pytest.mark.parametrize("batch", [0, -1])
+def test_a_batch_below_one_is_refused(out, batch) -> None:
+    with pytest.raises(UsageError, match=f"at least 1, not {batch}"):
+        Session.open(out).run({"image": images(2)}, batch=batch)

@@ -234,3 +234,29 @@ def test_of_equal_scores_the_first_class_is_the_answer() -> None:
     right, near, _ = vars(Classes(7).tally(scores, np.array([2, 5]))).values()
     assert (right, near) == (0, 1)
     assert Classes(7).tally(scores, np.array([1, 0])).first == 2
+
+
+@pytest.mark.parametrize("scores", [[np.nan] * 3, [np.nan, 0, 1], [0, 1, np.nan]])
+def test_nan_is_never_a_right_answer(scores) -> None:
+    found = Classes(3).tally(np.float32([scores]), np.array([2]))
+    assert (found.first, found.count) == (0, 1)
+
+
+@pytest.mark.parametrize("options", [{"limit": 0}, {"limit": -1}, {"held_out": 0}])
+def test_numbers_of_samples_below_one_are_refused(written, options) -> None:
+    folder, x = written(heads("classes")), samples()
+    with pytest.raises(UsageError, match="must be at least 1, not"):
+        evaluate(folder, {"x": x, "labels": np.zeros(len(x), int)}, **options)
+
+
+def test_a_changed_text_is_named(written) -> None:
+    folder = written(heads("classes"))
+    for name, load in (("graph.txt", load_graph), ("float.txt", load_float)):
+        text = (folder / name).read_text()
+        (folder / name).write_text(text.replace("relu", "abs", 1))
+        with pytest.raises(LoadError, match=f"{name}: was changed or damaged since"):
+            load(folder)
+        (folder / name).write_text(text)
+    (folder / "manifest.json").write_text((folder / "manifest.json").read_text()[:-40])
+    with pytest.raises(LoadError, match=r"manifest\.json: cannot be read"):
+        load_graph(folder)

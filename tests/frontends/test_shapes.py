@@ -275,3 +275,12 @@ def test_small_tensors_that_make_a_large_one_are_not_computed():
             joint_shape(args)
         with pytest.raises(Inexpressible):
             elementwise(lambda *values: values[0], args)
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_a_choice_of_known_values_is_broadcast(condition):
+    def build(x):
+        chosen = raw.SelectV2(condition=tf.constant(condition), t=tf.constant(3), e=tf.range(8))
+        return x + tf.cast(chosen, "float32") * tf.cast(tf.size(chosen), "float32")
+
+    imported(build)

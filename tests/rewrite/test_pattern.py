@@ -88,3 +88,11 @@ def test_arity_and_first_outputs_only():
     types = (TensorType("float32", None),) * 2
     o = g.add("opaque", attrs={"kind": "K", "types": types, "source": None}, outputs=2)
     assert match(g, o, Op("opaque")) == {} and match(g, f"{o}:1", Op("opaque")) is None
+
+
+def test_a_number_that_integers_cannot_hold_matches_none() -> None:
+    g = start()
+    x, zero = g.input("i", "int32", (2,)), g.const(np.zeros(2, np.int32), "zero")
+    y = g.add("mul", x, zero)
+    assert match(g, y, Op("mul", X, Const(equals=0))) == {"x": "i"}
+    assert match(g, y, Op("mul", X, Const(equals=0.5))) is None

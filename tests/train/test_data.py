@@ -154,3 +154,21 @@ def test_a_batch_with_nan_is_found_when_it_comes(graph):
     next(found)
     with pytest.raises(CalibrationError, match="holds NaN or infinity, first at"):
         next(found)
+
+
+@pytest.mark.parametrize(
+    "form", [(X, Y, Y), tf.data.Dataset.from_tensor_slices((X, Y, Y))], ids=str
+)
+def test_weights_of_samples_are_refused(graph, form):
+    with pytest.raises(CalibrationError, match="tuple"):
+        training_data(form, graph, 8, 0)
+
+
+def test_single_samples_are_recognised_by_the_input_of_that_name():
+    graph = Graph("net")
+    graph.outputs["y"] = graph.add("relu", graph.input("z", "float32", (None, 4)))
+    graph.outputs["b"] = graph.add("relu", graph.input("a", "float32", (None, 2, 2, 1)))
+    images = np.zeros((20, 2, 2, 1), "float32")
+    data = training_data(tf.data.Dataset.from_tensor_slices({"z": X, "a": images}), graph, 8, 0)
+    shapes = [{n: a.shape for n, a in batch.inputs.items()} for batch in data.batches(0)]
+    assert shapes[0] == {"z": (8, 4), "a": (8, 2, 2, 1)}

@@ -9,7 +9,7 @@ from qgraph import retrain
 from qgraph.errors import LoadError, TrainingError, UsageError
 from qgraph.interpret import evaluate
 from qgraph.ir.printing import print_graph
-from qgraph.train.callbacks import KeepBest, StopAtNan, ThresholdBoard
+from qgraph.train.callbacks import FreezeThresholds, KeepBest, StopAtNan, ThresholdBoard
 from tests.helpers.keras_models import BATCH, arrays, compiled, same, samples, scalars
 from tests.helpers.trained import images
 
@@ -54,7 +54,7 @@ def test_weights_are_saved_and_loaded(file, small, tmp_path):
 
 
 def test_a_model_is_not_saved_whole(plain, tmp_path):
-    with pytest.raises(UsageError, match="not saved whole"):
+    with pytest.raises(UsageError, match="cannot be saved as a whole"):
         retrain.keras_model(plain).save(tmp_path / "model.keras")
 
 
@@ -90,6 +90,15 @@ def test_the_best_epoch_is_kept(plain, tmp_path):
     assert print_graph(retrain.finalize(out).graph) == graphs[best] != graphs[-1]
     with pytest.raises(UsageError, match="unknown metric `val_accuracy`"):
         model.fit(x, verbose=0, callbacks=[KeepBest(out, "val_accuracy")])
+
+
+def test_settings_of_callbacks_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(UsageError, match="unknown mode of KeepBest `maximum`; choose auto, min"):
+        KeepBest("out", mode="maximum")
+    with pytest.raises(UsageError, match="every 1 or more steps, not 0"):
+        FreezeThresholds(every=0)
+    signs = {KeepBest("out", m, "auto").sign for m in ("val_accuracy", "val_loss")}
+    assert signs == {1.0, -1.0} and KeepBest("out", "val_accuracy", "auto").sign == 1.0
 
 
 def test_what_is_not_finite_is_not_kept(plain, tmp_path):

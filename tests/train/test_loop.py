@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from dataclasses import replace
 from itertools import pairwise
 
@@ -13,7 +14,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.quant.topology import value_exponent
 from qgraph.quantized import Quantized
-from qgraph.train.checkpoint import read_checkpoint
+from qgraph.train.checkpoint import Checkpoint, read_checkpoint, restore
 from qgraph.train.data import ArrayBatches, LabelledBatch
 from qgraph.train.loop import BEST, LAST, Trainer
 from qgraph.train.options import Options
@@ -261,6 +262,29 @@ def test_a_broken_checkpoint_is_said(made, folder, content):
     (folder / LAST).write_bytes(content)
     with pytest.raises(LoadError, match="is not a checkpoint that can be read"):
         trainer(made, FAST, folder=folder).run()
+
+
+def test_a_checkpoint_without_a_variable_names_the_file(made, folder):
+    trainer(made, FAST, folder=folder).run()
+    shutil.copy(folder / BEST, folder / LAST)  # the best one has no state of the optimizer
+    with pytest.raises(LoadError, match=r"last\.npz: variable `freezing/0` is missing"):
+        trainer(made, FAST, folder=folder).run()
+
+
+def test_a_variable_of_another_shape_changes_nothing(made, folder):
+    run = trainer(made, FAST)
+    before, own = values(run), dict(run.model.named_variables())
+    arrays = {name: v.numpy() for name, v in own.items()}
+    wrong = Checkpoint(run.network, {**arrays, "ranges": np.zeros(1, "float32")}, {}, "a file")
+    with pytest.raises(LoadError, match=r"a file: variable `ranges` has shape \[1\]"):
+        restore(own, wrong)
+    assert_same(values(run), before)
+
+
+def test_decay_of_a_network_without_matrices(made):
+    run = trainer(made, replace(FAST, weight_decay=1.0))
+    run.model.state.constants.clear()
+    assert run.steps._decay().numpy() == 0
 
 
 def test_a_disk_that_fills_up_loses_nothing(made, folder, monkeypatch):

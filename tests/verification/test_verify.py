@@ -231,6 +231,10 @@ def test_the_layer_that_comes_first_is_named_first(network, dump) -> None:
         ({"codes/second": np.zeros((1, 9), np.int32)}, "has shape"),
         ({"codes/second": np.full((1, 4), 0.3)}, "not on its grid"),
         ({"codes/second": np.full((1, 4), "x")}, "not numbers"),
+        ({"codes/second": np.full((1, 4), np.inf)}, "not on its grid"),
+        ({"codes/image/q8": np.zeros((3, 7), np.int8)}, "has shape"),
+        ({"codes/image/q8": np.zeros((), np.int8)}, "has shape"),
+        ({"codes/image/q8": np.zeros((0, 8, 8, 3), np.int8)}, "has shape"),
     ],
 )
 def test_dumps_that_do_not_fit(network, arrays, message: str) -> None:
@@ -238,7 +242,19 @@ def test_dumps_that_do_not_fit(network, arrays, message: str) -> None:
         against(network, arrays)
 
 
+@pytest.mark.parametrize("limit", [0, -2])
+def test_a_limit_below_one_is_refused(out, limit) -> None:
+    with pytest.raises(UsageError, match=f"must be at least 1, not {limit}"):
+        verify(out, forms=["engine"], limit=limit)
+
+
 # -- the command line -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", [("--input", "x.npz"), ("--limit", 2), ("-f", "c")])
+def test_against_refuses_options_that_it_would_ignore(out, tmp_path, option) -> None:
+    found = cli("verify", out, "--against", tmp_path / "dump.npz", *option)
+    assert found.code == 2 and "--against excludes" in found.err
 
 
 def test_verbs(out, dump, tmp_path) -> None:

@@ -1,1 +1,1 @@
-"""The training graph in TensorFlow's own formats, which train without qgraph."""
+"""The training graph in TensorFlow's formats, to train it without qgraph."""

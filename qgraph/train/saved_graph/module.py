@@ -1,4 +1,4 @@
-"""A training graph as a SavedModel. Imports TensorFlow: import it late."""
+"""A training graph as a SavedModel. This file imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ BOTH = (False, True)
 
 
 class SavedGraph(tf.Module):  # type: ignore[misc]
-    """A function and its variables for a script to load, as `TrainingModule` has them.
+    """A network as a function with its variables, for a script to load.
 
-    `kernels`, `gammas` and `thresholds` are lists of variables that are trained. `state` has all
-    variables by the names of checkpoints, with the identity of the network.
+    `kernels`, `gammas` and `thresholds` are lists of variables to train, as in `TrainingModule`.
+    `state` has all variables by their names in checkpoints, and the identity of the network.
     """
 
     def __init__(self, graph: Graph, norms: Sequence[Norm], ops: ScaledOps) -> None:
@@ -53,7 +53,7 @@ class SavedGraph(tf.Module):  # type: ignore[misc]
     def __call__(
         self, inputs: Tensor, training: bool = False, norms_frozen: bool = False
     ) -> dict[str, Tensor]:
-        """Outputs by name: of inference, or to be trained, where batch norms can be frozen."""
+        """Outputs by name, of inference or for training. norms_frozen: as in `TrainingModule`."""
         body = "infer"
         if training:
             body = "frozen" if norms_frozen or not self._has_norms else "batch"

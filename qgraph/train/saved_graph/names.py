@@ -1,4 +1,4 @@
-"""The variables of a training graph in checkpoints of TensorFlow."""
+"""Names of the variables of a training graph in TensorFlow checkpoints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NETWORK = "network"  # a string: the identity of the network
 
 
 def state_names(variables: Iterable[str]) -> dict[str, str]:
-    """Names by those of `TrainingGraph.named_variables`: without slashes, no two the same."""
+    """Unique names without slashes, by the names of `TrainingGraph.named_variables`."""
     return Namespace(_flat, [NETWORK]).fresh_all(variables)
 
 

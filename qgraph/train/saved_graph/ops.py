@@ -1,7 +1,7 @@
 """The ops that depend on a scale, with gradients that a SavedModel keeps.
 
-A registered gradient is known to the process that registered it alone. A SavedModel keeps what
-`tf.custom_gradient` was given, as a graph.
+Only the process that registers a gradient knows it. A SavedModel keeps the graph of a function that
+`tf.custom_gradient` was given.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Function = Callable[[Tensor, Tensor], Tensor]
 
 
 def stock_ops() -> ScaledOps:
-    """TensorFlow's ops only. Quantizers of the same bits share a function, as they are large."""
+    """TensorFlow's own ops. Quantizers with the same bits share a function: small files."""
     import tensorflow as tf
 
     @cache
@@ -39,7 +39,7 @@ def stock_ops() -> ScaledOps:
 
 
 def library_ops() -> ScaledOps:
-    """The ops of the library. Raises UsageError where it cannot be loaded."""
+    """The fused ops of the library. Raises UsageError if it cannot be loaded."""
     ops: TFModule = chosen(QuantizerForm.FUSED).ops
 
     def fused(x: Tensor, log2_t: Tensor, bits: int, signed: bool, rounding: str) -> Tensor:

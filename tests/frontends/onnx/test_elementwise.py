@@ -157,3 +157,9 @@ def test_argmax_over_nothing_is_an_error_that_names_the_node():
     graph = imported(one_op("ArgMax", NOTHING, axis=1, keepdims=0, inputs=(2, "n", 3)))
     with pytest.raises(GraphError, match="y: argmax along axis 1"):
         evaluate(graph, {"x": NOTHING})
+
+
+def test_a_mean_of_integers_is_not_a_sum():
+    """ONNX has no such mean, but files are not checked for it."""
+    with pytest.raises(GraphError):
+        imported(one_op("Mean", np.int32([1, 2]), np.int32([3, 4])))

@@ -95,7 +95,7 @@ def test_the_best_epoch_is_kept(plain, tmp_path):
 def test_settings_of_callbacks_that_make_no_sense_are_refused() -> None:
     with pytest.raises(UsageError, match="unknown mode of KeepBest `maximum`; choose auto, min"):
         KeepBest("out", mode="maximum")
-    with pytest.raises(UsageError, match="every 1 or more steps, not 0"):
+    with pytest.raises(UsageError, match="must be at least 1: 0"):
         FreezeThresholds(every=0)
     signs = {KeepBest("out", m, "auto").sign for m in ("val_accuracy", "val_loss")}
     assert signs == {1.0, -1.0} and KeepBest("out", "val_accuracy", "auto").sign == 1.0

@@ -162,4 +162,4 @@ def test_argmax_over_nothing_is_an_error_that_names_the_node():
 def test_a_mean_of_integers_is_not_a_sum():
     """ONNX has no such mean, but files are not checked for it."""
     with pytest.raises(GraphError):
-        imported(one_op("Mean", np.int32([1, 2]), np.int32([3, 4])))
+        imported(one_op("Mean", np.int64([1, 2]), np.int64([3, 4])))

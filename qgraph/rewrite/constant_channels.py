@@ -93,4 +93,8 @@ def _elementwise(graph: Graph, node: Node, known: dict[str, Float64]) -> Float64
     if any(len(vector) != channels for vector in inputs):
         return None
     evaluate = op_definition(node.op).evaluate
-    return evaluate(node.attributes, inputs) if evaluate else None
+    if evaluate is None:
+        return None
+    # A comparison inside a function makes a number of NaN.
+    varies = np.isnan(inputs).any(axis=0)
+    return np.where(varies, np.nan, evaluate(node.attributes, inputs))

@@ -21,6 +21,7 @@ ROWS = 256
 # Columns of a product, and groups of products, that are one piece of work.
 COLUMNS, GROUPS = 256, 64
 FLOAT32_MOST = float(np.finfo(np.float32).max)
+FLOAT32_LEAST = 2.0**-100  # smaller products lose digits in float32, or become 0
 
 
 class OutputErrors(Protocol):
@@ -167,8 +168,10 @@ def _product(left: Array, right: Array, wide: bool) -> Float64:
 
 
 def _needs_wide(left: float, right: float, products: int) -> bool:
-    """Whether a sum of products of such numbers could pass what float32 holds."""
-    return left * right * products >= FLOAT32_MOST
+    """Whether such numbers, or a sum of their products, could leave the range of float32."""
+    product = left * right
+    too_small = min(left, right, product) < FLOAT32_LEAST
+    return too_small or max(left, right, product * products) >= FLOAT32_MOST
 
 
 def _in(wide: bool, x: Array) -> Array:

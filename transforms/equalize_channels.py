@@ -90,13 +90,14 @@ def _given(channels: ChannelMap, factors: Mapping[str, tuple[int, ...]]) -> Floa
     for name, found in factors.items():
         if name not in known:
             raise PassError("no layer of this name takes factors", node=name, hint=OWN)
-        ids, wanted = known[name], np.array(found, np.float64)
-        if len(ids) != len(wanted):
-            counts = f"has {len(ids)} outputs, and {len(wanted)} factors are given"
+        ids = known[name]
+        if len(ids) != len(found):
+            counts = f"has {len(ids)} outputs, and {len(found)} factors are given"
             raise PassError(counts, node=name, hint=OWN)
-        if np.abs(wanted).max(initial=0) > LARGEST_LOG2 * OCTAVE:
+        if max(map(abs, found), default=0) > LARGEST_LOG2 * OCTAVE:
             wrong = f"a factor is outside 2^-{LARGEST_LOG2:g} to 2^{LARGEST_LOG2:g}"
             raise PassError(wrong, node=name, hint=OWN)
+        wanted = np.array(found, np.float64)
         if wanted[channels.frozen[ids]].any():
             wrong = "a factor is given for a channel that keeps its scale"
             raise PassError(wrong, node=name, hint=OWN)

@@ -15,8 +15,9 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array
 from qgraph.parallel import over_chunks
 from qgraph.quant.data import at_least, chunk_count, chunk_inputs, thinned
+from qgraph.quant.float_statistics import MomentsOfRows, joined_moments
 from qgraph.quant.graph_run import GraphRun
-from qgraph.quant.moments import Bound, channel_moments, clip_of
+from qgraph.quant.moments import Bound, clip_of
 from qgraph.rewrite.constants import Float64
 
 SAMPLES = 16  # more change the factors of channels little (docs/static_steps.md)
@@ -57,32 +58,25 @@ def activated_channels(
 
     with over_chunks(chunk_count(chunks)) as each:
         seen = [*each(look, range(chunk_count(chunks)))]
-    return {layer: _merged([chunk[end[0]] for chunk in seen]) for layer, end in ends.items()}
+    return {layer: _joined([chunk[end[0]] for chunk in seen]) for layer, end in ends.items()}
 
 
 @dataclass(frozen=True)
 class _Chunk:
-    rows: int
-    mean: Float64
-    variance: Float64
-    unclipped: Float64
+    moments: MomentsOfRows
+    unclipped: Float64  # by channel, how many
 
     @staticmethod
     def of(x: Array, low: Bound, high: Bound) -> _Chunk:
-        moments, axes = channel_moments([x]), tuple(range(x.ndim - 1))
-        inside = ((x > low) & (x < high)).mean(axis=axes)
-        rows = x.size // max(x.shape[-1], 1)
-        return _Chunk(rows, moments.mean, moments.deviation**2, inside)
+        inside = ((x > low) & (x < high)).sum(axis=tuple(range(x.ndim - 1)), dtype=np.float64)
+        return _Chunk(MomentsOfRows.of(x), inside)
 
 
-def _merged(chunks: list[_Chunk]) -> ActivatedChannels:
-    rows = np.array([chunk.rows for chunk in chunks], np.float64)
-    share = (rows / rows.sum())[:, None]
-    means = np.stack([chunk.mean for chunk in chunks])
-    around = means - (share * means).sum(axis=0)
-    variance = np.stack([chunk.variance for chunk in chunks]) + around**2
-    unclipped = np.stack([chunk.unclipped for chunk in chunks])
-    return ActivatedChannels((share * variance).sum(axis=0), (share * unclipped).sum(axis=0))
+def _joined(chunks: list[_Chunk]) -> ActivatedChannels:
+    rows = sum(chunk.moments.rows for chunk in chunks)
+    moments = joined_moments([chunk.moments for chunk in chunks])
+    unclipped = np.sum([chunk.unclipped for chunk in chunks], axis=0)
+    return ActivatedChannels(moments.deviation**2, unclipped / max(rows, 1))
 
 
 def _end(

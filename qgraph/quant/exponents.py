@@ -170,7 +170,10 @@ def parse_exponents(data: object) -> Exponents:
         raise CalibrationError("`apart` must be true or false")
     return Exponents(
         {name: _entry(name, value) for name, value in tensors.items()},
-        {name: _integers(name, value, "features") for name, value in features.items()},
+        {
+            name: checked_exponent(_integers(name, value, "features"), name)
+            for name, value in features.items()
+        },
         plan,
         apart,
         {name: _integers(name, value, "channels") for name, value in factors.items()},
@@ -201,7 +204,7 @@ def _entry(name: str, value: object) -> TensorExponent:
 def _integers(name: str, value: object, of: str) -> tuple[int, ...]:
     if not isinstance(value, list) or not all(map(_is_whole, value)):
         raise CalibrationError(f"exponents of {of} are a list of whole numbers", node=name)
-    return tuple(checked_exponent(int(exponent), name) for exponent in value)
+    return tuple(map(int, value))
 
 
 def _is_whole(value: object) -> TypeGuard[int]:

@@ -17,7 +17,8 @@ from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.types import Array, Moments
 from qgraph.parallel import over_chunks
 from qgraph.quant.data import chunk_count, chunk_inputs
-from qgraph.quant.moments import channel_moments, moments_of
+from qgraph.quant.float_statistics import MomentsOfRows, joined_moments
+from qgraph.quant.moments import moments_of
 from qgraph.quant.paired import PairedRun
 from qgraph.quant.topology import is_nonnegative
 from qgraph.rewrite.constants import Float64
@@ -72,7 +73,7 @@ def _needed(floating: Graph, data: Mapping[str, Array]) -> dict[str, _Norm]:
 
 
 def _norm(chunks: Sequence[Array], known: Moments, keep_zero: bool) -> _Norm:
-    found = channel_moments(chunks)
+    found = joined_moments([MomentsOfRows.of(x) for x in chunks])
     mean, deviation = found.mean, found.deviation
     with np.errstate(divide="ignore", invalid="ignore"):
         if keep_zero:  # a shift would make it negative

@@ -8,7 +8,6 @@ variables, what ReLU and clips make of them is known without data (Nagel et al.,
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -25,14 +24,6 @@ LINEAR = frozenset(
 )  # fmt: skip
 Bound = float | Array  # one for all channels, or one each
 _erf = np.vectorize(math.erf, otypes=[np.float64])
-
-
-def channel_moments(chunks: Sequence[Array]) -> Moments:
-    """Mean and deviation of each channel over all chunks, [..., channels] each."""
-    count, axes = sum(x.size // x.shape[-1] for x in chunks), tuple(range(chunks[0].ndim - 1))
-    mean = np.sum([x.sum(axis=axes, dtype=np.float64) for x in chunks], axis=0) / count
-    squares = [np.square(x - mean.astype(x.dtype), dtype=np.float64).sum(axis=axes) for x in chunks]
-    return Moments(mean, np.sqrt(np.sum(squares, axis=0) / count))
 
 
 def clipped(moments: Moments, low: Bound = 0.0, high: Bound = np.inf) -> Moments:

@@ -67,7 +67,7 @@ def noise_factors(
                     np.add.at(slope, ids, change)
             if total < least:
                 best, least = log2, total
-            slope = np.where(moved, slope, 0.0) / total
+            slope = np.where(moved, slope, 0.0) / (total or 1.0)
             first, second = 0.9 * first + 0.1 * slope, 0.99 * second + 0.01 * slope**2
             direction = first / (1 - 0.9**step) / (np.sqrt(second / (1 - 0.99**step)) + 1e-6)
             log2 = log2 - RATE * (1 - step / (STEPS + 1)) * direction
@@ -131,7 +131,7 @@ class LayerNoise:
         step = WEIGHT_STEP * size * into.max() / out.min() * whole ** (1 / NORM)
         inner, outer = self.power / into**2, self.weights * out**2
         noise = float(step**2 * inner.sum() * outer.sum())
-        by_input, by_output = inner / (inner.sum() or 1.0), outer / outer.sum()
+        by_input, by_output = inner / (inner.sum() or 1.0), outer / (outer.sum() or 1.0)
         return NoiseSlopes(
             noise,
             [

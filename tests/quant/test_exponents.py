@@ -377,3 +377,9 @@ def test_assigned_exponents_reach_every_quantizer(usual):
     PassManager(static(INT8, PLAIN)).run(g)
     assign_exponents(g, usual.exponents, INT8.shift)
     assert "calibrated" in g.facts and print_graph(g) == print_graph(usual.graph)
+
+
+def test_factors_have_the_range_of_the_pass_that_takes_them():
+    """They are log2 in sixteenths: 2^12 is 192, past what exponents may be."""
+    held = parse_exponents({"format": 1, "tensors": {}, "factors": {"conv": [192, -192]}})
+    assert held.factors == {"conv": (192, -192)}

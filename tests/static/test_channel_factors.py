@@ -288,3 +288,37 @@ def test_a_pass_list_is_measured_too() -> None:
     _, found = Preparations(network(), listed).prepared(INT8, Plan(), data, Trace())
     _, wanted = Preparations(network()).prepared(INT8, Plan(equalize="noise"), data, Trace())
     assert print_graph(found) == print_graph(wanted) and found.factors == wanted.factors != {}
+
+
+@pytest.mark.parametrize("factor", [193, -193, 10**400], ids=["high", "low", "huge"])
+def test_a_factor_out_of_range_is_named(factor: int) -> None:
+    graph = prepared(network())
+    with pytest.raises(PassError, match="outside 2\\^-12 to 2\\^12"):
+        PassManager((EqualizeChannels(noise=True, factors={"first": (factor,) * 6}),)).run(graph)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_layer_that_is_clipped_everywhere_makes_no_noise() -> None:
+    graph = prepared(network())
+    channels = channel_map(graph)
+    seen = activated_channels(graph, channels.layers, {"x": images()})
+    dead = {
+        layer.name: replace(seen[layer.name], unclipped=0 * seen[layer.name].unclipped)
+        for layer in channels.layers
+    }
+    assert not noise_factors(graph, channels, dead).any()
+    one = {**seen, "first": dead["first"]}
+    assert np.isfinite(noise_factors(graph, channels, one)).all()
+    assert noise_factors(graph, channels, one).any()
+
+
+def test_variances_are_exact_where_means_are_between_two_float32_numbers() -> None:
+    g = Graph("net")
+    g.outputs["y"] = g.add(
+        "matmul", g.input("x", "float32", (None, 1)), g.const(np.ones((1, 1), np.float32), "w")
+    )
+    layer = g.producer(g.outputs["y"])
+    for x, variance in (([2.0**24, 2.0**24 + 2], 1.0), ([3e38] * 3 + [-3e38], 6.75e76)):
+        data = {"x": np.array(x, np.float32)[:, None]}
+        found = activated_channels(g, [layer], data)[layer.name].variance
+        np.testing.assert_allclose(found, variance, rtol=1e-6)

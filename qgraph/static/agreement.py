@@ -124,7 +124,7 @@ def tally(wanted: Sequence[Array], found: Sequence[Array], rows: int) -> SampleT
         summed: Array = np.einsum("ij,ij->i", by_sample, by_sample)
         return summed
 
-    a, b = exact[0], found[0]
+    a, b = np.atleast_1d(exact[0], found[0])
     return SampleTally(
         np.stack([squares(values) for values in exact], axis=1),
         np.stack([squares(values) for values in errors], axis=1),

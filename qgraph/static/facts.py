@@ -18,10 +18,17 @@ from qgraph.records import FLAT, OMITTED, KeyedRecord
 from qgraph.static.agreement import Agreement
 from qgraph.train.record import TrainingRecord
 
+NO_SIGNAL = -300.0  # dB; no measurement is as low
+
 
 def decibels(value: float) -> float | None:
-    """None for no noise at all, which JSON has no number for."""
-    return value if math.isfinite(value) else None
+    """None for no noise at all, which JSON has no number for.
+
+    What has no signal, or no number, is `NO_SIGNAL`.
+    """
+    if value == math.inf:
+        return None
+    return value if math.isfinite(value) else NO_SIGNAL
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import pytest
 from qgraph.ir.graph import Graph
 from qgraph.static.agreement import Agreement, agreement, tally, weighed_sqnr
 from qgraph.static.comparison import Comparison, FloatOutputs
+from qgraph.static.facts import NO_SIGNAL, AgreementFacts
 from qgraph.static.sample_parts import split
 
 RNG = np.random.default_rng(0)
@@ -101,3 +102,16 @@ def test_exchanged_parts_compare_samples_that_led_no_choice() -> None:
     assert numbers(fresh.calibration) | numbers(fresh.comparison) == numbers(parts.learning)
     few = {"x": data["x"][:3]}
     assert split(graph, few).exchanged(graph) is None
+
+
+def test_an_output_of_one_number_is_compared() -> None:
+    one = tally([np.ones((), np.float32)], [np.full((), 2, np.float32)], 4)
+    assert (one.signal.item(), one.noise.item(), one.same, one.answers) == (1, 1, 1, 1)
+
+
+@pytest.mark.parametrize("sqnr", [-np.inf, np.nan])
+def test_outputs_without_a_signal_are_not_stored_as_exact(sqnr: float) -> None:
+    stored = AgreementFacts.of(Agreement(sqnr, None, 8), held_out=False)
+    assert stored.measured.sqnr == NO_SIGNAL
+    exact = AgreementFacts.of(Agreement(np.inf, None, 8), held_out=False)
+    assert exact.sqnr is None and exact.measured.sqnr == np.inf

@@ -18,7 +18,7 @@ from qgraph.ir.types import Array
 from qgraph.names import entry_name
 from qgraph.quant.labels import inputs_among
 from qgraph.quant.mistakes import shape_advice
-from qgraph.quant.sources import NUMBERS, OnRead, is_entry_point, read_source
+from qgraph.quant.sources import NUMBERS, OnRead, exists, is_entry_point, read_source
 
 # Small enough that a layer's input and output stay in cache, large enough to feed the BLAS.
 CHUNK = 8
@@ -39,7 +39,7 @@ def check_source(source: Data | None, what: str = CALIBRATION) -> None:
             "calibration data is missing",
             hint="give a few dozen typical inputs: --calibration FILE.npz",
         )
-    if isinstance(source, str | Path) and not is_entry_point(source) and not Path(source).exists():
+    if isinstance(source, str | Path) and not is_entry_point(source) and not exists(source):
         raise CalibrationError(
             "no such file",
             node=str(source),
@@ -96,6 +96,11 @@ def check_arrays(
             f"inputs have different sample counts: { {k: len(v) for k, v in named.items()} }",
             hint="give the same number of samples for each input",
         )
+    if len({*(sizes := _fixed_batches(graph)).values()}) > 1:
+        raise CalibrationError(
+            f"inputs take batches of different sizes: {sizes}",
+            hint="give all inputs one batch size with --input-shape",
+        )
     return named
 
 
@@ -133,12 +138,18 @@ def chunk_inputs(
     graph: Graph, data: Mapping[str, Array], free: int = CHUNK
 ) -> dict[str, Sequence[Array]]:
     """Cut samples into chunks of the graph's own batch size, or of `free` where that is free."""
-    chunks: dict[str, Sequence[Array]] = {}
-    for name in graph.inputs:
-        shape = graph.types[name].shape
-        size = shape[0] if shape and shape[0] is not None else free
-        chunks[name] = Chunks(data[name], size, graph.types[name].dtype)
-    return chunks
+    fixed = _fixed_batches(graph)
+    usual = max(fixed.values(), default=free)
+    return {
+        name: Chunks(data[name], fixed.get(name, usual), graph.types[name].dtype)
+        for name in graph.inputs
+    }
+
+
+def _fixed_batches(graph: Graph) -> dict[str, int]:
+    """How many samples inputs take at once, where their shapes say so."""
+    sizes = {name: (graph.types[name].shape or (None,))[0] for name in graph.inputs}
+    return {name: size for name, size in sizes.items() if size is not None}
 
 
 def chunk_count(chunks: Mapping[str, Sequence[Array]]) -> int:

@@ -31,8 +31,16 @@ NUMBERS = "fiub"  # kinds of dtype
 OnRead = Callable[[int], None]
 
 
+def exists(path: str | Path) -> bool:
+    """Whether there is a file or directory; not where the path is too long or not accessible."""
+    try:
+        return Path(path).exists()
+    except OSError:
+        return False
+
+
 def is_entry_point(source: str | Path) -> bool:
-    return ":" in str(source) and not Path(source).exists()
+    return ":" in str(source) and not exists(source)
 
 
 def read_source(
@@ -63,6 +71,10 @@ def _read_directory(path: Path, limit: int | None, on_read: OnRead) -> Mapping[s
             hint=PREPARE if images else "each has an array for each input, and may have labels",
         )
     names = {name for name, array in read_file(files[0]).items() if array.ndim}
+    if not names:
+        raise CalibrationError(
+            "its arrays are single numbers instead of samples", node=str(files[0])
+        )
     parts = (_file_of_several(file, names, files[0]) for file in files)
     return _collect(parts, str(path), limit, on_read)
 

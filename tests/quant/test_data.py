@@ -198,3 +198,30 @@ def test_a_directory_is_read_file_by_file(tmp_path):
     np.savez(tmp_path / "1.npz", x=IMAGES[:4], labels=np.arange(4))
     assert_images(load_data(tmp_path, net()))
     assert_images(load_data(str(tmp_path), net(), limit=3), 3)
+
+
+def test_inputs_of_a_fixed_and_of_a_free_batch_are_cut_alike() -> None:
+    graph = Graph("net")
+    graph.input("a", "float32", (2, 3))
+    graph.input("b", "float32", (None, 3))
+    data = load_data({name: np.ones((6, 3), np.float32) for name in "ab"}, graph)
+    assert {name: len(part) for name, part in chunk_inputs(graph, data).items()} == {"a": 3, "b": 3}
+
+
+def test_inputs_of_two_batch_sizes_are_refused() -> None:
+    graph = Graph("net")
+    graph.input("a", "float32", (1, 3))
+    graph.input("b", "float32", (2, 3))
+    with pytest.raises(CalibrationError, match="batches of different sizes"):
+        load_data({name: np.ones((6, 3), np.float32) for name in "ab"}, graph)
+
+
+def test_a_path_that_is_too_long_is_no_file() -> None:
+    with pytest.raises(CalibrationError, match="no such file"):
+        load_data("x" * 5000, net())
+
+
+def test_a_directory_of_single_numbers_is_named(tmp_path) -> None:
+    np.savez(tmp_path / "a.npz", x=3.0)
+    with pytest.raises(CalibrationError, match="single numbers"):
+        load_data(tmp_path, net())

@@ -17,9 +17,9 @@ from qgraph.cli.rl.options import (
     HeadOption,
     HighOption,
     bits_of,
+    environment_of,
     head_in,
     known_facts,
-    needed,
 )
 from qgraph.errors import UsageError
 
@@ -61,6 +61,7 @@ def evaluate(
     seed: Annotated[
         int | None,
         typer.Option(
+            min=0,
             metavar="N",
             help="Seed of the first episode.",
             show_default="that of the .json, or 0",
@@ -113,19 +114,19 @@ def evaluate(
     if plots is not None:
         check_figures(plots)
     known = known_facts(source, environment, head, high)
-    place = needed(known)
+    environment_name = environment_of(known)
     with at_work(as_json) as progress:
         network = read_policy(source, **loading.keywords())
         program, weights = network.program, network.weights
-        policy_head = head_in(place, program, known)
+        policy_head = head_in(environment_name, program, known)
         policy = load_policy(model) if packed else None
         compared = (
-            forms(network, wanted, wanted_ways, policy_head, place)
+            forms(network, wanted, wanted_ways, policy_head, environment_name)
             if policy is None
-            else [_form(policy)]
+            else [_packed_form(policy)]
         )
         found = study(
-            Simulated(program, weights), compared, policy_head, place, episodes=episodes,
+            Simulated(program, weights), compared, policy_head, environment_name, episodes=episodes,
             first_seed=known.first_seed if seed is None else seed, steps=steps, progress=progress,
         )  # fmt: skip
     written = plot(found, plots) if plots is not None else []
@@ -144,11 +145,11 @@ def evaluate(
     for path in written:
         console().print(f"written: {path}", soft_wrap=True)
     if policy is None:
-        words = ["rl", "quantize", str(model), "--bits", "8", "--env", place]
+        words = ["rl", "quantize", str(model), "--bits", "8", "--env", environment_name]
         print_next([*words, "-o", model.with_suffix(".qpol").name])
 
 
-def _form(policy: Policy) -> PolicyForm:
+def _packed_form(policy: Policy) -> PolicyForm:
     from qgraph.rl.policy.study import PolicyForm
 
     return PolicyForm(policy.form, policy.bits, policy.outputs)

@@ -11,7 +11,7 @@ from qgraph.choices import HeadKind
 from qgraph.cli.choice import choice
 from qgraph.cli.completion import complete_environment
 from qgraph.errors import UsageError
-from qgraph.words import alternatives
+from qgraph.words import alternatives, counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,25 +81,40 @@ def head_in(environment: str, program: ActorProgram, known: About) -> Head:
 
 def head_alone(outputs: int, known: About) -> Head | None:
     """The head without an environment; None if it is unknown."""
-    from qgraph.rl.head import DISCRETE, Head
+    from qgraph.rl.head import Head
+    from qgraph.rl.policy.about import check_deviations, symmetric_head
 
     if known.whole is not None and known.high is None and known.head in (None, known.whole.kind):
-        return known.whole
+        return _checked(known.whole, outputs)
     if known.head is None:
         return None
     head = Head(known.head)  # which refuses unknown names
-    if head.kind in DISCRETE:
+    if head.discrete:
         return head
+    check_deviations(head)
     if known.high is None:
         raise UsageError(
             f"the range of actions of a `{known.head}` head is unknown",
             hint="give --high, or --env",
         )
-    count = outputs // (1 + (known.head == "squashed_gaussian"))
-    return Head(known.head, (-known.high,) * count, (known.high,) * count)
+    count = outputs // head.outputs_for(1)
+    return _checked(symmetric_head(head.kind, known.high, count), outputs)
 
 
-def needed(known: About) -> str:
+def _checked(head: Head, outputs: int) -> Head:
+    """The head. Raises UsageError if it takes another number of outputs."""
+    wanted = head.outputs_for(len(head.low))
+    if not head.discrete and outputs != wanted:
+        raise UsageError(
+            f"the policy has {outputs} outputs, but its `{head.kind}` head takes {wanted}, for "
+            f"actions of {counted(len(head.low), 'number')}",
+            hint="choose another head: --head",
+        )
+    return head
+
+
+def environment_of(known: About) -> str:
+    """The name of the environment. Raises UsageError if it is unknown."""
     if known.environment is None:
         raise UsageError("the policy's environment is unknown", hint="give --env, like CartPole-v1")
     return known.environment

@@ -17,10 +17,10 @@ from qgraph.cli.rl.options import (
     EnvironmentOption,
     HeadOption,
     HighOption,
+    environment_of,
     head_alone,
     head_in,
     known_facts,
-    needed,
 )
 from qgraph.errors import CalibrationError, OutputError, UsageError
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from qgraph.rl.policy import PolicyNetwork
     from qgraph.rl.policy.about import About
 
-APART = 4  # every fourth observation is used to compare actions
+EVERY = 4  # every fourth observation is kept to compare actions
 NOT_COMPARED = (
     "actions were not compared with those of the float policy, and biases were not corrected: "
     "give --env or --observations"
@@ -104,17 +104,17 @@ def quantize(
     known = known_facts(model, environment, head, high)
     with at_work(as_json) as progress:
         network = read_policy(model, **loading.keywords())
-        place = environment or _place(network, known)
+        environment_name = environment or _environment_beside(network, known)
         count = network.program.size(network.program.outputs[0])
-        if place is None or observations is not None:
+        if environment_name is None or observations is not None:
             policy_head = head_alone(count, known)
         else:
-            policy_head = head_in(place, network.program, known)
+            policy_head = head_in(environment_name, network.program, known)
         seen = _read(observations, network.program.observation, network.program.shape)
-        if seen is None and (place is not None or form is PackedForm.STATIC):
+        if seen is None and (environment_name is not None or form is PackedForm.STATIC):
             progress("watching", 0, 1)
-            seen = _watched(network, known, samples)
-        used, compared = _parts(seen)
+            seen = _collected(network, known, samples)
+        used, compared = _split(seen)
         about = {"source": model.name, "environment": known.environment}
         if model.is_file():
             about["source_sha256"] = sha256_of(model)
@@ -164,7 +164,7 @@ def _layout(file: Path, shape: tuple[int, ...]) -> str | None:
         return None
 
 
-def _place(network: PolicyNetwork, known: About) -> str | None:
+def _environment_beside(network: PolicyNetwork, known: About) -> str | None:
     """The environment in the file beside the policy, if it can be created and fits."""
     from qgraph.rl.environments import make
 
@@ -178,24 +178,26 @@ def _place(network: PolicyNetwork, known: About) -> str | None:
     return known.environment if tuple(instance.shape) == network.program.shape else None
 
 
-def _watched(network: PolicyNetwork, known: About, steps: int) -> Array:
+def _collected(network: PolicyNetwork, known: About, steps: int) -> Array:
     """The observations of the float policy in its environment."""
     from qgraph.rl.policy.affine import Simulated
     from qgraph.rl.policy.play import watch
     from qgraph.rl.policy.study import CALIBRATION_SEED
 
-    place, program = needed(known), network.program
-    instance = head_in(place, program, known)
-    return watch(place, Simulated(program, network.weights), instance, steps, CALIBRATION_SEED)
+    environment_name, program = environment_of(known), network.program
+    policy_head = head_in(environment_name, program, known)
+    return watch(
+        environment_name, Simulated(program, network.weights), policy_head, steps, CALIBRATION_SEED
+    )
 
 
-def _parts(seen: Array | None) -> tuple[Array | None, Array | None]:
+def _split(seen: Array | None) -> tuple[Array | None, Array | None]:
     """Observations for calibration, and others for the comparison of actions."""
     import numpy as np
 
-    if seen is None or len(seen) < APART:
+    if seen is None or len(seen) < EVERY:
         return seen, None
-    apart = np.arange(len(seen)) % APART == APART - 1
+    apart = np.arange(len(seen)) % EVERY == EVERY - 1
     return seen[~apart], seen[apart]
 
 
@@ -203,7 +205,7 @@ def _facts(
     network: PolicyNetwork, policy: Any, apart: Array | None, output: Path
 ) -> dict[str, Any]:
     from qgraph.rl.policy.affine import Simulated
-    from qgraph.rl.policy.shift import doubt, shift
+    from qgraph.rl.policy.shift import difference_warning, shift
 
     float_bytes = sum(array.size * 4 for array in network.weights.values())
     facts = {
@@ -223,7 +225,7 @@ def _facts(
         outputs = policy.outputs(apart)
         found = shift(policy.head, wanted, outputs)
         facts.update(compared_on=len(apart), same_action=found.same_action)
-        low = doubt(policy.head, wanted, outputs)
+        low = difference_warning(policy.head, wanted, outputs)
         facts["warnings"] = [f"{low}; {REMEDIES}"] if low else []
     else:
         facts["warnings"] = [NOT_COMPARED if apart is None else NO_HEAD]

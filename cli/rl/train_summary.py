@@ -37,9 +37,14 @@ def facts_of(path: Path, training: Training) -> dict[str, object]:
         "directory": str(path),
         "done": training.done,
         "best": training.counts.best,
-        "status": training.status and asdict(training.status),
+        "status": training.status and _without_nan(asdict(training.status)),
         "troubles": training.troubles,
     }
+
+
+def _without_nan(numbers: dict[str, float]) -> dict[str, float | None]:
+    """The numbers as JSON allows them: null for unknown ones, which are NaN."""
+    return {name: None if math.isnan(number) else number for name, number in numbers.items()}
 
 
 def rows_of(path: Path, training: Training, status: Status) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qgraph.choices import HeadKind, chosen
+from qgraph.errors import UsageError
 from qgraph.ir.types import Array
 from qgraph.records import Object, from_json
 
@@ -28,6 +29,8 @@ class Head:
     squashed_gaussian   means, log deviations       drawn, then tanh, scaled to low..high
 
     low and high are bounds of one action, [a], float32; log_std, [a], is for `gaussian` only.
+
+    Raises UsageError for an unknown kind, and for bounds that do not fit together.
     """
 
     kind: str
@@ -37,10 +40,21 @@ class Head:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", chosen(HeadKind, self.kind, "head"))
+        sizes = {len(self.low), len(self.high), len(self.log_std) or len(self.low)}
+        if len(sizes) > 1:
+            raise UsageError("a head needs as many low as high bounds, and as many deviations")
+        for low, high in zip(self.low, self.high, strict=True):
+            if not low <= high:  # NaN too
+                raise UsageError(f"a range of actions from {low:g} to {high:g} is empty")
 
     @property
     def discrete(self) -> bool:
+        """Whether an action is the number of one of several."""
         return self.kind in DISCRETE
+
+    def outputs_for(self, numbers: int) -> int:
+        """The number of outputs that the head takes for actions of `numbers` numbers."""
+        return numbers * (2 if self.kind == HeadKind.SQUASHED_GAUSSIAN else 1)
 
     @property
     def draws(self) -> bool:

@@ -7,7 +7,7 @@ import pytest
 
 from qgraph.errors import RunError, UsageError
 from qgraph.rl.environments import Actions, make
-from qgraph.rl.environments.separate_process import Apart
+from qgraph.rl.environments.separate_process import SeparateEnvironment
 from qgraph.rl.head import Head
 
 MINATAR = "MinAtar/Breakout-v1"
@@ -59,7 +59,7 @@ def test_actions_that_are_held(task, times):
 
 def test_one_in_a_process_of_its_own_is_the_same():
     pytest.importorskip("gymnasium")
-    here, apart = make("CartPole-v1"), Apart("CartPole-v1")
+    here, apart = make("CartPole-v1"), SeparateEnvironment("CartPole-v1")
     assert (apart.shape, apart.dtype, apart.actions) == (here.shape, here.dtype, here.actions)
     assert (apart.reset(3) == here.reset(3)).all()
     for action in (0, 1, 1):
@@ -74,7 +74,7 @@ def test_one_in_a_process_of_its_own_is_the_same():
 @pytest.mark.parametrize("waited", [True, False])
 def test_one_whose_process_was_killed(waited):
     pytest.importorskip("gymnasium")
-    apart = Apart("CartPole-v1")
+    apart = SeparateEnvironment("CartPole-v1")
     apart.process.kill()
     if waited:  # what it is asked goes nowhere; else it may, and is never answered
         apart.process.wait()
@@ -87,13 +87,13 @@ def test_one_whose_process_was_killed(waited):
 def test_one_that_ends_before_it_says_anything(monkeypatch):
     monkeypatch.setattr("qgraph.rl.environments.separate_process.MODULE", "__future__")
     with pytest.raises(RunError, match="the process of `CartPole-v1` has ended"):
-        Apart("CartPole-v1")
+        SeparateEnvironment("CartPole-v1")
 
 
 def test_one_that_there_is_not_is_said_from_its_process():
     pytest.importorskip("gymnasium")
     with pytest.raises(UsageError, match="unknown environment `CartPool-v1`") as caught:
-        Apart("CartPool-v1")
+        SeparateEnvironment("CartPool-v1")
     assert "CartPole-v1" in caught.value.hint
 
 
@@ -227,3 +227,8 @@ def test_rewards_of_a_game_are_its_own():
     rewards = [environment.step(int(rng.integers(9))).reward for _ in range(150)]
     environment.close()
     assert max(rewards) >= 10 and not any(0 < reward < 10 for reward in rewards)
+
+
+def test_a_module_that_cannot_be_imported_is_named():
+    with pytest.raises(UsageError, match="`no_such_module:Any-v0` cannot be imported"):
+        made("no_such_module:Any-v0")

@@ -142,7 +142,9 @@ class Actor:
         read = read_block(given)
         shapes, now = read.program.shapes(), self._program.shapes()
         wanted = {name: now[name] for name in self.outputs}
-        if read.shape != self.shape or {n: shapes[n] for n in read.outputs} != wanted:
+        given_outputs = {name: shapes[name] for name in read.outputs}
+        # In this order, since a call computes the first output.
+        if read.shape != self.shape or list(given_outputs.items()) != list(wanted.items()):
             raise LoadError("the block is of a policy with other observations or outputs")
         self._begin(read)
 

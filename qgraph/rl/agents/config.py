@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from qgraph.errors import UsageError
 from qgraph.rl.agents.compression_settings import CompressionSettings
 from qgraph.rl.agents.setting import SettingValues
 
@@ -38,6 +39,7 @@ class RunConfig(CompressionSettings, ABC):
         discrete_actions: Whether the algorithm is for discrete actions; otherwise, for continuous
             ones.
         images: Whether the algorithm can learn from images. All can learn from vectors.
+        image_size: The smallest height and width of images, which the convolutions need.
         tasks: Settings of tasks that differ from the defaults, by name of the environment or by a
             pattern of names. `for_task` applies them.
 
@@ -51,6 +53,7 @@ class RunConfig(CompressionSettings, ABC):
     algorithm: ClassVar[str]
     discrete_actions: ClassVar[bool]
     images: ClassVar[bool] = False
+    image_size: ClassVar[int] = 3
     tasks: ClassVar[Mapping[str, SettingValues]] = MappingProxyType({})
 
     @classmethod
@@ -127,6 +130,15 @@ class RunConfig(CompressionSettings, ABC):
         Raises:
             UsageError: The algorithm has none.
         """
+        shape, size = environment.shape, self.image_size
+        images = self.images and len(shape) == 3 and min(shape[:2]) >= size
+        if len(shape) != 1 and not images:
+            kinds = "vectors"
+            if self.images:
+                kinds += f", or images of {size} x {size} and more with channels"
+            raise UsageError(
+                f"{self.title} takes {kinds}; `{self.environment}` gives {list(shape)}"
+            )
 
     def cautions(self) -> list[str]:
         """Find reasons to warn the user before a run starts. It may import TensorFlow.

@@ -1,4 +1,4 @@
-"""The common part of learners with critics of pairs.
+"""The common part of learners with critics of pairs of observation and action.
 
 Imports TensorFlow: import it late.
 """
@@ -18,7 +18,7 @@ from qgraph.rl.learn.networks import TINY, initial_weights
 from qgraph.rl.learn.tensors import by_name
 from qgraph.stored import part
 
-TWO = ("one", "two")  # the names of two critics
+CRITIC_NAMES = ("one", "two")
 
 
 class CriticLearner(ReplayLearner):
@@ -31,7 +31,9 @@ class CriticLearner(ReplayLearner):
 
     def _two_critics(self, rng: np.random.Generator) -> Mapping[str, Array]:
         """The first weights of two critics, as `one/name` and `two/name`."""
-        return by_name({name: initial_weights(self.critic_program, rng, TINY) for name in TWO})
+        return by_name(
+            {name: initial_weights(self.critic_program, rng, TINY) for name in CRITIC_NAMES}
+        )
 
     def _criticize(self, weights: Weights, x: Tensor, action: Tensor) -> Tensor:
         """The outputs [n, outputs] of a critic for pairs."""
@@ -39,4 +41,4 @@ class CriticLearner(ReplayLearner):
 
     def pair_values(self, critics: Weights, x: Tensor, action: Tensor) -> list[Tensor]:
         """The value [n] of each pair by each of two critics."""
-        return [self._criticize(part(critics, name), x, action)[:, 0] for name in TWO]
+        return [self._criticize(part(critics, name), x, action)[:, 0] for name in CRITIC_NAMES]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numbers
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, dataclass, fields
 from enum import Enum
 from typing import Union, cast, get_args, get_origin, get_type_hints
@@ -45,7 +45,7 @@ class DeclaredField:
         if declared.choices:
             if value not in declared.choices or isinstance(value, bool):
                 raise self._wrong(f"one of {', '.join(map(str, declared.choices))}", value)
-            return value
+            return declared.choices[declared.choices.index(value)]  # 8 for 8.0
         if issubclass(self.kind, Enum):
             try:
                 return self.kind(value)
@@ -57,7 +57,7 @@ class DeclaredField:
             raise self._wrong(words, value)
         if declared.interval is not None and not declared.interval.holds(cast("float", value)):
             raise self._wrong(str(declared.interval), value)
-        return value
+        return cast("Callable[[object], object]", self.kind)(value)  # JSON has no numpy numbers
 
     def _number(self, text: str) -> int | str:
         if self.kind is not int:

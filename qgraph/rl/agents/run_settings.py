@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from qgraph.rl.agents.declared_field import DeclaredField, declared_fields
-from qgraph.rl.agents.setting import NOT_NEGATIVE, Panel
+from qgraph.rl.agents.setting import Interval, Panel
+
+SEEDS = Interval(0, 2**63 - 1)  # TensorFlow's random numbers take seeds of int64
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class RunSettings:
     energy: bool = Panel.RUN.setting(
         False, "Estimate the energy that the run uses, with codecarbon."
     )
-    seed: int = Panel.RUN.setting(0, "Seed of the run.", NOT_NEGATIVE)
+    seed: int = Panel.RUN.setting(0, "Seed of the run.", SEEDS)
 
     @classmethod
     def fields(cls) -> Mapping[str, DeclaredField]:

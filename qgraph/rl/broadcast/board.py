@@ -27,7 +27,7 @@ class ProcessState(IntEnum):
 
 
 class Board:
-    """Rows by number. The supervisor creates it, and its processes open it."""
+    """A row for each process. The supervisor creates the board, and its processes open it."""
 
     def __init__(self, region: Region, rows: int) -> None:
         self._region = region
@@ -38,7 +38,7 @@ class Board:
 
     @staticmethod
     def create(rows: int) -> Board:
-        """Raises UsageError, OutputError."""
+        """Create a board. Raises UsageError, OutputError."""
         if not 0 < rows <= MAX_ROWS:
             raise UsageError(f"a run cannot have {rows} processes", hint=f"1 to {MAX_ROWS}")
         size = PAGE + pages(rows * ROW.itemsize)
@@ -50,11 +50,12 @@ class Board:
 
     @staticmethod
     def open(name: str) -> Board:
-        """Raises LoadError."""
+        """Open the board that another process created. Raises LoadError."""
         region = Region.attach(name)
         front = np.frombuffer(region.view(0, PAGE, writable=False), FRONT, 1)[0]
         rows = int(front["rows"])
-        if front["magic"] != MAGIC or not 0 < rows <= MAX_ROWS:
+        size = PAGE + pages(rows * ROW.itemsize)
+        if front["magic"] != MAGIC or not 0 < rows <= MAX_ROWS or size != region.size:
             raise LoadError("not the board of a run", node=name)
         return Board(region, rows)
 

@@ -364,7 +364,8 @@ def read_form(form: object) -> np.dtype[np.generic]:
     if isinstance(form, str):
         return np.dtype(form)
     if isinstance(form, list):
-        return np.dtype((read_form(form[0]), tuple(form[1])))
+        element, shape = form
+        return np.dtype((read_form(element), tuple(shape)))
     record = from_json(_FieldsForm, form)
     return np.dtype(
         {

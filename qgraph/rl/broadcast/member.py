@@ -61,7 +61,6 @@ class Member:
     def __init__(self, board: Board, number: int) -> None:
         self.board = board
         self.number = number
-        # float64 [8], of any meaning, visible to all. A restarted process finds its earlier ones.
         self.numbers = board.rows["numbers"][number]
 
     def going(self) -> bool:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 F_ADD_SEALS, SHRINK, GROW = 1033, 2, 4  # linux/fcntl.h; Python names them only from 3.13 on
 PAGE = mmap.PAGESIZE
+MAX_SIZE = (1 << 63) - 1  # bytes of a file
 
 
 class Region:
@@ -40,10 +41,13 @@ class Region:
         with _as_output_error(label):
             if handle < 0:
                 raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+            region = Region(handle, f"/proc/{os.getpid()}/fd/{handle}", size)  # closes the handle
+            if size > MAX_SIZE:
+                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
             os.ftruncate(handle, size)
             # Truncating it would crash every process that has it mapped.
             fcntl.fcntl(handle, F_ADD_SEALS, SHRINK | GROW)
-        return Region(handle, f"/proc/{os.getpid()}/fd/{handle}", size)
+        return region
 
     @staticmethod
     def attach(name: str) -> Region:

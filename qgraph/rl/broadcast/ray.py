@@ -36,9 +36,9 @@ BLOCKS, RECORDS, CRASHES = 0, 1, 2  # places in the member's numbers
 class RaySettings:
     """The settings of the process.
 
-    rows: of each node, the rows of its actors on the board. nodes: their ids, None for those that
-    are alive. policy, block_size, rings, writers: the learner's channel and rings. actors: of each
-    node, the settings of its actors (JSON). The rest is as in `RayNodes`.
+    rows: for each node, the rows of its actors on the board. nodes: ids of the nodes; None takes
+    those that are alive. policy, block_size, rings, writers: the learner's channel and rings.
+    actors: for each node, the settings of its actors (JSON). The rest is as in `RayNodes`.
     """
 
     address: str
@@ -59,10 +59,10 @@ class RayNodes:
 
     actors: for each node with actors, the settings of each actor (a record or a mapping), to which
     `policy` and `records` are added. module: the module that an actor runs. reader: the number of
-    all actors together among the publisher's readers. writers: of the rings, one for each node.
-    address: of the cluster, as in `ray.init`. environment: variables for actors. nodes: their ids;
-    by default those that are alive, the learner's own last. restarts: how often an actor, or a
-    node, may crash.
+    the publisher's reader, which all actors share. writers: the number of a ring for each node.
+    address: the cluster's address, as in `ray.init`. environment: environment variables of actors.
+    nodes: ids of the nodes; by default those that are alive, the learner's own last. restarts: how
+    often an actor, or a node, may crash.
 
     Raises UsageError if Ray is missing; `run.check()` reports later errors.
     """
@@ -124,12 +124,12 @@ class _Node:
     def __init__(self, settings: RaySettings, number: int, place: str, ring: RecordWriter) -> None:
         self._settings = settings
         self._number = number
-        self.rows = settings.rows[number]  # of its actors, on the run's board
+        self.rows = settings.rows[number]  # the rows of its actors on the run's board
         self._place = place
-        self._ring = ring  # the learner's
-        self.version = -1  # of its latest block
-        self.crashes = self.earlier = 0  # of actors: of this relay, and of earlier relays
-        self.numbers: list[list[float]] = []  # of its actors
+        self._ring = ring  # the learner's ring for this node
+        self.version = -1  # the version of its latest block
+        self.crashes = self.earlier = 0  # crashes of actors: in this relay, in earlier ones
+        self.numbers: list[list[float]] = []  # the numbers of its actors
         self.lost = 0  # how often the node was lost
         self.call: RayObject = None
         self.start()
@@ -171,7 +171,7 @@ class _Node:
         ray = _ray()
         try:
             records, asked, self.crashes, self.numbers = ray.get(self.call)
-        except ray.exceptions.RayTaskError as error:  # of the relay
+        except ray.exceptions.RayTaskError as error:  # an error of the relay
             raise RunError(str(error.cause), node=f"node {self._place}") from None
         except (ray.exceptions.RayActorError, ray.exceptions.ActorUnschedulableError) as error:
             self.lost += 1

@@ -22,11 +22,11 @@ WAIT = 0.01  # seconds of waiting for records
 class Relay:
     """The actors of one machine, as processes of this one.
 
-    form: of a record (`form_of`), as JSON. block_size: bytes of a block. capacity: records in each
-    ring. module: the module that each actor runs. settings: of each actor (JSON), without `policy`
-    (a `BlockSource`) and `records` (a `RingPlace`), which are added. environment: variables for
-    actors. restarts: how often each may crash. numbers: the numbers of earlier actors in their
-    places, if there were any.
+    form: the dtype of a record (`form_of`), as JSON. block_size: bytes of a block. capacity:
+    records in each ring. module: the module that each actor runs. settings: the settings of each
+    actor (JSON), to which `policy` (a `BlockSource`) and `records` (a `RingPlace`) are added.
+    environment: environment variables of actors. restarts: how often each actor may crash. numbers:
+    the numbers of earlier actors in their places, if there were any.
     """
 
     def __init__(

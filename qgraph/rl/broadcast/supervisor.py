@@ -27,6 +27,7 @@ from qgraph.errors import RunError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.broadcast.board import Board, ProcessState
 from qgraph.rl.broadcast.member import BoardPlace
+from qgraph.words import counted
 
 GRACE = 5.0  # seconds that processes have to end before they are killed
 TAIL = 4000  # bytes of a process's output that are reported
@@ -50,7 +51,7 @@ class Child:
     crashes: list[str] = field(default_factory=list)  # the reason of each restart
     ended: bool = False  # without an error
     beat: int = 0  # its latest heartbeat
-    heard: float = 0.0  # seconds of monitoring until that heartbeat
+    heartbeat_at: float = 0.0  # seconds of monitoring until that heartbeat
 
 
 class Supervisor:
@@ -75,7 +76,7 @@ class Supervisor:
         self.children: dict[str, Child] = {}
         self._size = processes
         self._used = 0
-        self._checked, self._watched = time.monotonic(), 0.0
+        self._checked, self._monitored = time.monotonic(), 0.0
 
     def start(
         self,
@@ -141,7 +142,7 @@ class Supervisor:
             RunError: A process has crashed too often.
         """
         now = time.monotonic()
-        self._watched += min(now - self._checked, GRACE)
+        self._monitored += min(now - self._checked, GRACE)
         self._checked = now
         for child in self.children.values():
             if child.ended:
@@ -149,8 +150,8 @@ class Supervisor:
             code = child.process.poll()
             beat = int(self.board.row(child.number)["beat"])
             if beat != child.beat:
-                child.beat, child.heard = beat, self._watched
-            if code is None and self._watched - child.heard < child.silence:
+                child.beat, child.heartbeat_at = beat, self._monitored
+            if code is None and self._monitored - child.heartbeat_at < child.silence:
                 continue
             if code == 0 and self.board.row(child.number)["state"] == ProcessState.STOPPED:
                 child.ended = True
@@ -228,11 +229,11 @@ class Supervisor:
             child.process.kill()
             child.process.wait()
         else:
-            why = _ending(code) + self._last_words(child)
+            why = _ending(code) + self._last_output(child)
         if len(child.crashes) >= child.restarts:
-            times = f" for the {len(child.crashes) + 1}th time" if child.crashes else ""
+            before = f" (after {counted(len(child.crashes), 'restart')})" if child.crashes else ""
             child.ended = True
-            raise RunError(f"{why}{times}", node=child.name, hint="the run has ended; resume it")
+            raise RunError(f"{why}{before}", node=child.name, hint="the run has ended; resume it")
         child.crashes.append(why)
         if child.freed is not None:
             child.freed()
@@ -269,7 +270,7 @@ class Supervisor:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    def _last_words(self, child: Child) -> str:
+    def _last_output(self, child: Child) -> str:
         """The message of a process on the board, or else the end of its output."""
         row = self.board.row(child.number)
         if row["state"] == ProcessState.FAILED:

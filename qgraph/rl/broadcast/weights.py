@@ -62,7 +62,7 @@ class WeightSender:
         self._layout = WeightLayout(program)
         self._weights = Channel.create(self._layout.size, readers=1)
         self._arrivals = Channel.create(ALIGNMENT, readers=1)
-        self._writer, self._clock = self._weights.writer(), self._arrivals.writer()
+        self._writer, self._arrived = self._weights.writer(), self._arrivals.writer()
 
     @property
     def channels(self) -> WeightChannels:
@@ -88,8 +88,8 @@ class WeightSender:
         places, done = layout.views(self._writer.room()), 0
         for i, (name, place) in enumerate(places.items()):
             np.copyto(place, values[name])
-            self._clock.room()
-            self._clock.publish(version * len(places) + i)
+            self._arrived.room()
+            self._arrived.publish(version * len(places) + i)
             done += place.nbytes
             if version > self.version and 4 * done >= layout.content:
                 self._writer.publish(version)
@@ -122,8 +122,8 @@ class WeightReceiver:
 
     def arrived(self, name: str) -> None:
         """Wait until a weight has arrived. Raises RunEnded."""
-        moment = self.version * len(self._numbers) + self._numbers[name]
-        if not self._member.wait(lambda seconds: self._arrivals.wait(moment, seconds)):
+        number = self.version * len(self._numbers) + self._numbers[name]
+        if not self._member.wait(lambda seconds: self._arrivals.wait(number, seconds)):
             raise RunEnded
 
 

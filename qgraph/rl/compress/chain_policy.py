@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 VALUES = Head("argmax")
 FLOAT = 32  # bits of weights that are not quantized
-LinkMemory: TypeAlias = dict[object, object]  # of whatever a link keeps
-Memory: TypeAlias = dict[str, LinkMemory]  # of each link, by its text
+LinkMemory: TypeAlias = dict[object, object]  # values that a link keeps, by its own keys
+Memory: TypeAlias = dict[str, LinkMemory]  # the memory of each link, by its text
 
 
 def silent() -> None:
@@ -128,7 +128,7 @@ class PolicySpec:
         return ChainPolicy(self.program, own, self.head, critic=self.critic)
 
 
-def _unheard(step: str, reason: str) -> None:
+def _no_refusal(step: str, reason: str) -> None:
     """Do nothing."""
 
 
@@ -158,7 +158,7 @@ class Task:
     observations: Array | None = None
     memory: LinkMemory = field(default_factory=dict)
     beat: Callable[[], object] = silent
-    refuse: Callable[[str, str], None] = _unheard
+    refuse: Callable[[str, str], None] = _no_refusal
 
     def seen(self) -> Array:
         """Get the observations.

@@ -26,7 +26,7 @@ from qgraph.rl.learn.tensors import run, variables
 
 NORM = 10.0  # gradients are scaled down to this norm
 RANDOM, UNIT = "random numbers", "unit of values"
-LEAST = 1e-3  # the smallest deviation of values, absolute and relative to their mean
+MIN_DEVIATION = 1e-3  # the smallest deviation of values, absolute and relative to their mean
 
 
 class Distiller:
@@ -107,7 +107,7 @@ class Distiller:
         if self.value_layer is None:
             return values
         mean, deviation = float(values.mean()), float(values.std())
-        unit = mean, max(deviation, LEAST * abs(mean), LEAST)
+        unit = mean, max(deviation, MIN_DEVIATION * abs(mean), MIN_DEVIATION)
         if not self.unknown:
             for name, weight in self._value_weights(unit).items():
                 self.policy[name].assign(weight)

@@ -66,8 +66,8 @@ def factors(kernel: Array, energy: float) -> tuple[Array, Array]:
     kept = np.cumsum(s**2) / max(float((s**2).sum()), 1e-300)
     # 1e-12: singular values of 0 are about this in float32.
     rank = min(int(np.searchsorted(kept, energy - 1e-12)) + 1, len(s))
-    half = np.sqrt(s[:rank])
-    return (u[:, :rank] * half).astype(np.float32), (half[:, None] * v[:rank]).astype(np.float32)
+    root = np.sqrt(s[:rank])
+    return (u[:, :rank] * root).astype(np.float32), (root[:, None] * v[:rank]).astype(np.float32)
 
 
 def _two(

@@ -6,6 +6,7 @@ import importlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -192,8 +193,7 @@ def _corrector(name: str, arguments: str) -> Corrector:
             f"`{name}` does not define `of_actions`",
             hint="set it to True if targets are values of actions, False for values of states",
         )
-    assert isinstance(corrector, Corrector)
-    return corrector
+    return cast("Corrector", corrector)
 
 
 def _imported(name: str) -> Callable[..., object]:

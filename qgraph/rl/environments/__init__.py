@@ -10,7 +10,7 @@ from qgraph.rl.environments.atari import ATARI, Atari
 from qgraph.rl.environments.dm_control import DM_CONTROL, PIXELS, DmControl, DmControlPixels
 from qgraph.rl.environments.environment import Actions, Environment, Outcome
 from qgraph.rl.environments.gymnasium import Gymnasium
-from qgraph.rl.environments.separate_process import Apart
+from qgraph.rl.environments.separate_process import SeparateEnvironment
 
 __all__ = ["ATARI", "Actions", "Environment", "Outcome", "make"]
 
@@ -38,12 +38,12 @@ def make(name: str) -> Environment:
         1.0
     """
     if name.startswith(DM_CONTROL) and name.endswith(PIXELS):
-        return Apart(name)
+        return SeparateEnvironment(name)
     return make_here(name)
 
 
 def make_here(name: str) -> Environment:
-    """The same, in this process whatever it is."""
+    """Create an environment in this process, also one for which `make` starts another process."""
     if name.startswith(DM_CONTROL):
         return DmControlPixels(name) if name.endswith(PIXELS) else DmControl(name)
     if name.startswith(ATARI):

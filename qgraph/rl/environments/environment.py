@@ -60,7 +60,7 @@ class Actions:
                 f"but the environment takes {kinds[self.discrete]}",
                 hint="choose another head or another environment",
             )
-        wanted = self.count or len(self.low) * (1 + (head.kind == "squashed_gaussian"))
+        wanted = self.count or head.outputs_for(len(self.low))
         if outputs != wanted:
             raise UsageError(f"the policy has {outputs} outputs, the environment takes {wanted}")
 

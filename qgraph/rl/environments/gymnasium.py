@@ -26,6 +26,8 @@ class Gymnasium:
             raise UsageError(f"`{name}` needs more: {error}") from None
         except gymnasium.error.Error as error:
             raise unknown(name, list(gymnasium.registry), str(error)) from None
+        except ImportError as error:  # of the module in `module:name`, or of the task's code
+            raise UsageError(f"`{name}` cannot be imported: {error}") from None
         space = self.inner.observation_space
         if not isinstance(space, gymnasium.spaces.Box):
             raise UsageError(f"observations of `{name}` are {space}; only arrays are supported")

@@ -20,10 +20,10 @@ from qgraph.rl.environments.environment import Action, Outcome
 from qgraph.rl.environments.messages import Description, Request, StepResult
 
 MODULE = "qgraph.rl.environments.serve"
-SECONDS = 10.0  # that the process has to end
+GRACE = 10.0  # seconds that the process has to end
 
 
-class Apart:
+class SeparateEnvironment:
     """The environment that `make_here` creates in another process.
 
     Raises UsageError if that fails, RunError if the process has ended.
@@ -55,7 +55,7 @@ class Apart:
         with suppress(BrokenPipeError):  # the process has ended before it read a request
             self.process.stdin.close()
         try:
-            self.process.wait(SECONDS)
+            self.process.wait(GRACE)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -1,6 +1,6 @@
 """The process of an environment (`separate_process`).
 
-python -m qgraph.rl.environments.serve NAME, started by `separate_process.Apart`
+python -m qgraph.rl.environments.serve NAME, started by `separate_process.SeparateEnvironment`
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Exploration of actors; ladders give each actor another degree of it."""
+"""Exploration of actors. Ladders space its amount over the actors."""
 
 from __future__ import annotations
 

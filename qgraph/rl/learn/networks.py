@@ -17,7 +17,7 @@ from qgraph.rl.actor import ActorProgram, ActorStep
 
 Shape = tuple[int, ...]
 NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # channels, kernel, stride (Mnih et al., 2015)
-LEAST = 36  # pixels that those layers need
+NATURE_SIZE = 36  # the smallest height and width for those layers
 MINATAR = ((16, 3, 1),)  # for smaller images (Young and Tian, 2019)
 TINY = 1e-2  # scale of the last layer's initial weights in a policy of means
 
@@ -61,7 +61,7 @@ class _NetworkBuilder:
     def _frames(self) -> None:
         height, width, channels = self.shape
         self.add("affine", "scaled", {"scale": (channels,), "offset": (channels,)})
-        layers = NATURE if min(height, width) >= LEAST else MINATAR
+        layers = NATURE if min(height, width) >= NATURE_SIZE else MINATAR
         for i, (units, size, stride) in enumerate(layers):
             weights = {"kernel": (size, size, channels, units), "bias": (units,)}
             self.add("conv", f"conv_{i}", weights, activation="relu", strides=(stride, stride))

@@ -31,7 +31,7 @@ class Replay:
         self.records, self.dtype = np.zeros(capacity, dtype), dtype
         self.alpha, self.beta = alpha, beta
         self.size = self.next = 0
-        self.most = 1.0  # priority of transitions that were not sampled yet
+        self.max_priority = 1.0  # priority of transitions that were not sampled yet
         self.tree = SumTree(capacity) if alpha else None
 
     def __len__(self) -> int:
@@ -50,7 +50,7 @@ class Replay:
         self.next = int(self.next + len(records)) % capacity
         self.size = min(capacity, self.size + len(records))
         if self.tree is not None:
-            self.tree.set(places, np.full(len(places), self.most**self.alpha))
+            self.tree.set(places, np.full(len(places), self.max_priority**self.alpha))
 
     def sample(self, count: int, rng: np.random.Generator) -> Batch:
         if self.tree is None:
@@ -69,13 +69,13 @@ class Replay:
         if self.tree is None:
             return
         priorities = np.asarray(priorities, np.float64) + 1e-6
-        self.most = max(self.most, float(priorities.max()))
+        self.max_priority = max(self.max_priority, float(priorities.max()))
         self.tree.set(places, priorities**self.alpha)
 
     def state(self) -> dict[str, Array]:
         """The state for `restore`, as arrays; the oldest transition first."""
         places = (self.next - self.size + np.arange(self.size)) % len(self.records)
-        state = {"records": self.records[places], "most": np.array([self.most])}
+        state = {"records": self.records[places], "most": np.array([self.max_priority])}
         if self.tree is not None:
             state["priorities"] = self.tree.get(places)
         return state
@@ -85,7 +85,7 @@ class Replay:
         records = state["records"][-len(self.records) :]
         self.size = self.next = 0
         self.add(records)
-        self.most = float(state["most"][0])
+        self.max_priority = float(state["most"][0])
         if self.tree is not None:
             places = np.arange(self.size)
             self.tree.set(places, state["priorities"][-len(self.records) :])

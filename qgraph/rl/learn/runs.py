@@ -27,20 +27,20 @@ from qgraph.rl.monitor.thresholds import RewardGap
 from qgraph.rl.setting_text import SettingText
 from qgraph.train.fused import set_threads
 
-FREE = (
+CHANGEABLE = (  # settings that a resumed run can change
     "steps",
     "evaluate_every",
     "episodes",
     "ray",
     "nodes",
-)  # a resumed run can change these
+)
 
 
-def _unwatched(status: Status) -> None:
+def _no_watch(status: Status) -> None:
     """Do nothing."""
 
 
-def _unheard(caution: str) -> None:
+def _no_warning(caution: str) -> None:
     """Do nothing."""
 
 
@@ -54,16 +54,21 @@ def train(
     config: RunConfig | None = None,
     resume: bool = False,
     threads: int | None = None,
-    watch: Watch = _unwatched,
+    watch: Watch = _no_watch,
     tick: Steps = silent_steps,
-    warn: Callable[[str], None] = _unheard,
+    warn: Callable[[str], None] = _no_warning,
 ) -> Training:
     """Train in the directory `path`, with a config or with an algorithm and an environment.
 
     settings: fields of the algorithm's config that differ from the task's defaults. A resumed run
-    keeps its settings, except for FREE ones. warn: called with warnings before a new run begins.
+    keeps its settings, except for CHANGEABLE ones. warn: called with warnings before a new run
+    begins.
     Raises UsageError, OutputError, LoadError, TrainingError.
     """
+    if config is not None and (resume or algorithm or environment or settings):
+        raise UsageError(
+            "a config is for a new run, without algorithm, environment and settings beside it"
+        )
     if threads is not None:
         use_threads(threads)
     if not resume:
@@ -136,7 +141,7 @@ def _resumed(
     given = {"algorithm": algorithm, "environment": environment, **own}
     fields = begun.fields()
     for name, value in given.items():
-        if value is None or name in FREE:
+        if value is None or name in CHANGEABLE:
             continue
         before = getattr(begun, name)
         if before != (fields[name].read(value) if name in fields else value):
@@ -146,10 +151,10 @@ def _resumed(
                     value=value, before=before,
                 ),
                 hint=SettingText(
-                    "a resumed run can change " + ", ".join(f"{{{free}}}" for free in FREE)
+                    "a resumed run can change " + ", ".join(f"{{{name}}}" for name in CHANGEABLE)
                 ),
             )  # fmt: skip
-    return replace(begun, **{name: value for name, value in own.items() if name in FREE})
+    return replace(begun, **{name: value for name, value in own.items() if name in CHANGEABLE})
 
 
 def _draw(path: Path) -> None:

@@ -224,16 +224,10 @@ class LocalActors:
             self.actor.become(block)
             return
         self.actor, job = self._actor(block), self.job
-        self.workers = [
-            ActorWorker(
-                job.config,
-                index,
-                job.spec.head,
-                partial(self._latest, self._actor(block)),
-                job.begun,
-            )
-            for index in range(job.config.actors)
-        ]
+        for index in range(job.config.actors):  # one by one, so that `close` reaches them
+            latest = partial(self._latest, self._actor(block))
+            worker = ActorWorker(job.config, index, job.spec.head, latest, job.begun)
+            self.workers.append(worker)
 
     def _actor(self, block: Array) -> Actor:
         return Actor(block, compute_bits=self.compute_bits)

@@ -11,12 +11,12 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 
 import numpy as np
 
-from qgraph.archives import reading
+from qgraph.archives import read_json, reading
 from qgraph.errors import RunError, TrainingError, UsageError
 from qgraph.files import write_whole
 from qgraph.ir.types import Array
@@ -60,7 +60,7 @@ from qgraph.stored import part
 from qgraph.train.checkpoint import Checkpoint, read_checkpoint, restore
 
 EVALUATION_SEED = 1_000_000  # not among the seeds of actors
-NAP = 0.05  # the most seconds that the learner sleeps if there are no records
+MAX_WAIT = 0.05  # seconds that the learner waits for records at most
 CHECKPOINT_SECONDS = 60.0
 KEPT_REPLAY = 1 << 28  # bytes; a resumed run fills a larger replay again
 
@@ -70,9 +70,10 @@ class Training:
 
     def __init__(self, config: RunConfig, directory: RunDirectory, *, resume: bool = False) -> None:
         self.config, self.directory = config, directory
-        self.environment = make(config.environment)
-        self.learner = learner_for(config, self.environment)
-        self.replay = config.memory(record_type(self.environment))
+        with closing(make(config.environment)) as environment:  # for its shapes and actions
+            self.learner = learner_for(config, environment)
+            self.replay = config.memory(record_type(environment))
+            shape = environment.shape
         self.limiter = config.limiter()
         self.rng = np.random.default_rng(config.seed)
         self.counts = Counts()
@@ -94,7 +95,7 @@ class Training:
         self.troubles = config.cautions()  # and those of processes that did not end the run
         self.compression = self._compression(resume)
         self.teacher = teacher_of(self.learner, self.compression)
-        self.sample = Sample(self.environment.shape, config.seed) if self.compression else None
+        self.sample = Sample(shape, config.seed) if self.compression else None
         self.facts = LearnerFacts()
 
     @property
@@ -184,7 +185,7 @@ class Training:
         """Insert records, then learn once, as the limiter allows; returns whether it learned."""
         began = time.perf_counter()
         most = min(self.limiter.may_insert(), self.config.steps - self.limiter.inserts)
-        records = actors.take(most, 0.0 if self.limiter.may_sample() else NAP)
+        records = actors.take(most, 0.0 if self.limiter.may_sample() else MAX_WAIT)
         if len(records):
             self._insert(records)
         learns = self.limiter.may_sample()
@@ -295,7 +296,8 @@ class Training:
         """Write the energy of all parts of a resumed run."""
         path = self.directory.path / ENERGY
         if self.resumed and path.exists():
-            found = together(json.loads(path.read_text()), found)
+            with reading(path):
+                found = together(read_json(path), found)
         write_whole(path, (json.dumps(found, indent=1) + "\n").encode())
 
     def checkpoint(self) -> None:
@@ -337,7 +339,7 @@ class Training:
             if replay:
                 self.replay.restore(replay)
             else:
-                self.limiter.restart(self.config.limiter().least)
+                self.limiter.restart(self.config.limiter().min_inserts)
             self.rng.bit_generator.state = found.facts["random"]
             self.recent.extend(found.facts.get("recent", ()))  # older checkpoints lack them
 

@@ -26,7 +26,7 @@ STRATEGIES: Mapping[str, type[object]] = MappingProxyType(
         "watch": Watch,
     }
 )
-MOST = 10_000  # looks that are kept
+MAX_LOOKS = 10_000  # that are kept
 
 
 def parse_strategy(text: str) -> Strategy:
@@ -105,7 +105,7 @@ class Monitor:
             self._write(DecisionRow(Indicators(0, 0.0), self.decision, looked=False))
         for row in log.kept if log is not None else ():
             if row.looked and not row.failed:
-                self._saw(row.seen)
+                self._remember(row.seen)
             if row.refused is not None:
                 self.refused += (row.refused,)
             self.decision = row.decision
@@ -124,7 +124,7 @@ class Monitor:
         Returns:
             The decision.
         """
-        self._saw(seen)
+        self._remember(seen)
         self.decision = self._next(self.looks)
         self._write(DecisionRow(seen, self.decision))
         return self.decision
@@ -172,9 +172,9 @@ class Monitor:
         if self.log is not None:
             self.log.add(row)
 
-    def _saw(self, seen: Indicators) -> None:
+    def _remember(self, seen: Indicators) -> None:
         """Remember a look at the current decision."""
-        self.looks = [*self.looks[1 - MOST :], Look(seen, self.decision, self.refused)]
+        self.looks = [*self.looks[1 - MAX_LOOKS :], Look(seen, self.decision, self.refused)]
 
 
 def _fault(decision: object) -> str:

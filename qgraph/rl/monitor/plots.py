@@ -7,7 +7,7 @@ from pathlib import Path
 
 from qgraph.foreign import PlotObject
 from qgraph.rl.monitor.log import LINES, DecisionRow, changes, read_log
-from qgraph.rl.policy.plots import figure_of
+from qgraph.rl.policy.plots import figure_of, write_figure
 
 FIGURE = "monitor.png"
 LEVELS = 4
@@ -22,7 +22,7 @@ PANELS = (
 def plot(folder: Path) -> Path:
     """Write `monitor.png` from the log in `folder`; lines mark changes of the chain.
 
-    Raises LoadError without a log, UsageError without matplotlib.
+    Raises LoadError without a log, UsageError without matplotlib, OutputError.
     """
     rows = read_log(folder / LINES)
     figure, axes = figure_of(len(PANELS) + 1, 1, 7, 1.8)
@@ -39,7 +39,7 @@ def plot(folder: Path) -> Path:
     share.set_xlabel("learner steps", fontsize=9)
     _mark(list(axes.flat), changes(rows))
     path = folder / FIGURE
-    figure.savefig(path, dpi=100)
+    write_figure(path, figure)
     return path
 
 

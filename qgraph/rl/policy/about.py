@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
 
 from qgraph.choices import HeadKind
 from qgraph.errors import LoadError, UsageError
@@ -67,7 +70,10 @@ def _about(file: _AboutFile) -> About:
         head = "categorical"
     whole = Head.from_json(file.head) if isinstance(file.head, Mapping) else None
     environment = None if file.env is None else str(file.env)
-    return About(environment, head, file.action_high, file.first_seed or 0, whole)
+    seed = file.first_seed or 0
+    if seed < 0:
+        raise ValueError(f"first_seed is {seed}, but seeds are 0 or more")
+    return About(environment, head, file.action_high, seed, whole)
 
 
 def head_for(
@@ -85,14 +91,29 @@ def head_for(
     kind = kind or (whole.kind if whole is not None else None)
     kind = kind or ("argmax" if actions.discrete else "clip")
     if whole is not None and whole.kind == kind and high is None:
-        head = whole
+        bounded = np.isfinite([whole.low, whole.high]).all()
+        head = whole if bounded else replace(whole, low=actions.low, high=actions.high)
     elif high is not None and not actions.discrete:
-        head = Head(kind, (-high,) * len(actions.low), (high,) * len(actions.high))
+        head = symmetric_head(kind, high, len(actions.low))
     else:
         head = Head(kind, actions.low, actions.high)
     actions.check(head, outputs)
-    if kind == "gaussian" and not head.log_std:
+    check_deviations(head)
+    return head
+
+
+def symmetric_head(kind: str, high: float, count: int) -> Head:
+    """A head whose actions are `count` numbers from -high to high. Raises UsageError."""
+    if not 0 < high < math.inf:
+        raise UsageError(
+            f"actions cannot range from {-high:g} to {high:g}", hint="give a number above 0"
+        )
+    return Head(kind, (-high,) * count, (high,) * count)
+
+
+def check_deviations(head: Head) -> None:
+    """Raise UsageError for a `gaussian` head without deviations."""
+    if head.kind == HeadKind.GAUSSIAN and not head.log_std:
         raise UsageError(
             "a `gaussian` head needs its deviations", hint="`clip` uses the means alone"
         )
-    return head

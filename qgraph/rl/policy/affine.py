@@ -18,7 +18,7 @@ from qgraph.rl.actor.program import ActorProgram, Weights
 from qgraph.rl.policy import floats
 
 FLOAT, HALF = 32, 16
-LEAST = 2
+MIN_BITS = 2
 
 
 def dequantized(x: Array, bits: int, axes: tuple[int, ...] | None = None) -> Array:
@@ -31,8 +31,8 @@ def dequantized(x: Array, bits: int, axes: tuple[int, ...] | None = None) -> Arr
     if bits == HALF:
         largest = np.float32(np.finfo(np.float16).max)
         return np.clip(x, -largest, largest).astype(np.float16).astype(np.float32)
-    if bits < LEAST:
-        raise UsageError(f"{bits} bits are too few", hint=f"from {LEAST} to {FLOAT}")
+    if bits < MIN_BITS:
+        raise UsageError(f"{bits} bits are too few", hint=f"from {MIN_BITS} to {FLOAT}")
     low = np.minimum(x.min(axis=axes, keepdims=True), 0)
     high = np.maximum(x.max(axis=axes, keepdims=True), 0)
     delta = (high - low) / np.float32(2**bits)

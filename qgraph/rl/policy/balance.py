@@ -12,7 +12,7 @@ from qgraph.rl.policy import floats
 from qgraph.rl.policy.bias import PackerOf
 from qgraph.rl.policy.read import PolicyNetwork
 
-ENOUGH = 1024  # observations to compare on
+MAX_OBSERVATIONS = 1024  # observations to compare on
 
 
 def balance(network: PolicyNetwork, observations: Array) -> PolicyNetwork | None:
@@ -50,7 +50,9 @@ def nearer(
     packer: PackerOf,
 ) -> PolicyNetwork:
     """The one of two networks with the same function whose packed form is nearer to it."""
-    chosen = np.linspace(0, len(observations) - 1, min(ENOUGH, len(observations))).astype(int)
+    chosen = np.linspace(0, len(observations) - 1, min(MAX_OBSERVATIONS, len(observations))).astype(
+        int
+    )
     seen = np.asarray(observations[chosen], np.float32)
     wanted = floats.run(network.program, network.weights, seen)[network.program.outputs[0]]
 

@@ -18,9 +18,9 @@ from qgraph.rl.actor.ops import Activation
 from qgraph.rl.policy import floats
 from qgraph.rl.policy.read import PolicyNetwork
 
-ENOUGH = 16  # observations; the mean of fewer is not reliable
-MOST = 2048  # observations that are run
-AT_ONCE = 64
+MIN_OBSERVATIONS = 16  # observations; the mean of fewer is not reliable
+MAX_OBSERVATIONS = 2048  # observations that are run
+BATCH = 64  # observations that run together
 
 PackerOf = Callable[[ActorProgram], Packer]
 
@@ -31,16 +31,18 @@ def corrected(network: PolicyNetwork, observations: Array, packer: PackerOf) -> 
     observations: [n, *shape]; fewer than 16 change nothing. packer: makes the packer of a program.
     Each last layer is corrected, in order, before its activation.
     """
-    if len(observations) < ENOUGH:
+    if len(observations) < MIN_OBSERVATIONS:
         return network
-    chosen = np.linspace(0, len(observations) - 1, min(MOST, len(observations))).astype(int)
+    chosen = np.linspace(0, len(observations) - 1, min(MAX_OBSERVATIONS, len(observations))).astype(
+        int
+    )
     seen = np.asarray(observations[chosen], np.float32)
     weights = dict(network.weights)
     for step in last_layers(network.program):
         probe, name = _before_activation(network.program, step)
         actor = Actor(packer(probe).pack(weights))
         error = np.zeros(network.program.weight_shapes[step.weights[1]])
-        parts = [seen[i : i + AT_ONCE] for i in range(0, len(seen), AT_ONCE)]
+        parts = [seen[i : i + BATCH] for i in range(0, len(seen), BATCH)]
         for part in parts:
             apart = floats.run(probe, network.weights, part)[name] - actor(part)
             error += apart.reshape(-1, apart.shape[-1]).mean(0, np.float64) * len(part)

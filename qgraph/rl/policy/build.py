@@ -22,7 +22,7 @@ from qgraph.rl.policy.read import PolicyNetwork
 from qgraph.rl.setting_text import SettingText
 
 STATIC_BITS = range(2, 9)
-FEW_BITS = 4  # with so many or fewer, first and last layers still have 8
+FEW_BITS = 4  # with 4 bits or fewer, first and last layers still have 8
 
 
 def pack(

@@ -62,9 +62,10 @@ def play(
     returns = np.zeros(len(seeds))
     steps = np.zeros(len(seeds), np.int64)
     with ExitStack() as stack:
-        environments = [make(environment) for _ in seeds[:SIDE_BY_SIDE]]
-        for one in environments:
-            stack.callback(one.close)
+        environments: list[Environment] = []
+        for _ in seeds[:SIDE_BY_SIDE]:
+            environments.append(make(environment))
+            stack.callback(environments[-1].close)
         waiting = list(range(len(seeds)))[::-1]
         playing: dict[int, tuple[int, Array]] = {}  # slot: episode, what it sees
         for slot in range(len(environments)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from qgraph.distribution import install_hint
 from qgraph.errors import UsageError
-from qgraph.files import check_free
+from qgraph.files import check_free, unwritable, write_whole
 from qgraph.foreign import PlotObject
 from qgraph.rl.policy.study import Study, StudyRow
 
@@ -28,12 +29,22 @@ def plot(study: Study, folder: Path) -> list[Path]:
     figures = {"returns": _returns(study)}
     for way in dict.fromkeys(row.way for row in study.rows):
         figures[f"actions_{way}"] = _actions(study, [row for row in study.rows if row.way == way])
-    folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, figure in figures.items():
         paths.append(folder / f"{name}.png")
-        figure.savefig(paths[-1], dpi=100)
+        write_figure(paths[-1], figure)
     return paths
+
+
+def write_figure(path: Path, figure: PlotObject) -> None:
+    """Write a figure as PNG, completely or not at all. Raises OutputError."""
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=100)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(path.parent, error) from None
+    write_whole(path, content.getvalue())
 
 
 def check_figures(folder: Path) -> None:

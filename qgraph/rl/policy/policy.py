@@ -105,8 +105,7 @@ class Policy:
 
         Returns:
             Actions: int64 [n] or float32 [n, a]. Without a head, the first output. For a single
-                observation
-            without the first axis.
+            observation, without the first axis.
 
         Raises:
             UsageError: The observations have another shape, or contain NaN.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,8 +11,8 @@ from qgraph.rl.head import LOG_STD, Head
 
 BINS = 32  # of a continuous action's range
 NEAR = 0.01  # share of its range within which two actions count as the same
-ALIKE = 0.9  # a warning is given below this share of equal actions
-APART = 0.05  # a warning is given above this mean distance, as a share of the range
+MIN_SAME = 0.9  # a warning is given below this share of equal actions
+MAX_DISTANCE = 0.05  # a warning is given above this mean distance, as a share of the range
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,9 @@ class Shift:
     """The difference of two policies; divergences are KL(float || quantized) in nats.
 
     kl_actions: between the frequencies of actions; for continuous ones, of each number in 32 bins,
-    then the mean. kl_policy: between the distributions of actions, the mean over observations; None
-    for a head that does not draw.
+    then the mean. For actions without bounds, their range in both policies is used. kl_policy:
+    between the distributions of actions, the mean over observations; None for a head that does not
+    draw.
     """
 
     same_action: float
@@ -35,6 +36,7 @@ def shift(head: Head, wanted: Array, found: Array) -> Shift:
     if head.discrete:
         same = ours == theirs
     else:
+        head = _bounded(head, np.concatenate([theirs, ours]))
         span = np.subtract(head.high, head.low)
         same = (np.abs(ours - theirs) <= NEAR * span).all(-1)
     counts = zip(
@@ -48,7 +50,16 @@ def shift(head: Head, wanted: Array, found: Array) -> Shift:
     return Shift(float(same.mean()), float(np.mean(apart)), kl_policy)
 
 
-def doubt(head: Head, wanted: Array, found: Array) -> str | None:
+def _bounded(head: Head, actions: Array) -> Head:
+    """The head with finite bounds: infinite ones are replaced by those of `actions`, [n, a]."""
+    low, high = (
+        np.where(np.isfinite(ends), ends, found)
+        for ends, found in ((head.low, actions.min(0)), (head.high, actions.max(0)))
+    )
+    return replace(head, low=tuple(low.tolist()), high=tuple(high.tolist()))
+
+
+def difference_warning(head: Head, wanted: Array, found: Array) -> str | None:
     """A warning if many actions of a quantized policy differ from those of the float policy.
 
     wanted, found: the outputs of both for the same observations, [n, m]. None if they agree well.
@@ -56,12 +67,12 @@ def doubt(head: Head, wanted: Array, found: Array) -> str | None:
     ours, theirs = head.actions(found), head.actions(wanted)
     if head.discrete:
         same = float((ours == theirs).mean())
-        if same >= ALIKE:
+        if same >= MIN_SAME:
             return None
         return f"only {same:.1%} of {len(ours)} actions equal those of the float policy"
     span = np.subtract(head.high, head.low)
     apart = float((np.abs(ours - theirs) / np.where(np.isfinite(span), span, 1)).mean())
-    if apart <= APART:
+    if apart <= MAX_DISTANCE:
         return None
     return f"actions differ from those of the float policy by {apart:.1%} of their range on average"
 

@@ -48,7 +48,7 @@ class StaticRunner:
         self.reach: tuple[Array, Array] | None = None
         self.session = self._parsed(facts.facts)
         if facts.entry is None:
-            self.run: Callable[[Array], Mapping[str, Array]] = self._whole
+            self.run: Callable[[Array], Mapping[str, Array]] = self._run_session
             graph = self.session.graph
             self._dtype, self.outputs = np.dtype(graph.types[self._name].dtype), set(graph.outputs)
             return
@@ -63,7 +63,7 @@ class StaticRunner:
         # The smallest and the largest number that codes represent.
         self.reach = ((self._spec.lo - 0.5) * unit, (self._spec.hi + 0.5) * unit)
         self._floats = FloatEngine.of(self._engine, self._spec, dict(self._exits.values()))
-        self.run = self._integers if self._floats is None else self._at_once
+        self.run = self._run_codes if self._floats is None else self._run_floats
 
     def _parsed(self, facts: Iterable[str]) -> Session:
         """The calibrated graph with its facts, its program, and the engine."""
@@ -83,15 +83,15 @@ class StaticRunner:
             file.flush()
             return Engine.open(file.name, level=self._level if self._level in LEVELS else "auto")
 
-    def _whole(self, observations: Array) -> Mapping[str, Array]:
+    def _run_session(self, observations: Array) -> Mapping[str, Array]:
         return self.session.run({self._name: np.ascontiguousarray(observations, self._dtype)})
 
-    def _at_once(self, observations: Array) -> Mapping[str, Array]:
+    def _run_floats(self, observations: Array) -> Mapping[str, Array]:
         assert self._floats is not None
         outputs = self._floats.run(observations)
         return {public: outputs[value] for public, (value, _) in self._exits.items()}
 
-    def _integers(self, observations: Array) -> Mapping[str, Array]:
+    def _run_codes(self, observations: Array) -> Mapping[str, Array]:
         codes = quantize(observations, self._spec).codes
         outputs = self._engine.run_codes({self._tensor: codes})
         return {

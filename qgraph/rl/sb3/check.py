@@ -61,6 +61,7 @@ def _random(space: spaces.Box) -> Array:
     if space.dtype == np.uint8:
         return rng.integers(0, 256, shape, np.uint8)
     held = np.clip(rng.normal(size=shape), space.low, space.high)
-    spread = rng.uniform(np.maximum(space.low, -10), np.minimum(space.high, 10), shape)
-    inside = (space.low < 10) & (space.high > -10)
+    low, high = np.maximum(space.low, -10), np.minimum(space.high, 10)
+    inside = low < high
+    spread = rng.uniform(np.minimum(low, high), high, shape)
     return np.asarray(np.where(inside & (rng.random(shape) < 0.5), spread, held), space.dtype)

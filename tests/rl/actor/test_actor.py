@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,11 @@ def test_an_actor_becomes_another_program_with_the_same_ends():
     actor.become(Packer(narrow, 4).pack(other, version=3))
     assert (actor(x) == Actor(Packer(narrow, 4).pack(other))(x)).all()
     renamed = ActorProgram(narrow.shape, (narrow.steps[0],), ("y0",), {"w0": (6, 5), "b0": (5,)})
+    both = replace(wide, outputs=("y0", "y1"))
+    first = Actor(Packer(both, 8).pack(random_weights(both)))
+    turned = replace(both, outputs=("y1", "y0"))
+    with pytest.raises(LoadError, match="other observations or outputs"):
+        first.become(Packer(turned, 8).pack(random_weights(turned)))
     for strange in (mlp(5, 5, 3), mlp(6, 5, 4), renamed):
         with pytest.raises(LoadError, match="other observations or outputs"):
             actor.become(Packer(strange, 8).pack(random_weights(strange)))

@@ -8,7 +8,9 @@ import re
 import string
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import typer
 
@@ -19,9 +21,10 @@ from qgraph.cli.rl.train_options import flags_of, settings_from
 from qgraph.errors import LoadError, UsageError
 from qgraph.rl.agents import AGENTS, LearnerPrecision, config_class, config_for
 from qgraph.rl.agents.dqn.config import DqnConfig
-from qgraph.rl.agents.registry import config_classes, config_from_json
+from qgraph.rl.agents.registry import check_fits, config_classes, config_from_json
 from qgraph.rl.agents.sac.config import SacConfig
 from qgraph.rl.agents.setting import Panel
+from qgraph.rl.environments import Actions
 from qgraph.rl.half.methods import METHODS
 from qgraph.rl.setting_text import SettingText
 from tests.helpers.cli import run as qgraph
@@ -343,3 +346,30 @@ def test_the_command_line_names_flags(tmp_path, algorithm, said, complaint):
     found = qgraph("rl", "train", *options, *said.split())
     assert found.code == 2 and complaint in found.err
     assert not out.exists()
+
+
+def test_numbers_of_numpy_and_whole_floats_become_plain_numbers():
+    config = config_for(
+        "dqn", "CartPole-v1", steps=np.int64(5000), learning_rate=np.float32(0.5),
+        hidden_sizes=(np.int32(8),), actor_bits=8.0,
+    )  # fmt: skip
+    found = config.as_json()
+    assert (found["steps"], found["learning_rate"], found["hidden_sizes"]) == (5000, 0.5, [8])
+    assert config_from_json(found) == config and type(config.actor_bits) is int
+
+
+def test_a_seed_that_tensorflow_does_not_take_is_refused():
+    assert config_for("td3", "Pendulum-v1", seed=2**63 - 1).seed == 2**63 - 1
+    with pytest.raises(UsageError, match="seed must be in"):
+        config_for("td3", "Pendulum-v1", seed=2**63)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("shape", [(), (5, 4), (2, 9, 3), (9, 2, 3), (3, 3, 3, 3)])
+def test_observations_without_a_network_are_refused(algorithm, shape):
+    kind = config_class(algorithm)
+    actions = Actions(count=2) if kind.discrete_actions else Actions(low=(-1.0,), high=(1.0,))
+    environment = SimpleNamespace(shape=shape, actions=actions)
+    with pytest.raises(UsageError, match=f"{kind.title} takes vectors|does not learn from images"):
+        check_fits(config_for(algorithm, "Any-v0"), environment)
+    check_fits(config_for(algorithm, "Any-v0"), SimpleNamespace(shape=(4,), actions=actions))

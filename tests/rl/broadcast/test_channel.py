@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -12,8 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qgraph.errors import LoadError, UsageError
+from qgraph.errors import LoadError, OutputError, UsageError
 from qgraph.rl.broadcast import Channel
+from qgraph.rl.broadcast.board import Board
+from qgraph.rl.broadcast.memory import Region
 
 
 def publish(writer, version: int) -> None:
@@ -231,3 +234,19 @@ def test_nothing_is_left_when_its_processes_are_killed() -> None:
     name, memory = ended.stdout.split(maxsplit=1)
     assert not os.path.exists(name)
     assert memory.startswith("/memfd:")  # of no file system: the kernel frees it with its last user
+
+
+def test_memory_that_the_system_refuses_is_an_error_and_leaves_no_handle() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(OutputError, match="no shared memory"):
+        Region.create("much", 1 << 63)
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_board_shorter_than_its_header_states_is_an_error() -> None:
+    board = Board.create(3)
+    assert len(Board.open(board.name).rows) == 3
+    board._front["rows"] = 2000
+    with pytest.raises(LoadError, match="not the board"):
+        Board.open(board.name)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from qgraph.errors import LoadError, UsageError
 from qgraph.rl.broadcast import Experience
+from qgraph.rl.broadcast.experience import read_form
 
 TRANSITION = np.dtype(
     [("observation", "f4", (3, 2)), ("action", "i8"), ("done", "?"), ("version", "i4")],
@@ -118,3 +119,9 @@ def test_what_cannot_be_shared_is_refused(tmp_path: Path) -> None:
     other.write_bytes(bytes(10000))
     with pytest.raises(LoadError, match="not memory of experience"):
         Experience.open(str(other))
+
+
+@pytest.mark.parametrize("form", [[], ["<f4"], ["<f4", [2], 1]])
+def test_a_damaged_form_of_records_is_a_value_error(form: list[object]) -> None:
+    with pytest.raises(ValueError, match="values to unpack"):
+        read_form(form)

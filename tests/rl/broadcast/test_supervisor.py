@@ -111,7 +111,7 @@ def test_an_actor_is_restarted_and_frees_what_it_held() -> None:
         assert run.crashes("actor")[0].startswith("was killed by SIGKILL")
         watched(run, lambda: run.numbers("actor")[1] == 2)
         kill(run, "actor")
-        with pytest.raises(RunError, match="for the 2th time"):
+        with pytest.raises(RunError, match=r"SIGKILL \(after 1 restart\)"):
             watched(run, lambda: False)
 
 

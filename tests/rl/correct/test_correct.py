@@ -327,3 +327,8 @@ def test_values_of_actions_are_asked_for():
     steps = replace(trajectories(8), action_values=None)
     with pytest.raises(UsageError, match="the corrector needs values of actions"):
         Correction.parse("retrace")(steps)
+
+
+def test_a_corrector_of_weights_needs_no_of_actions():
+    steps = trajectories(9)
+    assert (Correction.parse("tests.helpers.plain_links.Ones")(steps).weights == 1).all()

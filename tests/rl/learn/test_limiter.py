@@ -10,7 +10,7 @@ from qgraph.rl.learn.limiter import RateLimiter
 limiters = st.builds(
     RateLimiter,
     ratio=st.floats(0.01, 500, allow_nan=False),
-    least=st.integers(1, 200),
+    min_inserts=st.integers(1, 200),
     batch=st.integers(1, 300),
     slack=st.floats(0, 2000),
 )
@@ -41,8 +41,8 @@ def test_there_is_always_something_that_may_be_done(limiter, choices):
 @given(limiters, orders)
 def test_samples_stay_near_the_ratio_from_both_sides(limiter, choices):
     for _ in moves(limiter, choices):
-        if limiter.inserts > limiter.least or limiter.samples:
-            due = limiter.ratio * (limiter.inserts - limiter.least)
+        if limiter.inserts > limiter.min_inserts or limiter.samples:
+            due = limiter.ratio * (limiter.inserts - limiter.min_inserts)
             assert abs(due - limiter.samples) <= limiter.slack * (1 + 1e-9)
 
 
@@ -58,7 +58,7 @@ def test_whoever_is_greedy_stops_and_the_other_goes_on(limiter):
 
 
 def test_nothing_is_sampled_before_there_is_enough():
-    limiter = RateLimiter(8, least=100, batch=32)
+    limiter = RateLimiter(8, min_inserts=100, batch=32)
     limiter.insert(99)
     assert not limiter.may_sample() and limiter.may_insert() == 1
     limiter.insert(1)
@@ -68,15 +68,15 @@ def test_nothing_is_sampled_before_there_is_enough():
 @given(limiters, orders, orders)
 def test_beginning_anew_forgets_samples_of_before(limiter, choices, more):
     list(moves(limiter, choices))
-    inserts, least = limiter.inserts, limiter.least
-    limiter.restart(least)
-    assert not limiter.may_sample() and limiter.may_insert() == least
+    inserts, min_inserts = limiter.inserts, limiter.min_inserts
+    limiter.restart(min_inserts)
+    assert not limiter.may_sample() and limiter.may_insert() == min_inserts
     for _ in moves(limiter, more):
         assert limiter.may_insert() or limiter.may_sample()
-        assert limiter.samples == limiter.before or limiter.inserts >= inserts + least
+        assert limiter.samples == limiter.before or limiter.inserts >= inserts + min_inserts
 
 
-@pytest.mark.parametrize("wrong", [{"ratio": 0}, {"least": 0}, {"batch": 0}])
+@pytest.mark.parametrize("wrong", [{"ratio": 0}, {"min_inserts": 0}, {"batch": 0}])
 def test_what_is_not_above_0_is_refused(wrong):
     with pytest.raises(UsageError, match="above 0"):
-        RateLimiter(**{"ratio": 8, "least": 1, "batch": 1, **wrong})
+        RateLimiter(**{"ratio": 8, "min_inserts": 1, "batch": 1, **wrong})

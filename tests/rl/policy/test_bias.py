@@ -9,7 +9,7 @@ from qgraph.rl.actor.ends import last_layers
 from qgraph.rl.head import Head
 from qgraph.rl.policy import Policy, floats, pack, read_policy
 from qgraph.rl.policy.bias import corrected
-from qgraph.rl.policy.shift import doubt, shift
+from qgraph.rl.policy.shift import difference_warning, shift
 
 HEAD = Head("argmax")
 UNITS = 32
@@ -99,10 +99,10 @@ def test_actions_that_are_often_others_are_doubted():
     wanted = np.eye(4, dtype=np.float32)[np.arange(100) % 4]
     found = wanted.copy()
     found[:9] = found[:9, ::-1]
-    assert doubt(HEAD, wanted, found) is None
+    assert difference_warning(HEAD, wanted, found) is None
     found[9:11] = found[9:11, ::-1]
-    assert "89.0%" in doubt(HEAD, wanted, found)
+    assert "89.0%" in difference_warning(HEAD, wanted, found)
     head = Head("clip", (-1.0, -1.0), (1.0, 1.0))
     numbers = np.zeros((10, 2), np.float32)
-    assert doubt(head, numbers, numbers + 0.09) is None
-    assert "5.5%" in doubt(head, numbers, numbers + 0.11)
+    assert difference_warning(head, numbers, numbers + 0.09) is None
+    assert "5.5%" in difference_warning(head, numbers, numbers + 0.11)

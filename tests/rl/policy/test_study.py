@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from qgraph.errors import UsageError
+from qgraph.errors import LoadError, UsageError
 from qgraph.rl.head import Head
 from qgraph.rl.policy import play as playing
 from qgraph.rl.policy import read_policy
@@ -150,3 +150,58 @@ def test_heads_follow_the_environment():
     for actions, outputs, kind in ((choice, 3, "clip"), (choice, 4, None), (numbers, 1, "argmax")):
         with pytest.raises(UsageError):
             head_for(actions, outputs, kind)
+
+
+@pytest.mark.parametrize("high", [0.0, -1.0, np.nan, np.inf])
+def test_a_range_of_actions_that_is_empty_or_infinite_is_refused(high):
+    with pytest.raises(UsageError, match="cannot range from"):
+        head_for(Chase(False).actions, 1, "scale", high)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "log_std"),
+    [
+        ((1.0,), (-1.0,), ()),
+        ((np.nan,), (1.0,), ()),
+        ((1.0,), (), ()),
+        ((0.0,), (1.0,), (0.0,) * 2),
+    ],
+)
+def test_bounds_of_a_head_that_do_not_fit_together_are_refused(low, high, log_std):
+    with pytest.raises(UsageError, match=r"range of actions|as many low"):
+        Head("gaussian", low, high, log_std)
+
+
+def test_actions_without_bounds_are_compared_in_their_own_range():
+    head = Head("gaussian", (-np.inf, -1.0), (np.inf, 1.0), (0.0, 0.0))
+    wanted = np.random.default_rng(0).uniform(-1, 1, (100, 2))
+    moved = wanted + np.array([5.0, 0.0])
+    assert shift(head, wanted, wanted).same_action == 1
+    found = shift(head, wanted, moved)
+    assert found.same_action == 0 and found.kl_actions > 0.5
+
+
+def test_infinite_bounds_of_an_exported_head_are_those_of_the_environment():
+    whole = Head("gaussian", (-np.inf,), (np.inf,), (0.5,))
+    found = head_for(Chase(False).actions, 1, None, whole=whole)
+    assert found == Head("gaussian", (-1.0,), (1.0,), (0.5,))
+
+
+def test_a_negative_seed_beside_the_policy_is_an_error(tmp_path):
+    (tmp_path / "p.json").write_text(json.dumps({"env": "E-v1", "first_seed": -3}))
+    with pytest.raises(LoadError, match="first_seed is -3"):
+        about(tmp_path / "p.pb")
+
+
+def test_environments_made_before_a_failing_one_are_closed(made, monkeypatch):
+    make = playing.make
+
+    def third_fails(name):
+        if len(made) == 2:
+            raise UsageError("no more")
+        return make(name)
+
+    monkeypatch.setattr(playing, "make", third_fails)
+    with pytest.raises(UsageError, match="no more"):
+        play("Chase", Simulated(*policy()), Head("argmax"), range(3))
+    assert len(made) == 2 and all(one.closed for one in made)

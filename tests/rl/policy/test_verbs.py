@@ -95,6 +95,9 @@ def test_a_policy_is_packed_without_an_environment(model, tmp_path):
         (("--form", "static"), 2, "give --env"),
         (("--head", "clip"), 2, "give --high"),
         (("--head", "best"), 2, "unknown head"),
+        (("--head", "clip", "--high", "-1"), 2, "cannot range from 1 to -1"),
+        (("--head", "gaussian", "--high", "1"), 2, "needs its deviations"),
+        (("--head", "squashed_gaussian", "--high", "1"), 2, "has 3 outputs, but its"),
         (("--bits", 9), 2, "9"),
         (("--observations", "a.npy", "--env", "Chase"), 2, "not from both"),
         (("--observations", "missing.npy"), 6, "missing.npy"),
@@ -176,7 +179,7 @@ def test_actions_that_are_not_those_of_float_are_warned_of_last(made, model, tmp
     assert warnings_of(run(*quantize, *where, "--json")) == []
     (found,) = warnings_of(run(*quantize, "--head", "argmax", "--json"))
     assert "not compared" in found
-    monkeypatch.setattr("qgraph.rl.policy.shift.ALIKE", 1.1)
+    monkeypatch.setattr("qgraph.rl.policy.shift.MIN_SAME", 1.1)
     done = run(*quantize, *where)
     assert done.out.splitlines()[-1].startswith("warning: only ")
 

@@ -130,8 +130,8 @@ class ImpalaConfig(RunConfig):
         """
         from qgraph.rl.learn.limiter import RateLimiter
 
-        least = self.batch_size + self.partial_steps
-        return RateLimiter(self.samples_per_insert, least, self.batch_size)
+        min_inserts = self.batch_size + self.partial_steps
+        return RateLimiter(self.samples_per_insert, min_inserts, self.batch_size)
 
     def exploration(self, actor: int, head: Head) -> Exploration:
         from qgraph.rl.learn.exploration import Categorical

@@ -21,11 +21,9 @@ from qgraph.rl.half.methods import METHODS, check_methods
 from qgraph.rl.setting_text import SettingText
 
 if TYPE_CHECKING:
-    from qgraph.rl.environments import Environment
     from qgraph.rl.head import Head
     from qgraph.rl.learn.exploration import Exploration
 
-IMAGE_SIZE = 15  # pixels that the encoder's four convolutions need
 GROUPS: dict[tuple[str, ...], tuple[str, ...]] = {("all",): METHODS, ("none",): ()}
 
 
@@ -40,6 +38,7 @@ class SacConfig(ReplayConfig):
     title: ClassVar[str] = "SAC"
     discrete_actions: ClassVar[bool] = False
     images: ClassVar[bool] = True
+    image_size: ClassVar[int] = 15  # for the encoder's four convolutions
     precisions: ClassVar[tuple[LearnerPrecision, ...]] = (
         LearnerPrecision.FLOAT32,
         LearnerPrecision.FLOAT16,
@@ -104,12 +103,3 @@ class SacConfig(ReplayConfig):
         from qgraph.rl.learn.exploration import SquashedGaussian
 
         return SquashedGaussian(Head("scale", head.low, head.high))
-
-    def check_observations(self, environment: Environment) -> None:
-        shape = environment.shape
-        images = len(shape) == 3 and min(shape[:2]) >= IMAGE_SIZE
-        if not (len(shape) == 1 or images):
-            raise UsageError(
-                f"SAC takes vectors, or images of {IMAGE_SIZE} x {IMAGE_SIZE} and more with "
-                f"channels; `{self.environment}` gives {list(shape)}"
-            )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from qgraph.foreign import Tensor
-from qgraph.rl.agents.critic_learner import TWO
+from qgraph.rl.agents.critic_learner import CRITIC_NAMES
 from qgraph.rl.agents.deterministic_learner import DeterministicLearner
 from qgraph.rl.agents.td3.config import Td3Config
 from qgraph.rl.environments import Environment
@@ -42,7 +42,7 @@ class Td3Learner(DeterministicLearner):
     def _update_policy(self, x: Tensor) -> None:
         """Move the policy up the first critic, then the target networks."""
         with tf.GradientTape() as tape:
-            first = part(self.critic, TWO[0])
+            first = part(self.critic, CRITIC_NAMES[0])
             loss = -tf.reduce_mean(self._criticize(first, x, self._act(self.policy, x)))
         self.policy_adam.descend(tape, loss)
         self._update_targets(self.config.tau)

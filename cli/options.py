@@ -64,7 +64,7 @@ LevelOption = Annotated[
     Level,
     choice(Level, "level", metavar="NAME", help=f"Instruction set to use: {alternatives(Level)}."),
 ]
-OF_ANALYZE = ("mean_bits", "top", "as_json")  # options that mean something else elsewhere
+OF_ANALYZE = ("mean_bits", "top", "as_json")  # options that other commands lack or read otherwise
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
 
 

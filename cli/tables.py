@@ -1,4 +1,4 @@
-"""Tables about a quantized network; all of it comes from its manifest."""
+"""Tables about a quantized network, from its manifest."""
 
 from __future__ import annotations
 

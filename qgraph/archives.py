@@ -1,4 +1,4 @@
-"""Read files from elsewhere within bounds: zip archives, arrays and JSON.
+"""Read untrusted files within limits: zip archives, arrays and JSON.
 
 Every fault of a file becomes a LoadError. The unpacked size is checked against the size of the file
 before anything is unpacked. Nothing is unpickled, and members of archives are never written under
@@ -50,7 +50,7 @@ def reading(
     except LoadError as error:
         error.node, error.hint = error.node or place, error.hint or hint
         raise
-    except Exception as error:  # whatever a foreign file makes of parsers
+    except Exception as error:  # parsers may raise anything on a foreign file
         reason = getattr(error, "strerror", None) or first_line(error)
         if isinstance(error, KeyError):
             reason = f"{reason} is missing"
@@ -60,7 +60,7 @@ def reading(
 class Archive:
     """A zip file whose directory was checked: sizes, overlaps, encryption, methods.
 
-    Raises LoadError, naming `where`, with `problem` in front of what was found.
+    Raises LoadError that names `where`; its message is `problem` and the fault.
     """
 
     def __init__(

@@ -117,8 +117,8 @@ def _write_json(path: Path, data: JSON) -> None:
 def tensors(result: FixedPointNetwork) -> dict[str, Array]:
     """`codes/<tensor>` and `exponent/<tensor>` for every integer value: `codes * 2^-exponent`.
 
-    Weights and biases, activations, accumulators and what lies between. Activations are those of
-    one calibration sample, which is there as `input/<name>`.
+    The values are weights, biases, activations, accumulators and intermediate results.
+    Activations are those of one calibration sample, which is stored as `input/<name>`.
     """
     graph = result.graph
     whole = integer_values(graph)
@@ -141,7 +141,7 @@ def storage_of(result: FixedPointNetwork, name: str) -> str:
 
 
 def constants(kind: str, graph: Graph) -> dict[str, Array]:
-    """`kind/<name>` for every constant that a file of arrays can hold."""
+    """Constants by `kind/<name>`, except those of text, which a file of arrays cannot hold."""
     nodes = (node for node in graph.topological() if node.op == "const")
     return {
         f"{kind}/{node.name}": value_of(node) for node in nodes if value_of(node).dtype != object
@@ -157,11 +157,11 @@ def few_samples(result: FixedPointNetwork) -> dict[str, Array]:
 
 
 def statistics(result: FixedPointNetwork) -> str:
-    """JSON, a tensor a line: what the samples showed of every quantizer's input, in float.
+    """Statistics of the float input of every quantizer, as JSON with one tensor per line.
 
-    Counts leave zeros out; bin i is `(first_bin + i) * 2^log2_width` and up. `vanished` elements
-    round to zero; `sqnr_alone_db` is what the quantizer alone would leave, `max_exponent` the
-    finest exponent that clips nothing, null where everything is zero.
+    `counts` leave out zeros; bin i begins at `(first_bin + i) * 2^log2_width`. `vanished` elements
+    round to zero. `sqnr_alone_db` is the SQNR with this quantizer alone. `max_exponent` is the
+    finest exponent that clips nothing, null if all elements are zero.
     """
     measured = result.measured
     outputs = {name: finite(value) for name, value in measured.outputs.items()}
@@ -230,7 +230,7 @@ def versions() -> dict[str, str]:
 
 
 def finite(value: float | None) -> float | None:
-    """JSON has no infinity: None stands for `no noise at all` and for `not measured`."""
+    """`value` with two decimals; None for infinity (no noise), which JSON lacks, and for None."""
     return round(value, 2) if value is not None and math.isfinite(value) else None
 
 
@@ -281,7 +281,7 @@ def layers(result: FixedPointNetwork) -> list[LayerEntry]:
 
 
 def last_quantizer(graph: Graph, name: str) -> str | None:
-    """The quantizer that ends the layer: the last one down the chain of single users."""
+    """The quantizer of a layer's output: the last one in the chain of single users."""
     last, value = None, name
     while True:
         node = graph.nodes[value]
@@ -313,7 +313,7 @@ def scale_groups(graph: Graph) -> dict[str, GroupEntry]:
 
 
 def float_ops(graph: Graph) -> list[FloatOpEntry]:
-    """Ops that are computed in float, in the graph's order: the integer graph has none of them."""
+    """Ops that are computed in float, outside the integer graph, in the graph's order."""
     between = {node.name for node in float_between(graph)}
     return [
         FloatOpEntry(node.name, kind_of(node), node.name in between) for node in float_nodes(graph)

@@ -62,11 +62,11 @@ from qgraph.static.samples import Samples, samples_for
 from qgraph.train.loose_weights import with_loose_weights
 from qgraph.transforms.wrap_accumulators import WrapAccumulators
 
-# Enough to see a layer's noise, few enough not to be noticed beside calibration; kept apart from
-# it where that is so of the report's: reconstructed weights fit what they have seen.
+# Enough to measure the noise of a layer, and fast compared with calibration. If the report has
+# samples of its own, they are used: reconstructed weights fit the samples that they have seen.
 SQNR_SAMPLES = 16
-# Where training begins: equal channels have one scale in common, and thresholds that clip the
-# largest weights are nearer to where they end (TQT, table 2).
+# The start of training: equalized channels share one scale well, and thresholds that clip the
+# largest weights are nearer to the trained ones (TQT, table 2).
 TO_TRAIN = Plan(equalize=Equalization.BIASES, weights=WeightMethod.DEVIATIONS)
 
 
@@ -168,7 +168,7 @@ def quantize(
         looks = check_given(looks, bits is not None)
         plan = plan or given.plan or PLAIN
     wish = Wish(looks, plan, thresholds, budget, bits, memory, pipeline, apart)
-    first_plan(wish)  # what is wrong with it is said before anything is read
+    first_plan(wish)  # faults of the plan are reported before any file is read
     graph = _loaded(model, inputs, outputs, input_shapes, signature, trust, progress)
     pipeline.check(target, graph.facts)
     measures = {"sensitivity": sensitivity, "a budget of bits": wish.bits is not None}
@@ -219,9 +219,9 @@ def finished(
     few: Mapping[str, Array],
     facts: Facts,
 ) -> Quantized:
-    """A calibrated `graph` with its bounds, and its distance from `floating` measured on `few`.
+    """The result for a calibrated `graph`: its bounds, and its noise against `floating` on `few`.
 
-    Where that distance is a reason not to use it, `facts.warnings` states it.
+    If the noise is too high, `facts.warnings` reports it.
     """
     found = _bounded(graph, profile, trace)
     measured = measure(graph, floating, few) if few else measure_constants(graph)
@@ -308,7 +308,7 @@ def _built(
 
 
 def _bounded(graph: Graph, profile: Profile, trace: Trace) -> Mapping[str, Bound]:
-    """The bounds of accumulators, which wrap if the profile allows it; else they are checked."""
+    """The bounds of all sums. Accumulators wrap if the profile allows it, else they are checked."""
     if profile.accumulator_wraps:
         PassManager((WrapAccumulators(profile.accumulator_bits),)).run(graph, trace)
         return bounds(graph)

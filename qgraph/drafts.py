@@ -27,10 +27,10 @@ PAUSE = 0.02
 
 @contextmanager
 def held(path: Path, suffix: str) -> Iterator[tuple[Path, int]]:
-    """The place for the output `path`, and its file descriptor; ours until the block ends.
+    """Lock the place for the output `path` until the block ends: its path and file descriptor.
 
-    A directory is empty, a file may have old content. Raises OutputError where another run holds
-    it, OSError where it cannot be made.
+    A directory is empty; a file may have old content. Raises OutputError if another run has locked
+    it, OSError if it cannot be created.
     """
     place = path.parent / f".{_short(path.name)}{suffix}"
     handle = _locked(place, path)
@@ -46,9 +46,9 @@ def held(path: Path, suffix: str) -> Iterator[tuple[Path, int]]:
 
 @contextmanager
 def sole_user(folder: Path) -> Iterator[None]:
-    """Lock an existing directory for work: no other run may work in it or replace it meanwhile.
+    """Lock an existing directory: no other run may work in it or replace it meanwhile.
 
-    Raises OutputError where another run does. Does nothing where there is no such directory.
+    Raises OutputError if another run has locked it. Does nothing if the directory does not exist.
     """
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -64,7 +64,7 @@ def sole_user(folder: Path) -> Iterator[None]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the places in `folder` that no run holds any more."""
+    """Remove the places in `folder` that no run has locked."""
     with suppress(OSError):
         for name in os.listdir(folder):
             if name.startswith(".") and name.endswith((DIRECTORY, FILE)):
@@ -75,7 +75,7 @@ def remove_leftovers(folder: Path) -> None:
 def _remove_leftover(place: Path) -> None:
     handle = _open(place, os.O_RDONLY)
     try:
-        # What stands in `old` may be all that is left of an output: only its next run knows.
+        # `old` may be all that is left of an output: only the next run for it can restore it.
         if _lock(handle, without=False) and _is_at(handle, place) and not (place / OLD).exists():
             _remove(place, handle)
     finally:
@@ -83,7 +83,7 @@ def _remove_leftover(place: Path) -> None:
 
 
 def _short(name: str) -> str:
-    """The name, as far as the name of its place has room for it."""
+    """A short form of a long name, for the name of its place."""
     whole = os.fsencode(name)
     if len(whole) <= LONGEST:
         return name
@@ -123,7 +123,7 @@ def _open(path: Path, flags: int) -> int:
 
 
 def _lock(handle: int, *, without: bool = True) -> bool:
-    """Whether we have the lock; `without` is the answer on file systems that have none."""
+    """Whether this process got the lock. without: the result on file systems without locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -141,7 +141,7 @@ def _is_at(handle: int, place: Path) -> bool:
 
 
 def _clear(place: Path, path: Path) -> None:
-    """Empty the place for a directory; what a killed run was about to replace goes back."""
+    """Empty the place for a directory; restore the output that a killed run was replacing."""
     if (place / OLD).exists() and not path.exists():
         (place / OLD).rename(path)
     for entry in os.scandir(place):

@@ -84,14 +84,14 @@ def export(
         options: Options of the format, by name: `samples` and `layers` for `vectors`.
 
     Returns:
-        Bytes by file. `export.json` beside them lists tensors that are called otherwise there,
-        and under `warnings` what the files lack.
+        Bytes by file. `export.json` lists tensors that have other names in the files, and under
+        `warnings` what the files lack.
 
     Raises:
         UnsupportedError: The format does not support the network. The error names the layer.
         UsageError: The format or an option is unknown.
         LoadError: The directory is not what qgraph wrote.
-        OutputError: Something else is there, or it cannot be written.
+        OutputError: The path contains other files, or cannot be written.
 
     Example:
         >>> sizes = qgraph.export("out", "c", "firmware")
@@ -170,7 +170,7 @@ def exported_form(path: Path, network: Network) -> Form:
 
 
 def _written(path: Path) -> tuple[str, ...]:
-    """Names at the top of an earlier export; what is not one has none."""
+    """Names of files and folders of an earlier export; empty for any other path."""
     try:
         files = json.loads((path / INDEX).read_text("utf-8"))["files"]
         return (INDEX, *{name.split("/")[0] for name in files})

@@ -58,9 +58,9 @@ class Reserved:
 
     @contextmanager
     def written(self) -> Iterator[Path]:
-        """A temporary directory that becomes the output when the block ends well, else vanishes.
+        """A temporary directory that becomes the output if the block succeeds, else is removed.
 
-        What stood there stays as it was until then. Raises OutputError.
+        An earlier output stays unchanged until then. Raises OutputError.
         """
         with _told_as_output_error(self.path):
             self.draft.mkdir()
@@ -73,10 +73,10 @@ class Reserved:
 
 @contextmanager
 def reserved(path: Path, own: Collection[str] = (), *, force: bool = False) -> Iterator[Reserved]:
-    """Reserve `path` for the output directory of this run, before the work that fills it.
+    """Reserve `path` for the output directory of this run, before its content is computed.
 
-    See `check_free` for what may stand there. Raises OutputError, also where another run has
-    reserved it or works in it.
+    `path` may be what `check_free` allows. Raises OutputError, also if another run has reserved it
+    or works in it.
     """
     check_free(path, own, force=force)
     path = path.resolve()
@@ -119,7 +119,7 @@ def remove_directory(path: Path) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write one file, whole or not at all; what stood there is replaced. Raises OutputError."""
+    """Write or replace one file, completely or not at all. Raises OutputError."""
     with _told_as_output_error(path), drafts.held(path, drafts.FILE) as (draft, handle):
         os.ftruncate(handle, 0)
         with os.fdopen(os.dup(handle), "wb") as stream:
@@ -132,7 +132,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 @contextmanager
 def text_path(path: Path) -> Iterator[Path]:
-    """The same file or folder for libraries that need UTF-8: by a link, where `path` is not."""
+    """The path itself or, if it is not UTF-8, a temporary link to it for libraries that need it."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -165,9 +165,9 @@ def unwritable(path: Path, error: OSError) -> OutputError:
 
 
 def _take_place(draft: Path, path: Path, old: Path) -> None:
-    """Rename `draft` to `path`, in one step where the system can exchange two names.
+    """Rename `draft` to `path`, in one step if the system can exchange two names.
 
-    Elsewhere what stood there is moved to `old` first, and comes back if the second step fails.
+    Otherwise an earlier output is moved to `old` first, and back if the second step fails.
     """
     if not path.exists():
         draft.rename(path)
@@ -182,7 +182,7 @@ def _take_place(draft: Path, path: Path, old: Path) -> None:
 
 
 RENAME_EXCHANGE, AT_FDCWD = 2, -100  # of linux/fs.h and fcntl.h
-# Where the kernel, its security policy or the file system does not know the exchange.
+# Errors if the kernel, its security policy or the file system does not support the exchange.
 UNKNOWN = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
 
 
@@ -202,7 +202,7 @@ def _exchanged(one: Path, other: Path) -> bool:
 
 
 def _sync(folder: Path) -> None:
-    """Have the disk hold all that is in `folder`, so that the rename cannot come first."""
+    """Write everything in `folder` to disk, so that the rename cannot come first."""
     for entry in [folder, *folder.rglob("*")]:
         _sync_entry(entry)
 
@@ -216,7 +216,7 @@ def _sync_entry(path: Path) -> None:
 
 
 def sha256_of(*paths: Path) -> str:
-    """Hash of files; directories stand for every file in them, in order of name."""
+    """SHA-256 of files, and of all files in directories, in order of their names."""
     digest = hashlib.sha256()
     for path in paths:
         inside = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]

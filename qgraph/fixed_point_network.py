@@ -1,4 +1,4 @@
-"""A quantized network and all facts that its output directory is written from."""
+"""A quantized network, with all facts that its output directory stores."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class FixedPointNetwork:
 
     @property
     def exponents(self) -> Exponents:
-        """The exponent of each tensor; `quantize(exponents=...)` takes them, edited or not."""
+        """The exponent of each tensor, for `quantize(exponents=...)`, edited or not."""
         near = self.facts.agreement
         apart = near is not None and near.held_out
         plan = self.facts.choice.plan_spec
@@ -49,7 +49,7 @@ class FixedPointNetwork:
 
     @property
     def sqnr(self) -> Mapping[str, float]:
-        """The signal to quantization noise ratio behind each quantizer, in dB, by its name."""
+        """The signal-to-quantization-noise ratio after each quantizer, in dB, by its name."""
         return self.measured.sqnr
 
     def reference(self) -> Reference:

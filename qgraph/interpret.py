@@ -1,4 +1,4 @@
-"""The float reference interpreter: a graph run in numpy, one node after the other."""
+"""The float reference interpreter: run a graph in numpy, one node after the other."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def evaluate(
 ) -> dict[str, Array]:
     """Run `graph` on `feeds` (input name -> array of the input's dtype and shape).
 
-    Returns the outputs by public name, or what is named in `fetch` by those names: values, and
-    outputs whose public name no value has. Only what they need is run. Raises UsageError for a
-    feed that is missing, unknown or does not fit, GraphError for a value that does not exist,
-    UnsupportedError for an op without a float reference.
+    Returns the outputs by public name, or the values or outputs that `fetch` names; a value takes
+    precedence over an output of the same name. Only the nodes that they need are run. Raises
+    UsageError for a feed that is missing, unknown or does not fit, GraphError for a value that does
+    not exist, UnsupportedError for an op without a float reference.
     """
     public = graph.outputs
     named = {name: name if name in graph.types else public.get(name, name) for name in fetch or ()}
@@ -43,10 +43,10 @@ def run_nodes(
     keep: Collection[str] = (),
     run: Callable[[Node, list[Array]], tuple[Array, ...]] | None = None,
 ) -> Iterator[Node]:
-    """Run `nodes`, in order, on `values`, and write their results there; one node at a step.
+    """Run `nodes` in order on `values`, which also receives the results. Yields after each node.
 
-    A result that no later node takes is dropped when the next step begins, except those in `keep`.
-    `run` stands in for `run_node`.
+    A result without later users is removed before the next node, unless it is in `keep`. run: a
+    function to use instead of `run_node`.
     """
     left = Counter(v for node in nodes for v in node.inputs)
     made: set[str] = set()
@@ -64,9 +64,9 @@ def run_nodes(
 def run_node(node: Node, inputs: Sequence[Array], in_place: bool = False) -> tuple[Array, ...]:
     """The results of one node, one array for each of `node.values`.
 
-    in_place: the result may be written into the memory of the first input, where the op can.
-    Floating-point exceptions are not warned of. Raises UnsupportedError for an op without a float
-    reference, GraphError where it cannot be computed of these inputs.
+    in_place: whether an op may write the result to the memory of its first input. There are no
+    warnings about floating-point exceptions. Raises UnsupportedError for an op without a float
+    reference, GraphError for inputs that the op cannot be computed from.
     """
     definition = op_definition(node.op, node.name)
     if definition.evaluate is None:
@@ -81,8 +81,8 @@ def run_node(node: Node, inputs: Sequence[Array], in_place: bool = False) -> tup
         raise GraphError(error.message, node=error.node or node.name, hint=error.hint) from None
     except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
         shapes = ", ".join(str(list(np.shape(i))) for i in inputs)
-        told = f"`{node.op}` cannot be computed of inputs of shape {shapes}: {error}"
-        raise GraphError(told, node=node.name) from None
+        message = f"`{node.op}` cannot be computed from inputs of shape {shapes}: {error}"
+        raise GraphError(message, node=node.name) from None
     results = result if isinstance(result, tuple) else (result,)
     return tuple(np.asarray(r) for r in results)
 

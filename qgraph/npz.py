@@ -21,9 +21,10 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # of every entry: the same arrays give the same b
 def write_npz(
     target: Path | IO[bytes], arrays: Mapping[str, npt.ArrayLike], *, compressed: bool = False
 ) -> None:
-    """As `numpy.savez`, which takes no array called `file` and cuts names at NUL.
+    """Write arrays like `numpy.savez`, but under any names; `numpy.load` reads the file.
 
-    `numpy.load` reads it; names that an archive cannot hold are spelled by `entry_name`.
+    `numpy.savez` refuses the name `file` and cuts names at NUL. Names that an archive cannot hold
+    are spelled by `entry_name`.
     """
     kind = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
     with zipfile.ZipFile(target, "w", kind, allowZip64=True) as archive:

@@ -108,7 +108,7 @@ def _half_away(x: Array) -> Array:
     return away
 
 
-# Of numbers; `round_shift` is of codes.
+# Rounding of floats; `round_shift` rounds codes.
 ROUND: Mapping[str, Callable[[Array], Array]] = {
     Rounding.HALF_EVEN: np.rint,
     Rounding.HALF_UP: _half_up,
@@ -121,7 +121,7 @@ ROUND: Mapping[str, Callable[[Array], Array]] = {
 def round_shift(v: Codes, shift: npt.ArrayLike, rounding: str = Rounding.HALF_EVEN) -> Codes:
     """`v * 2^-shift` rounded to integers; a negative shift is an exact left shift.
 
-    What a left shift would take past +-2^62 stays there, whatever the overflow of the quantizer.
+    Results of a left shift are limited to +-2^62, whatever the overflow mode of the quantizer.
     """
     shift = np.asarray(shift, np.int64)
     right = np.clip(shift, 0, 62)
@@ -136,7 +136,7 @@ def round_shift(v: Codes, shift: npt.ArrayLike, rounding: str = Rounding.HALF_EV
 
 
 def _rounds_up(v: Codes, whole: Codes, rest: Codes, half: Codes, rounding: Rounding) -> Array:
-    """True where dropping `rest` from `v` gives `whole + 1`, not `whole`."""
+    """Whether each v, without the bits `rest`, is rounded to `whole + 1` instead of `whole`."""
     match rounding:
         case Rounding.HALF_EVEN:
             return np.asarray((rest > half) | ((rest == half) & (whole & 1 == 1)))
@@ -203,9 +203,9 @@ def quantized_constant(x: Array, spec: QuantSpec) -> Array:
 
 
 def fake_quantize(x: Array, spec: QuantSpec, out: Array | None = None) -> Array:
-    """Float to the float value of its code, in the dtype of `x`; NaN stays NaN.
+    """The float value of the code of each element, in the dtype of `x`; NaN stays NaN.
 
-    The result may be written to `out`, such as `x` itself, where one is given.
+    out: an array for the result, such as `x` itself; it may stay unused.
     """
     exponent = _exponent(spec, x.shape)
     tail = exponent.shape == x.shape[x.ndim - exponent.ndim :]

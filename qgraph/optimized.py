@@ -108,7 +108,7 @@ class Optimized:
             The path.
 
         Raises:
-            UsageError: The suffix is another one.
+            UsageError: The suffix is neither .pb nor .onnx.
             UnsupportedError: The format cannot hold a part of the network.
             OutputError: The file cannot be written.
 

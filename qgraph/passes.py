@@ -80,7 +80,7 @@ class PassOver(ABC, Generic[S]):
 
     @abstractmethod
     def change(self, subject: S, trace: Trace) -> int:
-        """Change it in place, with a log in `trace`: how many changes that were."""
+        """Change the subject in place, log to `trace`, and return the number of changes."""
 
     def run(self, subject: S, trace: Trace | None = None) -> PassResult:
         """Run on `subject` in place. Raises PassError where `requires` does not hold."""
@@ -93,7 +93,7 @@ class PassOver(ABC, Generic[S]):
         return PassResult(self.title, changes, len(trace.of_pass(self.title)[1]))
 
     def _changed(self, subject: S, trace: Trace) -> int:
-        """`change`, where an exception of a pass from outside is named as that pass's."""
+        """Run `change`. An exception of a custom pass becomes a PassError that names the pass."""
         try:
             return self.change(subject, trace)
         except QGraphError:
@@ -139,7 +139,7 @@ class RewritePass(Pass):
 
 @dataclass(frozen=True)
 class PassManager(Generic[S]):
-    """Runs passes in order and verifies what they work on after each."""
+    """Runs passes in order and verifies the subject after each pass that changed it."""
 
     passes: Sequence[PassOver[S]]
 
@@ -151,7 +151,7 @@ class PassManager(Generic[S]):
     ) -> list[PassResult]:
         """Run every pass on `subject` in place; `on_pass` is called after each.
 
-        Raises what `subject.verify` raises, naming the pass that left it broken.
+        Raises the errors of `subject.verify`, with the name of the pass that caused them.
         """
         trace = trace if trace is not None else Trace()
         subject.verify()

@@ -226,11 +226,11 @@ def _shown(tree: Tree) -> str:
 def check_facts(
     passes: Sequence[Pass], wanted: Iterable[str] = (), facts: Iterable[str] = ()
 ) -> None:
-    """Raise PassError where a pass requires what no pass before it ensures.
+    """Raise PassError if a pass requires a fact that no pass before it ensures.
 
-    wanted: facts that must hold at the end; facts: those of the graph at the beginning. A pass that
-    rewrites float graphs must not stand behind one that quantizes: passes on quantized graphs say
-    so in `requires`.
+    wanted: facts that must hold at the end. facts: facts of the graph at the beginning. A pass on
+    float graphs must not follow a pass that quantizes; passes on quantized graphs require the fact
+    `quantized`.
     """
     facts = set(facts)
     for i, step in enumerate(passes):
@@ -267,9 +267,9 @@ def _who_ensures(fact: str, later: Sequence[Pass]) -> str:
 class Pipeline:
     """The user's changes of the recipe.
 
-    passes: these instead of the float recipe and of what a plan adds to it, in order; with a pass
-    that quantizes among them, instead of the whole recipe. without: names of passes to leave out.
-    Behind a list that doesn't quantize come the passes that quantizers require (`added`).
+    passes: passes to run instead of the float recipe and of the passes that a plan adds; if one of
+    them quantizes, they replace the whole recipe. without: names of passes to leave out. After a
+    list without quantization, the passes that quantizers require are added (`added`).
     """
 
     passes: tuple[Pass, ...] | None = None

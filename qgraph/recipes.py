@@ -78,7 +78,7 @@ FOLD: tuple[Pass, ...] = (
     ShareConstants(),  # weights that took in the same batch norm are one constant
 )
 FLOAT: tuple[Pass, ...] = (*CLEAN, *FOLD)
-# What actors have as it is: they need not write it in fixed point's few forms.
+# Passes that actors do not need: they support these ops directly.
 ACTORS_HAVE = (
     ComposeFunctions, LowerLeakyRelu, ConvertDilations, MeanToAvgPool, AvgPoolToDepthwise,
 )  # fmt: skip
@@ -87,7 +87,7 @@ POLICY: tuple[Pass, ...] = tuple(step for step in FLOAT if not isinstance(step, 
 
 
 def prepare(plan: Plan) -> tuple[Pass, ...]:
-    """FLOAT, with what `plan` does to weights before they are quantized."""
+    """FLOAT, with the passes on weights that `plan` adds before quantization."""
     constants = [FoldConstantChannels(plan.constant_channels)] if plan.constant_channels else []
     prune = [PruneConstantChannels()] if constants else []
     kind = plan.equalize
@@ -110,7 +110,7 @@ def static(profile: Profile, plan: Plan = PLAIN) -> tuple[Pass, ...]:
 RECIPES: Mapping[str, tuple[Pass, ...]] = MappingProxyType(
     {"float": FLOAT, "static": static(Profile(DEFAULT_PROFILE)), "policy": POLICY}
 )
-# What joins `static` where a plan or a profile asks for it.
+# Passes that a plan or a profile adds to `static`.
 OPTIONAL: tuple[Pass, ...] = (
     *(step for step in prepare(everything()) if step not in FLOAT),
     ScaleInputs({}),

@@ -94,7 +94,7 @@ def load_network(folder: str | Path) -> Network:
 
 
 def load_samples(folder: str | Path) -> dict[str, Array]:
-    """A few calibration samples of an output directory, by input name; none if it had no data.
+    """A few calibration samples of an output directory, by input name; empty without data.
 
     Raises LoadError.
     """

@@ -89,7 +89,7 @@ def evaluate(
 
 
 class _Quantized:
-    """The quantized network, run by the engine, or by the reference where that cannot; timed."""
+    """The quantized network, run and timed on the engine; without an engine, on the reference."""
 
     def __init__(self, folder: Path, graph: Graph, threads: int, level: str) -> None:
         self.threads, self.seconds = threads, 0.0

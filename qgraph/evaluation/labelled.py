@@ -47,7 +47,7 @@ class Labelled:
 def labelled(
     source: Source, graph: Graph, output: str | None = None, limit: int | None = None
 ) -> Labelled:
-    """Samples of `source`, the first `limit`, checked against the inputs and outputs of `graph`.
+    """The first `limit` samples of `source`, checked against the inputs and outputs of `graph`.
 
     `source` is read like calibration data (`qgraph.quant.data.load_data`), or is arrays by name.
     Labels are the array `labels`, `label` or `y`; where a network has several outputs, arrays

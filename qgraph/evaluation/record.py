@@ -54,7 +54,7 @@ def _score(score: OutputScore, several: bool) -> str:
 
 
 def store(folder: Path, data: Source, samples: int, outputs: tuple[OutputScore, ...]) -> None:
-    """Write the record into the directory; nothing if it cannot be written to."""
+    """Write the record into the directory, unless the directory is not writable."""
     name = Path(data).name if isinstance(data, str | Path) else "arrays"
     record = EvaluationRecord(sha256_of(folder / GRAPH), name, samples, outputs)
     with suppress(OutputError):

@@ -1,4 +1,4 @@
-"""The facts of an evaluation."""
+"""Results of an evaluation: scores, sizes and speed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class OutputScore:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes of all constants: as the float network has them, and as codes."""
+    """Bytes of all constants, in the float network and as codes."""
 
     floating: int
     quantized: int

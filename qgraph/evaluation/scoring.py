@@ -21,7 +21,11 @@ SIGMOIDS = ("sigmoid", "hard_sigmoid")
 
 @dataclass(frozen=True)
 class Tally:
-    """Sums over numbers or answers: right ones and nearly right ones, or squares and sizes."""
+    """Sums over `count` answers or numbers.
+
+    first   right answers, or squares of errors
+    second  answers among the first five, or absolute errors
+    """
 
     first: float = 0.0
     second: float = 0.0
@@ -33,7 +37,7 @@ class Tally:
 
 
 class Scoring(Protocol):
-    """Compares outputs of some samples with their labels; tallies of all samples are a score."""
+    """Compares outputs of samples with their labels, and computes a score from the tallies."""
 
     def tally(self, found: Array, labels: Array) -> Tally:
         """Outputs against labels."""
@@ -42,7 +46,7 @@ class Scoring(Protocol):
         """The answers on which two networks agree, counted in `first`."""
 
     def score(self, tally: Tally) -> Score:
-        """The score that a tally of all samples is."""
+        """The score for a tally of all samples."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ class Values:
 def scoring(
     graph: Graph, output: str, found: Array, samples: int, labels: Array
 ) -> tuple[Scoring, Array]:
-    """How to score `output`, and all of its labels in the form that this takes.
+    """The scoring for `output`, and all of its labels in the form that it takes.
 
     found: what the float network gives for `samples` samples. Labels of the shape of the output
     are values, unless each row holds the probabilities of classes, or the output is a sigmoid and
@@ -158,7 +162,7 @@ def _are_probabilities(labels: Array) -> bool:
 
 
 def _op_behind(graph: Graph, output: str) -> str:
-    """The op that an output comes from, moves left aside."""
+    """The op that computes an output, ignoring ops that only move values."""
     node = graph.producer(graph.outputs[output])
     while node.op in MOVES:
         node = graph.producer(node.inputs[0])

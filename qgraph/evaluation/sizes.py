@@ -9,12 +9,12 @@ from qgraph.quant.topology import QUANTIZERS
 
 
 def sizes_of(floating: Graph, quantized: Graph) -> Sizes:
-    """Constants as the float network has them, and as codes of the bits that they have."""
+    """Bytes of all constants, in the float network and as codes in the quantized one."""
     return Sizes(constant_bytes(floating), constant_bytes(quantized))
 
 
 def constant_bytes(graph: Graph) -> int:
-    """Bytes of all constants; those that are quantized count with the bits of their codes."""
+    """Bytes of all constants; quantized constants count with the bits of their codes."""
     bits = sum(
         value_of(node).size * _bits(graph, node)
         for node in graph.topological()

@@ -114,7 +114,7 @@ def _add_feeders(
 
 
 def resolve(nodes: Mapping[str, TFNode], name: str, what: str, candidates: Sequence[str]) -> Ref:
-    """The tensor a user named. Raises UsageError that lists candidates if there is none."""
+    """The tensor that a user named. Raises UsageError with candidates if it does not exist."""
     ref = parse_ref(name)
     if ref[0] in nodes:
         return ref

@@ -186,7 +186,7 @@ class ImportSite(Generic[C, N]):
         return Partial(np.array([d or 0 for d in shape], dtype), names)
 
     def integers(self, i: int) -> tuple[int, ...] | None:
-        """Input `i` as a tuple of few known integers (a scalar gives one), else None."""
+        """Input `i` as a tuple of integers, if it is a small constant; else None."""
         value = self.small_constant(i)
         return None if value is None else tuple(int(v) for v in np.ravel(value))
 

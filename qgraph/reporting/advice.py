@@ -20,7 +20,7 @@ WEAK_DB = 20.0
 LOST_DB = 3.0
 LOST_BITS = 1
 FEW_SAMPLES = 32
-TELLING_SAMPLES = 8  # fewer that calibration saw too say nothing of others
+TELLING_SAMPLES = 8  # fewer samples that calibration also used say little about others
 NAMED = 3
 SCALED_INPUTS = (
     "Scaling of input features is one shift per feature where inputs become codes. A `--plan` "
@@ -61,7 +61,7 @@ def level(facts: ReportFacts) -> int | None:
 
 
 def verdict(facts: ReportFacts) -> str:
-    """One sentence, of what was measured and nothing else."""
+    """One sentence that sums up the measurements."""
     place, noise, summary = level(facts), _noise(facts), facts.summary
     if summary.training:
         measured = facts.evaluation or "a test set was not measured"
@@ -99,7 +99,7 @@ def trained(training: TrainingRecord) -> str:
         return "Training did not improve the network: this is the network before training"
     before, steps = training.history[0].accuracy, f"after {counted(best.step, 'step')}"
     if best.accuracy is None or before is None:
-        return f"Trained, as it was {steps}"
+        return f"Trained: the network is the one {steps}"
     what = "as the float network decides" if training.loss != LossKind.LABELS else "right"
     return (
         f"Trained: {percent(best.accuracy)} of the validation samples are {what} {steps}, "
@@ -109,17 +109,17 @@ def trained(training: TrainingRecord) -> str:
 
 # -- what to do next ------------------------------------------------------------------------
 
-SAMPLES, OUT = "samples.npz", "out"  # stand for what the user has and chooses
+SAMPLES, OUT = "samples.npz", "out"  # placeholders in commands
 
 
 def _quantize(facts: ReportFacts, *options: str, data: bool = True) -> str:
-    """The command that quantizes the model again, in another way."""
+    """The command that quantizes the model again with other options."""
     words = ["qgraph", "quantize", facts.summary.model, *(["-c", SAMPLES] if data else [])]
     return shlex.join([*words, *options, "-o", OUT])
 
 
 def next_steps(facts: ReportFacts) -> list[NextStep]:
-    """The most urgent first."""
+    """Advice, the most urgent first."""
     if facts.summary.training:
         return [*_accuracy(facts), *_float_ops(facts)]
     return [
@@ -214,7 +214,7 @@ def _decibels(layer: LayerFacts) -> float:
 
 
 def _lost(layer: LayerFacts) -> float:
-    """dB between a layer's input and its output. Below 0 dB there is nothing left to lose."""
+    """The dB that a layer loses between input and output, counted down to 0 dB."""
     before = layer.input_sqnr_db
     return max(before, 0.0) - max(_decibels(layer), 0.0) if before is not None else 0.0
 

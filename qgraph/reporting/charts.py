@@ -17,7 +17,7 @@ BARS = 30
 
 
 def number(value: float) -> str:
-    """Three digits, with a minus sign that is one."""
+    """A number with three digits, and a typographic minus sign."""
     return f"{value:.3g}".replace("-", "\u2212")
 
 
@@ -71,7 +71,7 @@ def histogram(tensor: TensorFacts) -> str:
 
 
 def _ticks(labels: Iterable[tuple[float, str]]) -> list[str]:
-    """Labels under the axis, those left out that would touch one before."""
+    """Labels under the axis, without those that would overlap an earlier one."""
     parts, taken = [], -100.0
     for x, label in sorted(labels):
         if x - taken > 34:

@@ -57,7 +57,7 @@ class TensorFacts:
 
 @dataclass(frozen=True)
 class InputFacts:
-    """A quantizer that a layer takes, and the id of the layer that it ends."""
+    """A quantizer at a layer's input, and the id of the layer whose output it is, if any."""
 
     tensor: TensorFacts = field(metadata=FLAT)
     layer: str | None
@@ -95,7 +95,7 @@ class MemberFacts:
 
 @dataclass(frozen=True)
 class ForcedBy:
-    """An op that has to have its inputs on one scale."""
+    """An op whose inputs must share one scale."""
 
     node: str
     op: str
@@ -118,7 +118,7 @@ class GroupFacts:
 
 @dataclass(frozen=True)
 class TrialShown:
-    """A plan that was tried, in words and as text that parses, and what it gave."""
+    """A plan that was tried, in words and as text for --plan, with its agreement."""
 
     agreement: Agreement = field(metadata=FLAT)
     plan: str
@@ -164,7 +164,7 @@ class CertificateShown:
 
 @dataclass(frozen=True)
 class NextStep:
-    """Something to do: why, the anchor on the page that it is about, and commands that do it."""
+    """Advice: what to do, why, the anchor of that part of the page, and commands."""
 
     what: str
     why: str
@@ -174,7 +174,7 @@ class NextStep:
 
 @dataclass(frozen=True)
 class ReportFacts:
-    """All of it; `next`: the most urgent first."""
+    """The whole report; `next` is advice, the most urgent first."""
 
     summary: Summary
     layers: Sequence[LayerFacts]

@@ -20,7 +20,7 @@ _SUPERSCRIPT = str.maketrans(
 
 
 def render(facts: ReportFacts) -> str:
-    """The page. Raises UsageError where jinja2 is not installed."""
+    """The report as HTML. Raises UsageError if jinja2 is not installed."""
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError:
@@ -84,7 +84,7 @@ def breakable(name: str) -> str:
 
 
 def decibel(value: float | None) -> str:
-    """One decimal; a dash for what was not measured, or has no noise at all."""
+    """One decimal; a dash for a value that was not measured, or without noise."""
     return "\u2013" if value is None else f"{value:.1f}".replace("-", "\u2212")
 
 

@@ -68,7 +68,7 @@ class ChannelUnion:
 def channel_map(graph: Graph, also: frozenset[str] = frozenset()) -> ChannelMap:
     """The channels of every float value of a folded graph.
 
-    `also`: further ops that keep channels apart, for callers that need more than factors.
+    also: further ops that keep channels separate, for callers that do not scale channels.
     """
     union = ChannelUnion()
     ids: dict[str, Ids] = {}

@@ -49,7 +49,7 @@ def channels_of(graph: Graph, value: str) -> int | None:
 
 
 def only_user(graph: Graph, value: str) -> Node | None:
-    """The node that alone uses `value`, once; None if there are more or it is an output."""
+    """The only user of `value`; None if there are several uses, or it is an output."""
     return graph.users(value)[0] if graph.use_count(value) == 1 and graph.users(value) else None
 
 

@@ -68,7 +68,7 @@ def single_sources(
     is_part: Callable[[Node], bool],
     is_parameter: Callable[[str], bool],
 ) -> Iterator[tuple[str, tuple[Node, ...]]]:
-    """Each value that `root` depends on through it alone, the nearest first, and the nodes between.
+    """Each single value that determines `root`, the nearest first, with the nodes between.
 
     Every node between satisfies `is_part`; constants that satisfy `is_parameter` do not count as
     dependencies. Such a value dominates `root`: the walk goes back from `root`, always from the

@@ -62,7 +62,7 @@ class Trace:
         return Trace(list(self.rewrites), dict(self._refusals))
 
     def extend(self, other: Trace) -> None:
-        """Record all that `other` has, after what is there."""
+        """Append the entries of another log."""
         for rewrite in other.rewrites:
             self.record(rewrite)
         for refusal in other.refusals:

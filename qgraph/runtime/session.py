@@ -135,9 +135,9 @@ class Session:
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def _parts(self, codes: Mapping[str, Array], batch: int | None) -> list[Mapping[str, Array]]:
-        """Codes for one run of the engine after the other.
+        """The codes for each run of the engine, in order.
 
-        Raises UsageError for several samples where the network mixes them.
+        Raises UsageError for several samples if the network computes across samples.
         """
         rows = {name: (*self.program.tensors[name].shape, 1)[0] for name in codes}
         first = next(iter(codes))
@@ -187,7 +187,7 @@ def _quick_codes(x: Array, spec: QuantSpec, dtype: str) -> Array | None:
 
 
 def _needed(graph: Graph, wanted: Iterable[str], given: Collection[str]) -> list[Node]:
-    """The nodes that make `wanted` from inputs and what is `given`, in order."""
+    """The nodes that compute `wanted` from inputs and the values `given`, in order."""
     needs = {v for v in wanted if v not in given}
     found = []
     for node in reversed(graph.topological()):

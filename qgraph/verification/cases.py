@@ -22,7 +22,7 @@ BATCH_BYTES = 1 << 28
 
 @dataclass(frozen=True)
 class Case:
-    """Codes of every entry, and where they come from: `samples` or a word for what they try."""
+    """Codes of every entry. label: `samples`, or a word for a kind of generated codes."""
 
     label: str
     entries: Mapping[str, Codes]
@@ -47,14 +47,14 @@ def from_samples(network: Network, data: Mapping[str, Array]) -> Iterator[Case]:
 
 
 def random_case(program: Program, seed: int) -> Case:
-    """Every code as likely as any other."""
+    """Uniformly distributed random codes."""
     rng = np.random.default_rng(seed)
     tensors = [program.tensors[e.tensor] for e in program.entries]
     return Case("random", {t.name: rng.integers(t.low, t.high + 1, t.shape) for t in tensors})
 
 
 def extreme_cases(program: Program) -> Iterator[Case]:
-    """All at the lowest code, all at the highest, both in turn or by chance; and zero."""
+    """Cases at the ends of the ranges: all lowest, all highest, alternating, random; and zero."""
     for label, entries in adversarial_entries(program).items():
         if label != "random":
             yield Case(label, entries)
@@ -75,7 +75,7 @@ def _batches(program: Program, case: Case) -> Iterator[Case]:
 
 
 def _of_own_shapes(program: Program, case: Case) -> Iterator[Case]:
-    """A case in parts of the shapes that a program has which mixes samples."""
+    """A case in parts with the fixed shapes of a program that mixes samples."""
     shapes = {name: program.tensors[name].shape for name in case.entries}
     long = {n: shapes[n][0] for n, codes in case.entries.items() if codes.shape != shapes[n]}
     for i in range(max((len(case.entries[n]) // size for n, size in long.items()), default=1)):

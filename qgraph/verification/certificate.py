@@ -107,7 +107,7 @@ class RequantizationEntry:
 
 @dataclass(frozen=True)
 class Certificate(KeyedRecord):
-    """Everything; `cases` are how many inputs of each kind were tried."""
+    """The content of certificate.json; `cases` has the number of inputs of each kind."""
 
     format: int
     versions: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Forms against the integer reference, tensor by tensor."""
+"""Compare forms with the integer reference, tensor by tensor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qgraph.verification.cases import Case
 
 @dataclass(frozen=True)
 class Difference:
-    """The first wrong element of a tensor: its place (sample first), both codes."""
+    """The first wrong element of a tensor: its index (sample first), and both codes."""
 
     tensor: str
     count: int
@@ -71,7 +71,7 @@ class Compared:
 
 
 def compare(network: Network, runners: Mapping[str, Runner], cases: Iterable[Case]) -> Compared:
-    """Run every form on every case, beside the integer reference."""
+    """Run every form and the integer reference on every case, and count differences."""
     reference = Reference(network.graph)
     tallies = {name: DifferenceTally() for name in runners}
     counts: dict[str, int] = {}

@@ -84,7 +84,7 @@ def against(network: Network, dump: Mapping[str, Array]) -> Checked:
 
 
 def _every(network: Network, entries: Mapping[str, Codes]) -> dict[str, Codes]:
-    """Codes of every tensor, those that lowering added too."""
+    """Codes of every tensor, including those that lowering added."""
     from qgraph.program import run
 
     names = [n for n in network.program.tensors if n not in network.program.constants]
@@ -92,7 +92,7 @@ def _every(network: Network, entries: Mapping[str, Codes]) -> dict[str, Codes]:
 
 
 def _names(program: Program, dump: Mapping[str, Array]) -> dict[str, str]:
-    """Tensors by the dump's names for them."""
+    """Names of tensors by the names of arrays in the dump."""
     plain: dict[str, list[str]] = {}
     for name in program.tensors:
         plain.setdefault(_plain(name), []).append(name)
@@ -118,7 +118,7 @@ def _plain(name: str) -> str:
 
 
 def codes_of(array: Array, program: Program, name: str) -> Codes:
-    """Codes as they are; values on their grid as codes. Raises UsageError for others."""
+    """Integers as codes, and floats on the tensor's grid converted to codes. Raises UsageError."""
     if array.dtype.kind in "iu":
         return np.asarray(array, np.int64)
     if array.dtype.kind not in "bf":

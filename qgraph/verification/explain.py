@@ -31,9 +31,9 @@ class Line:
 def explain(
     program: Program, codes: Mapping[str, Codes], tensor: str, index: Index, known: set[str]
 ) -> list[Line]:
-    """The way to one element from those of the tensors in `known`, the element itself first.
+    """How one element is computed from elements of the tensors in `known`; the element first.
 
-    codes: of every tensor, constants too. A sum of products is never followed further back.
+    codes: of every tensor, including constants. The inputs of sums of products are not explained.
     """
     makers = {step.output: step for step in program.steps}
     lines: list[Line] = []
@@ -58,7 +58,7 @@ def explain(
 def sources_of(
     program: Program, step: Step, codes: Mapping[str, Codes], index: Index
 ) -> list[Element]:
-    """The elements that one element of a step's result is made of."""
+    """The elements from which one element of a step's result is computed."""
     inputs = [codes[name] for name in step.inputs]
     attrs = of_batch(program, step, len(inputs[0])) if np.ndim(inputs[0]) else step.attrs
     found = step.definition.sources(attrs, inputs, index)

@@ -110,7 +110,7 @@ def _windows(site: OnnxSite, padded: str, bounds: Sequence[tuple[int, int]]) -> 
 
 
 def _group_norm(site: OnnxSite) -> Result:
-    """The channels of a group are one image. One scale per channel; before opset 21 per group."""
+    """A group norm. There is one scale per channel; before opset 21, one per group."""
     groups, rank = site.node.integer("num_groups"), site.rank()
     shape = site.known_shape()
     if not site.type().is_float or rank < 3 or groups < 1:

@@ -38,7 +38,7 @@ def _max_pool(site: OnnxSite) -> Result:
 
 
 def _average_pool(site: OnnxSite) -> Result:
-    """Padding that counts is added to the image first, so that the pool has none."""
+    """An average pool. Padding that counts is added to the image first, as its own op."""
     kernel, strides = _window(site)
     counted = site.node.flag("count_include_pad")
     pads, x = window(site, kernel, strides, (1, 1), numbers=counted), image(site)

@@ -22,7 +22,7 @@ from qgraph.train.record import TrainingRecord
 
 FACTS = "facts"
 VARIABLE = "variable/"
-HINT = "restore the file from a copy, or train again with --restart"
+HINT = "restore the file from a copy, or start again (qgraph train: --restart)"
 
 
 @dataclass(frozen=True)

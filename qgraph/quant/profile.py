@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import yaml
 from yaml.error import MarkedYAMLError
@@ -217,9 +218,22 @@ def _source(path: str | Path) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without aliases, which can stand for billions of values, and not deeply nested."""
+    """YAML without aliases, which can stand for billions of values, and not deeply nested.
+
+    A key that is given twice is an error: YAML would take the last one.
+    """
 
     depth = 0
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        known: set[str] = set()
+        for key_node, _ in node.value:
+            if key_node.value in known:
+                problem = f"`{key_node.value}` is given twice"
+                raise MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
+            if isinstance(key_node, yaml.ScalarNode):
+                known.add(key_node.value)
+        return super().construct_mapping(node, deep)
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]

@@ -15,6 +15,11 @@ BAD = {
     "list.yaml": (b"- 1", "the profile must be a mapping"),
     "unknown.yaml": (b"bits: {wait: 8}", "unknown key `bits.wait`"),
     "range.yaml": (b"bits: {weight: 99}", "`bits.weight` must be a whole number from 2 to 16"),
+    "twice.yaml": (b"bits: {weight: 4, bias: 8, weight: 8}", "`weight` is given twice"),
+    "apart.yaml": (
+        b"shift: [0, 31]\nbits: {weight: 4}\nshift: [1, 31]",
+        "line 3: `shift` is given",
+    ),
     "rounding.yaml": (b"rounding: up", "`rounding` must be one of half_even"),
 }
 

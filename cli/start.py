@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 
 from qgraph.errors import Interrupted
+from qgraph.stopping import raise_interrupts
 
 
 def main() -> None:
     """Import the command line and run it."""
+    raise_interrupts()
     try:
         from qgraph.cli.main import main as run
 

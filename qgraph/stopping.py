@@ -1,17 +1,60 @@
-"""Ctrl-C as a request to stop after the current step, with a checkpoint."""
+"""Ctrl-C as a request to stop after the current step, and as an error that is not lost."""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
+
+PAUSE = 0.05  # seconds until an interrupt that Python dropped is raised again
+
+
+class Interrupter:
+    """A handler of Ctrl-C that raises KeyboardInterrupt and remembers that it did."""
+
+    def __init__(self) -> None:
+        self.came = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.came = True
+        raise KeyboardInterrupt
+
+
+def raise_interrupts() -> None:
+    """From now on, in this process, a KeyboardInterrupt that is dropped is not lost.
+
+    Python drops exceptions of callbacks that it runs between two lines: `__del__`, and those of
+    weak references, which each import has. Such an interrupt is raised again. Libraries drop it
+    where they catch every exception: `stoppable` notices that.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return  # ignored in the background of a shell
+    signal.signal(signal.SIGINT, Interrupter())
+    report = sys.unraisablehook
+
+    def again(dropped: sys.UnraisableHookArgs) -> None:
+        if not issubclass(dropped.exc_type, KeyboardInterrupt):
+            report(dropped)
+            return
+        main = threading.main_thread().ident
+        assert main is not None
+        timer = threading.Timer(PAUSE, signal.pthread_kill, (main, signal.SIGINT))
+        timer.daemon = True
+        timer.start()
+
+    sys.unraisablehook = again
 
 
 @contextmanager
 def stoppable() -> Iterator[Callable[[], bool]]:
-    """Count Ctrl-C: the first one requests a stop, the second one interrupts."""
+    """Count Ctrl-C: the first one requests a stop, the second one interrupts.
+
+    Raises KeyboardInterrupt for one that came before and was dropped.
+    """
     came: list[int] = []  # signals
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
@@ -22,9 +65,13 @@ def stoppable() -> Iterator[Callable[[], bool]]:
         if came:
             raise KeyboardInterrupt
         came.append(number)
+        with suppress(OSError):  # not `print`, whose buffer may be in use
+            os.write(2, b"stopping after this step; Ctrl-C again stops at once\n")
 
     signal.signal(signal.SIGINT, note)
     try:
+        if isinstance(before, Interrupter) and before.came:
+            raise KeyboardInterrupt
         yield lambda: bool(came)
     finally:
         signal.signal(signal.SIGINT, before)

@@ -1,7 +1,7 @@
 """Hooks of mkdocs: pages that are generated, and links to files outside of docs/.
 
 mkdocs calls `on_files` before it reads pages, and for each page `on_page_markdown`, then
-`on_page_content` and `on_post_page`.
+`on_page_content` and `on_post_page`; and `on_post_template` for each page that has no source.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from nbconvert import MarkdownExporter
 ROOT = Path(__file__).parents[2]
 PARAGRAPH = re.compile(r"<p>(?!<a [^>]*>[^<]*</a></p>)(.*?)</p>", re.DOTALL)  # not a link alone
 LONGEST = 200  # characters of a description; search engines show fewer
+MENU = re.compile(r'(<nav class="md-nav" data-md-level="\d+" )aria-labelledby="(__nav_\w+)_label"')
+SECTIONS = re.compile(r'<nav class="md-nav" aria-label="([^"]*)">')
+MENU_TITLE = re.compile(r'<label class="md-nav__title" for="(__nav_\w+)"')
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
 
 
@@ -93,9 +96,25 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 
 def on_post_page(html: str, page: Page, config: MkDocsConfig) -> str:
-    """A name for the search, which the theme leaves without one for screen readers."""
+    """Names that the theme leaves out, of a page."""
+    return _named(html)
+
+
+def on_post_template(html: str, template_name: str, config: MkDocsConfig) -> str:
+    """Names that the theme leaves out, of the page for addresses that do not exist."""
+    return _named(html) if template_name.endswith(".html") else html
+
+
+def _named(html: str) -> str:
+    """The page with a name for the search and for each menu, for screen readers.
+
+    The theme names a menu by a label that is empty where its title is a link.
+    """
     dialog = '<div class="md-search" data-md-component="search" role="dialog"'
-    return html.replace(dialog, f'{dialog} aria-label="Search"')
+    html = html.replace(dialog, f'{dialog} aria-label="Search"')
+    html = MENU_TITLE.sub(r'<label class="md-nav__title" for="\1" id="\1_title"', html)
+    html = MENU.sub(r'\1aria-labelledby="\2_title"', html)
+    return SECTIONS.sub(r'<nav class="md-nav" aria-label="\1: sections">', html)
 
 
 def _shortened(text: str) -> str:

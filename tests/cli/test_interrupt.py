@@ -21,17 +21,22 @@ def images():
 """
 
 
-@pytest.mark.parametrize(
-    "flags", [["--json"], pytest.param([], marks=SLOW), pytest.param(["--debug"], marks=SLOW)]
-)
-def test_interrupt_while_calibrating(model, tmp_path, flags):
-    (tmp_path / "slow.py").write_text(SOURCE)
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out/manifest.json").write_text("earlier")
-    command = [sys.executable, "-m", "qgraph", "quantize", str(model), "-c", "slow:images"]
-    process = subprocess.Popen(
-        [*command, "-o", "out", "--force", *flags],
-        cwd=tmp_path,
+def quantizing(model, folder, samples, *flags):
+    """A process that quantizes with samples of a module in `folder`."""
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "qgraph",
+            "quantize",
+            str(model),
+            "-c",
+            samples,
+            "-o",
+            "out",
+            *flags,
+        ],
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -39,6 +44,16 @@ def test_interrupt_while_calibrating(model, tmp_path, flags):
         # In the background of a shell Ctrl-C is ignored, which a child would inherit.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
+
+
+@pytest.mark.parametrize(
+    "flags", [["--json"], pytest.param([], marks=SLOW), pytest.param(["--debug"], marks=SLOW)]
+)
+def test_interrupt_while_calibrating(model, tmp_path, flags):
+    (tmp_path / "slow.py").write_text(SOURCE)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/manifest.json").write_text("earlier")
+    process = quantizing(model, tmp_path, "slow:images", "--force", *flags)
     deadline = time.monotonic() + 60
     while not (tmp_path / "calibrating").exists():
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()
@@ -61,3 +76,29 @@ def test_interrupt_while_modules_are_imported(tmp_path):
         text=True,
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+DROPPED = """
+import os, signal, time
+
+class Interrupted:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+
+Interrupted()  # Python drops an exception of `__del__`; imports drop some too
+
+def images():
+    time.sleep(60)
+"""
+
+
+def test_an_interrupt_that_python_drops_is_raised_again(model, tmp_path):
+    (tmp_path / "slow.py").write_text(DROPPED)
+    out, err = quantizing(model, tmp_path, "slow:images").communicate(timeout=50)
+    assert out == ""
+    assert err == (
+        "error: interrupted; no partial output was written\n"
+        "  to start again, run the same command\n"
+    )
+    assert left_in(tmp_path) - {"__pycache__"} == {"slow.py"}

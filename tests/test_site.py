@@ -55,6 +55,9 @@ def test_the_check_of_pages_finds_faults(tmp_path: Path) -> None:
         "alike.html": page("<h1>One</h1>"),
         "bare.html": '<h1>A</h1><img src="a.png" alt="a drawing">',
         "headings.html": page("<h2>A</h2><h3>B</h3><h2>C</h2><h4>D</h4>", description="c"),
+        "names.html": page(
+            '<h1>A</h1><p role="dialog"></p><th> </th><th><b>x</b></th>', description="n"
+        ),
         "picture.html": page('<h1>A</h1><img src="a.png">'),
     }
     (tmp_path / "a.png").touch()
@@ -67,6 +70,8 @@ def test_the_check_of_pages_finds_faults(tmp_path: Path) -> None:
         "bare.html: no description",
         "headings.html: 0 headings of the first level; one is the page's name",
         "headings.html: a heading of level 4 follows one of level 2",
+        "names.html: no name for a dialog",
+        "names.html: no name for a column of a table",
         "picture.html: no text for the picture a.png",
         "alike.html, picture.html: one description, `a`",
     ]

@@ -1,7 +1,7 @@
 """Check the built site: every link leads to a file and an anchor, and nothing is fetched.
 
 Each page has a title, a description of its own, one first-level heading, no gap between levels of
-headings, and a text for each picture.
+headings, a text for each picture, and a name for each dialog and each column of a table.
 
 Usage: python docs/builder/check_links.py build/site
 """
@@ -35,6 +35,8 @@ class Parsed(HTMLParser):
         self.title, self.description = "", ""
         self.headings: list[int] = []
         self.pictures: list[str] = []
+        self.unnamed: list[str] = []  # parts that a screen reader has no name for
+        self.column: str | None = None  # heading of a column that is being read
         self.in_title = False
         self.feed(text)
 
@@ -43,6 +45,9 @@ class Parsed(HTMLParser):
         self.anchors |= {values[name] for name in ("id", "name") if name in values}
         if heading := HEADING.fullmatch(tag):
             self.headings.append(int(heading[1]))
+        if values.get("role") == "dialog" and not values.get("aria-label"):
+            self.unnamed.append("a dialog")
+        self.column = "" if tag == "th" else self.column
         if tag == "img" and not values.get("alt", "").strip():
             self.pictures.append(values.get("src", ""))
         if tag == "meta" and values.get("name") == "description":
@@ -57,8 +62,14 @@ class Parsed(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         self.in_title = False
+        if tag == "th":
+            if not self.column:
+                self.unnamed.append("a column of a table")
+            self.column = None
 
     def handle_data(self, data: str) -> None:
+        if self.column is not None:
+            self.column += data.strip()
         if self.in_title:
             self.title += data.strip()
 
@@ -94,6 +105,7 @@ def _faults_of_text(page: Parsed) -> Iterator[str]:
             yield f"a heading of level {below} follows one of level {above}"
     for picture in page.pictures:
         yield f"no text for the picture {picture}"
+    yield from (f"no name for {part}" for part in page.unnamed)
 
 
 def _shared_descriptions(site: Path) -> Iterator[str]:

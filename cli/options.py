@@ -111,7 +111,7 @@ def names(text: str | None) -> list[str] | None:
 
 
 def shapes(texts: list[str] | None) -> dict[str, Shape] | None:
-    """Shapes by input name. The name `` stands for the only input."""
+    """Shapes by input name. The empty name stands for the only input."""
     if not texts:
         return None
     found: dict[str, Shape] = {}
@@ -150,7 +150,7 @@ def several_bits(text: str) -> list[float]:
 
 
 def ranges(texts: list[str] | None) -> dict[str, tuple[float, float]]:
-    """Ranges by input name. The name `` stands for the only input."""
+    """Ranges by input name. The empty name stands for the only input."""
     found: dict[str, tuple[float, float]] = {}
     for text in texts or ():
         name, _, ends = text.rpartition("=")

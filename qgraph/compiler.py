@@ -122,7 +122,7 @@ def quantize(
         inputs, outputs, input_shapes, signature, trust: As in `load`.
         limit: Use only the first samples.
         input_ranges: Minimum and maximum of each input by name, for use without calibration data.
-            The name `` stands for the only input.
+            The empty name stands for the only input.
         sensitivity: Whether to find the layers that cost accuracy, and why
             (`qgraph.static.analysis`). This runs the network many times.
         mean_bits, weight_bytes: Largest mean number of bits of a weight, or largest size of all

@@ -63,7 +63,7 @@ class Invented:
 def invent(graph: Graph, ranges: Mapping[str, Range], samples: int = SAMPLES) -> Invented:
     """Noise for each input of a folded float graph, [samples, ...], the same on every call.
 
-    `ranges`: what the user knows, by input name; the name `` stands for the only input. Raises
+    `ranges`: what the user knows, by input name; the empty name stands for the only input. Raises
     CalibrationError where neither that nor a batch norm describes an input.
     """
     facts = input_facts(graph, ranges)

@@ -1,7 +1,7 @@
 """Environments by name: `CartPole-v1`, `dm_control:cartpole-balance`, `ALE/Pong-v5`.
 
-All look the same: observations are arrays of one shape, flat where they were dictionaries; an
-action is a number of one of `count`, or an array within low..high. One file for each package.
+All have one interface. Observations are arrays of one shape; a dictionary of observations becomes
+one flat array. An action is a number from 0 to `count` - 1, or an array within its bounds.
 """
 
 from __future__ import annotations

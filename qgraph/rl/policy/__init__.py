@@ -1,9 +1,14 @@
 """Trained policies: read as actor programs, quantized, played, compared (docs/rl.md).
 
-network = read_policy("policy.pb")
-pack(network, Head("argmax"), bits=4).write("policy.qpol")
-policy = load_policy("policy.qpol")
-actions = policy(observations)
+Example:
+    >>> import numpy as np
+    >>> from qgraph.rl.head import Head
+    >>> from qgraph.rl.policy import load_policy, pack, read_policy
+    >>> network = read_policy("policy.onnx")
+    >>> path = pack(network, Head("argmax"), bits=4).write("policy.qpol")
+    >>> policy = load_policy(path)
+    >>> policy(np.zeros((3, *policy.shape))).shape
+    (3,)
 """
 
 from qgraph.rl.policy.build import pack

@@ -1,10 +1,14 @@
 """Stable-baselines3: reading its policies, collecting with quantized actors, aware training.
 
-model = PPO("MlpPolicy", "CartPole-v1")
-model.learn(100_000, callback=QuantizedCollection(bits=8))
-packed = pack(read(model), read(model).head)
-
 Needs stable-baselines3 (`pip install 'qgraph-compiler[sb3]'`).
+
+Example:
+    >>> from stable_baselines3 import PPO  # doctest: +SKIP
+    >>> from qgraph.rl.policy import pack
+    >>> from qgraph.rl.sb3 import QuantizedCollection, read
+    >>> model = PPO("MlpPolicy", "CartPole-v1")  # doctest: +SKIP
+    >>> model.learn(100_000, callback=QuantizedCollection(bits=8))  # doctest: +SKIP
+    >>> packed = pack(read(model), read(model).head)  # doctest: +SKIP
 """
 
 try:

@@ -33,7 +33,7 @@ def test_the_first_requests_a_stop_the_second_interrupts(capfd):
 def test_one_that_a_library_dropped_stops_before_the_first_step():
     raising = Interrupter()
     with handler(raising):
-        with suppress(BaseException):  # as libraries have it
+        with suppress(BaseException):  # a library that catches everything
             signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt), stoppable():
             pytest.fail("a step")

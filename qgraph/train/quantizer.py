@@ -47,8 +47,7 @@ def quantize(
     The fused form is used on CPUs if it loads, and on GPUs if it is built for them; otherwise, and
     under `jit_compile=True`, the native form. Alone, both give the same bits in results and
     gradients, except for subnormal numbers. In a network, results are equal too, but gradients of
-    weights, biases and batch norms may differ in the last bits: TensorFlow optimizes the native
-    form together with the ops around it.
+    weights, biases and batch norms may differ in the last bits.
 
     |f| > 126 or a NaN in log2_t is an InvalidArgumentError; on GPUs and under `jit_compile=True`
     the result is NaN. Raises UsageError for other arguments that are out of range.

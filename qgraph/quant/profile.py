@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import yaml
 from yaml.error import MarkedYAMLError
@@ -225,16 +224,6 @@ class _Loader(yaml.SafeLoader):
 
     depth = 0
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        known: set[str] = set()
-        for key_node, _ in node.value:
-            if key_node.value in known:
-                problem = f"`{key_node.value}` is given twice"
-                raise MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
-            if isinstance(key_node, yaml.ScalarNode):
-                known.add(key_node.value)
-        return super().construct_mapping(node, deep)
-
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
         if self.check_event(yaml.AliasEvent):
@@ -243,9 +232,22 @@ class _Loader(yaml.SafeLoader):
             raise MarkedYAMLError(problem=f"nested more than {DEEPEST} deep", problem_mark=mark)
         self.depth += 1
         try:
-            return super().compose_node(parent, index)
+            node = super().compose_node(parent, index)
         finally:
             self.depth -= 1
+        _check_keys(node)
+        return node
+
+
+def _check_keys(node: yaml.Node | None) -> None:
+    """Raise MarkedYAMLError at a key that a mapping has twice."""
+    known: set[str] = set()
+    for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+        if isinstance(key_node, yaml.ScalarNode):
+            if key_node.value in known:
+                problem = f"`{key_node.value}` is given twice"
+                raise MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
+            known.add(key_node.value)
 
 
 def dump_profile(profile: Profile) -> str:

@@ -106,9 +106,9 @@ class TrainingGraph:
     ) -> tuple[dict[str, Tensor], list[Update]]:
         """Every value by name, and updates of running statistics.
 
-        batch_statistics: whether batch norms use the statistics of this batch; otherwise they work
-        as frozen, and there are no updates. wide: nodes to compute in float64. wanted: the values
-        that are needed; others may be missing, which is faster. None needs all.
+        batch_statistics: whether batch norms use the statistics of this batch; otherwise batch
+        norms are frozen and the updates are empty. wide: nodes to compute in float64. wanted: names
+        of the values to compute; others may be missing from the result. None computes all.
         """
         updates: list[Update] = []
 

@@ -57,7 +57,7 @@ def test_features_whose_power_of_two_is_no_float32_number(peaks):
     PassManager([ScaleInputs(found)]).run(scaled)
     feeds = data(*peaks)
     (wanted,), (outputs,) = evaluate(net.graph, feeds).values(), evaluate(scaled, feeds).values()
-    np.testing.assert_allclose(outputs, wanted, rtol=1e-5)
+    np.testing.assert_array_equal(outputs, wanted)
 
 
 def test_an_exponent_out_of_range_is_refused():
@@ -114,12 +114,3 @@ def test_what_is_left_alone(why):
         g.outputs["y"] = g.add("matmul", g.add("add", x, other), "w")
     rows = {name: np.ones((2, *shape[1:]), np.float32) for name in g.inputs}
     assert feature_exponents(g, rows) == {}
-
-
-def test_factors_of_tiny_features_are_float32_numbers():
-    g = Graph("net")
-    g.outputs["y"] = g.add(
-        "matmul", g.input("x", "float32", (None, 2)), g.const(np.ones((2, 1), np.float32), "w")
-    )
-    found = feature_exponents(g, {"x": np.array([[1e-41, 1.0]] * 8, np.float32)})
-    assert found == {"x": (126, 0)}

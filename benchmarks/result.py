@@ -137,10 +137,14 @@ def command(module: str, arguments: Iterable[str]) -> str:
     return shlex.join(["python", "-m", module, *kept])
 
 
-def commit() -> str:
-    """The last commit that changed the product, marked where the working tree changes it too."""
-    found = _git("log", "-1", "--format=%h", "--abbrev=10", "--", *PRODUCT)
-    changed = _git("status", "--porcelain", "--untracked-files=no", "--", *PRODUCT)
+def commit(*more: str) -> str:
+    """The last commit that changed the product, marked where the working tree changes it too.
+
+    more: files and folders that count besides the product.
+    """
+    paths = (*PRODUCT, *more)
+    found = _git("log", "-1", "--format=%h", "--abbrev=10", "--", *paths)
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", *paths)
     return f"{found}-dirty" if changed else found
 
 

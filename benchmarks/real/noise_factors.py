@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
@@ -12,6 +12,7 @@ import numpy as np
 from benchmarks import assets
 from benchmarks.real.cases import BY_MSE, Case, cifar, face_mask, mobilenet_v1
 from benchmarks.real.mobilenet import enlarged
+from benchmarks.real.resumed import Part, resumed
 from benchmarks.real.views import labelled
 from benchmarks.tables import Table
 from qgraph.choices import Effort, Equalization
@@ -27,6 +28,7 @@ WAYS: Mapping[str, dict[str, Any]] = {
     "effort default": {"effort": Effort.DEFAULT},
     f"`{BALANCED.spec()}`": {"plan": BALANCED},
 }
+THOUSAND = "1,000 CIFAR-10 test images"
 FOUND = "qgraph.static.preparations.channel_factors"
 
 
@@ -37,8 +39,11 @@ class _Scene:
     case: Case
     tests: Mapping[str, Array]
 
-    def rows(self) -> Iterator[tuple[str, str, str, list[float]]]:
-        """Way, what factors are from, set of images, and what was measured on it."""
+    def part(self) -> Part:
+        """The rows of the network in the table."""
+        return Part([*self._rows()], self.case.images)
+
+    def _rows(self) -> Iterator[list[Any]]:
         for way, options in WAYS.items():
             for source in (NORMS, SAMPLES):
                 if way == "effort fast" and source == SAMPLES:
@@ -49,7 +54,8 @@ class _Scene:
                     near = agreement(self.case.original, graph, data)
                     share = near.top1 or 0.0
                     error = float(np.sqrt(share * (1 - share) / len(test)))
-                    yield way, source, images, [near.sqnr, 100 * share, 100 * error]
+                    cells = [near.sqnr, 100 * share, 100 * error]
+                    yield [self.case.title, way, source, images, *cells]
 
     def _quantized(self, options: Mapping[str, Any], source: str) -> Graph:
         if source == SAMPLES:
@@ -65,18 +71,35 @@ def tables() -> Iterator[Table]:
         {"network": "", "way": "", "factors from": "", "images": "", "SQNR dB": ".2f",
          "as float, %": ".1f", "error": ".1f"},
         notes=["calibrated on CIFAR-10 training images: 512 for cifar_10_model, 64 at 224 for the "
-               "others; `error` takes images as independent, views of one photo are not"],
+               "others; `error` assumes that images are independent, which views of one photo are "
+               "not"],
     )  # fmt: skip
-    for scene in _scenes():
-        for way, source, images, cells in scene.rows():
-            table.add(scene.case.title, way, source, images, *cells)
+    for part in resumed("noise-factors", SCENES):
+        for row in part.rows:
+            table.add(*row)
     yield table
 
 
-def _scenes() -> Iterator[_Scene]:
-    pictures = assets.cifar10_test()[0]
-    thousand = "1,000 CIFAR-10 test images"
-    photos = {thousand: enlarged(pictures[:1000]), "640 views of 20 photos": labelled().images}
-    yield _Scene(mobilenet_v1(), photos)
-    yield _Scene(cifar(), {"5,000 CIFAR-10 test images": pictures[:5000].astype(np.float32)})
-    yield _Scene(face_mask(), {"200 CIFAR-10 test images": enlarged(pictures[:200])})
+def _mobilenet_v1() -> Part:
+    photos = {THOUSAND: enlarged(_pictures(1000)), "640 views of 20 photos": labelled().images}
+    return _Scene(mobilenet_v1(), photos).part()
+
+
+def _cifar() -> Part:
+    tests = {"5,000 CIFAR-10 test images": _pictures(5000).astype(np.float32)}
+    return _Scene(cifar(), tests).part()
+
+
+def _face_mask() -> Part:
+    return _Scene(face_mask(), {"200 CIFAR-10 test images": enlarged(_pictures(200))}).part()
+
+
+def _pictures(count: int) -> Array:
+    return assets.cifar10_test()[0][:count]
+
+
+SCENES: Mapping[str, Callable[[], Part]] = {
+    "MobileNetV1": _mobilenet_v1,
+    "cifar_10_model": _cifar,
+    "face-mask": _face_mask,
+}

@@ -7,7 +7,6 @@ usual sizes.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -24,6 +23,7 @@ from benchmarks.real import cases
 from benchmarks.real.cases import Case
 from benchmarks.real.formats import chords
 from benchmarks.real.mobilenet import enlarged
+from benchmarks.real.resumed import Part, resumed
 from benchmarks.tables import Table
 from qgraph.choices import Effort
 from qgraph.compiler import quantize
@@ -44,18 +44,12 @@ def tables() -> Iterator[Table]:
         {"network": "", "weights": "", "samples": "", "fast dB": ".2f", "default dB": ".2f",
          "gain dB": ".2f", "fast as float": ".1%", "default as float": ".1%", "plan": ""},
     )  # fmt: skip
-    gains = []
-    for name, (weights, made) in NETWORKS.items():
-        case = made()
-        print(f"{name} ...", file=sys.stderr, flush=True)
-        found = [quantize(case.model, case.calibration, effort=e) for e in EFFORTS]
-        near = [case.agreement(result.graph) for result in found]
-        gains.append(near[1].sqnr - near[0].sqnr)
-        spec = found[1].facts.choice.plan_spec
-        shares = [n.top1 for n in near]
-        sqnr = [n.sqnr for n in near]
-        table.add(name, weights, len(case.calibration), *sqnr, gains[-1], *shares, spec)
-        table.notes.append(case.images)
+    parts = {name: partial(_compared, name, *known) for name, known in NETWORKS.items()}
+    for part in resumed("plan-choice", parts):
+        table.notes.append(part.note)
+        for row in part.rows:
+            table.add(*row)
+    gains = [row["gain dB"] for row in table.rows]
     worse = sum(gain < -CLOSE for gain in gains)
     table.notes.append(
         f"`default` is worse by more than {CLOSE} dB on {worse} of {len(gains)} networks; "
@@ -65,6 +59,16 @@ def tables() -> Iterator[Table]:
 
 
 EFFORTS = (Effort.FAST, Effort.DEFAULT)
+
+
+def _compared(name: str, weights: str, made: Callable[[], Case]) -> Part:
+    """The row of a network."""
+    case = made()
+    found = [quantize(case.model, case.calibration, effort=effort) for effort in EFFORTS]
+    fast, default = (case.agreement(result.graph) for result in found)
+    cells = [fast.sqnr, default.sqnr, default.sqnr - fast.sqnr, fast.top1, default.top1]
+    plan = found[1].facts.choice.plan_spec
+    return Part([[name, weights, len(case.calibration), *cells, plan]], case.images)
 
 
 def _family(name: str) -> Case:

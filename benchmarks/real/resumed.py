@@ -1,0 +1,44 @@
+"""Rows of a long table, kept in the cache: a run that was interrupted continues."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchmarks.registry import cache
+from benchmarks.result import commit
+from qgraph.files import write_whole
+
+MEASURING = ("benchmarks/real", "benchmarks/families")  # besides the product
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows that are measured together, such as those of one network, and a note on its images."""
+
+    rows: list[list[Any]]
+    note: str
+
+
+def resumed(title: str, parts: Mapping[str, Callable[[], Part]]) -> Iterator[Part]:
+    """Measure the parts in turn; those that this commit has measured already are read.
+
+    Nothing is read where the working tree differs from its commit.
+    """
+    file = cache() / "rows" / f"{title}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    asked = {"commit": commit(*MEASURING)}
+    known: dict[str, Any] = {}
+    if file.exists() and not asked["commit"].endswith("-dirty"):
+        saved = json.loads(file.read_text("utf-8"))
+        known = saved["parts"] if saved["asked"] == asked else {}
+    for name, measure in parts.items():
+        if name not in known:
+            print(f"{name} ...", file=sys.stderr, flush=True)
+            known[name] = asdict(measure())
+            text = json.dumps({"asked": asked, "parts": known}, indent=1)
+            write_whole(file, f"{text}\n".encode())
+        yield Part(**known[name])

@@ -198,7 +198,7 @@ def _evidence_kept(output: Path) -> Iterator[None]:
             file = output.with_name(f"{output.name}-overflow.npz")
             with suppress(OutputError):
                 write_whole(file, npz_bytes(error.evidence))
-                error.hint = f"{error.hint}\n  {file} has input codes of the layer that show it"
+                error.hint = f"{error.hint}\n  {file} has input codes of the layer that cause it"
         raise
 
 

@@ -213,11 +213,11 @@ def check_accumulators(graph: Graph, found: Mapping[str, Bound], bits: int) -> N
             continue
         side = "highest" if bound.high >= -bound.low else "lowest"
         other = "lowest" if side == "highest" else "highest"
-        what, remedy = "sums", "a wider accumulator, fewer bits, or wrapping"
+        what, remedy = "sums", "use a wider accumulator, fewer bits, or wrapping"
         if bound.channel is not None:  # else both factors vary
             what = f"channel {bound.channel}"
             remedy = (
-                f"it does for inputs at their {side} code where the weight is positive and at "
+                f"this happens if inputs have their {side} code where the weight is positive, and "
                 f"their {other} where it is negative; {remedy}"
             )
         raise ExactnessError(

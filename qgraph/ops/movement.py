@@ -14,7 +14,7 @@ TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)  # orders of the axes of images
 class TransposeAttrs(Attributes):
     """Another order of the axes. Raises GraphError if `perm` is not a permutation."""
 
-    perm: tuple[int, ...] = attribute("the axis of x that each axis of the result is", low=0)
+    perm: tuple[int, ...] = attribute("for each axis of the result, the axis of x", low=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

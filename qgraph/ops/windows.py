@@ -19,7 +19,7 @@ class MaxPoolAttrs(Attributes):
 
     ksize: Pair = attribute("height and width of the window", low=1)
     strides: Pair = attribute("positions from one window to the next", low=1)
-    pads: Pads = attribute("positions around the image, never the largest", low=0, default=NO_PADS)
+    pads: Pads = attribute("positions around the image; they are ignored", low=0, default=NO_PADS)
 
     def __post_init__(self) -> None:
         super().__post_init__()

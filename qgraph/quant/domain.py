@@ -132,7 +132,7 @@ class Domain:
             f"at {where}, means are {worse.mean:.3g} deviations off, "
             f"deviations by a factor of {2**worse.deviation:.3g}"
         )
-        cause = f"; {self.cause} they would fit" if self.cause else ""
+        cause = f"; they would fit {self.cause}" if self.cause else ""
         return f"the samples look unlike the training data: {far}{cause}"
 
 

@@ -31,7 +31,7 @@ class Plan:
         ChoiceType(tuple(Equalization)),
         "channels are scaled between layers until the ranges on both sides meet; `biases` counts "
         "biases into the ranges; `noise` minimizes the noise of activations and weights instead, "
-        "by what batch norms remember and samples show",
+        "from the statistics of batch norms and of samples",
     )
     powers_of_two: bool = key(
         False, SwitchType(), "factors of equalized channels are rounded to powers of two"
@@ -52,7 +52,7 @@ class Plan:
     reconstruct: bool = key(
         False,
         SwitchType(),
-        "weights are rounded layer by layer to match the float output, biases take mean errors",
+        "weights are rounded layer by layer to match the float output; biases take mean errors",
     )
     correct_bias: bool = key(
         False, SwitchType(), "the mean error of each layer is added to its bias"

@@ -50,8 +50,8 @@ class Bits:
     internal: int | None = key(
         16,
         WholeType(2, 32, unset="no such stage: biases are added at the accumulator's scale"),
-        "the stage inside a layer, between its accumulator and its bias; layer norms take 16 bits "
-        "of it",
+        "the stage inside a layer, between its accumulator and its bias; layer norms use at most "
+        "16 bits",
     )
     scale: int = key(16, WIDTH, "constant factors, and multipliers that remain of a batch norm")
     constant: int = key(8, WIDTH, "reciprocals of average pools")
@@ -127,7 +127,7 @@ class Profile:
     rounding_inputs: Rounding | None = key(
         None,
         AS_LAYERS,
-        "rounding of floats that enter the integer part, which the host does",
+        "rounding of floats that enter the integer part, which the host computes",
         path="rounding.inputs",
     )
     overflow: Overflow = key(

@@ -130,7 +130,7 @@ def test_a_narrow_accumulator_is_refused_with_an_input_that_overflows_it(op, sig
     text = str(error.value)
     assert text.startswith("layer: channel 1 can reach ")
     reached = int(text.split("can reach ")[1].split(":")[0])
-    x = worst(weights[:, 1], QuantSpec(8, False, "input"), "at their highest code where" in text)
+    x = worst(weights[:, 1], QuantSpec(8, False, "input"), "their highest code where" in text)
     assert run(g, [x])[0, 1] == reached
     assert not -(2 ** (needed - 2)) <= reached < 2 ** (needed - 2)
 

@@ -300,7 +300,7 @@ OPS: tuple[AnyProgramOp, ...] = (
             "saturate: y = min(max(t, low), high)\n"
             "wrap:     y = (t - low) mod 2^bits + low, the remainder never negative",
             "low to high; the magnitude is max(-low, high)",
-            "what leaves the range saturates or wraps, by `overflow`; before that, a left "
+            "codes outside the range saturate or wrap, by `overflow`; before that, a left "
             "shift stays within +-2^62",
             f"{MORE_THAN_CHANNELS}, or `shift` is not a list",
         ),

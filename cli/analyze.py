@@ -42,6 +42,7 @@ def analyze(
     quantized, and one where all others are. With --mean-bits, bits chosen per layer are compared
     with the same bits in all layers.
     """
+    check_model(model)
     from qgraph import compiler
     from qgraph.artifacts import manifest
     from qgraph.cli.console import at_work, print_warnings
@@ -57,7 +58,6 @@ def analyze(
     from qgraph.records import to_json, to_object
     from qgraph.static.cautions import SEE_LAYERS
 
-    check_model(model)
     check_source(calibration)
     load_profile(search.profile)
     # A search would hide the faults that it repairs.

@@ -79,6 +79,7 @@ def quantize(
     if training.train_data is None and (training.validation is not None or training.fast):
         flag = "--fast" if training.validation is None else "--validation"
         raise UsageError(f"{flag} is for --train-data", hint="give both, or neither")
+    check_model(model)
     from qgraph import artifacts, compiler, retrain
     from qgraph.cli.console import at_work
     from qgraph.cli.evaluate import print_evaluation
@@ -103,7 +104,6 @@ def quantize(
         output = beside(model, "retrain" if retrains else bits)
     form = directory if retrains else artifacts
     with form.reserve(output, force=force) as place:
-        check_model(model)
         if calibration is not None:
             check_source(calibration)
         options = search.keywords() | wanted.keywords() | loading.keywords()

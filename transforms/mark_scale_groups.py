@@ -8,9 +8,7 @@ requires it, so that reports can name the cause.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
-
-from networkx.utils import UnionFind
+from typing import TYPE_CHECKING, ClassVar
 
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops import op_definition
@@ -19,6 +17,9 @@ from qgraph.passes import Pass
 from qgraph.quant.topology import QUANTIZERS, has_integer_form, sources
 from qgraph.rewrite.rewriter import Rewriter
 from qgraph.rewrite.trace import SharedScale
+
+if TYPE_CHECKING:
+    from networkx.utils import UnionFind
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class MarkScaleGroups(Pass):
     ensures: ClassVar[frozenset[str]] = frozenset({"scale-groups"})
 
     def apply(self, rewriter: Rewriter) -> None:
+        from networkx.utils import UnionFind  # slow to import
+
         graph = rewriter.graph
         quantizers = [n.name for n in graph.topological() if n.op in QUANTIZERS]
         joined: UnionFind[str] = UnionFind(quantizers)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import networkx
-
 from qgraph.errors import GraphError, LoadError
 from qgraph.foreign import Proto
 
@@ -23,7 +21,7 @@ def inlined(proto: Proto) -> Proto:
 
     bodies = {(f.domain, f.name): f.node for f in proto.functions}
     sizes: dict[Key, int] = {}
-    for key in _callees_first(bodies):
+    for key in _callees_first(bodies) if bodies else ():
         sizes[key] = _total(bodies[key], sizes)
     total = _total(proto.graph.node, sizes)
     if total > LARGEST:
@@ -33,6 +31,8 @@ def inlined(proto: Proto) -> Proto:
 
 def _callees_first(bodies: Mapping[Key, Sequence[Proto]]) -> list[Key]:
     """The functions, callees first. Raises GraphError for a function that calls itself."""
+    import networkx  # slow to import, and few models have functions
+
     calls: networkx.DiGraph[Key] = networkx.DiGraph()
     calls.add_nodes_from(bodies)
     for caller, nodes in bodies.items():

@@ -18,7 +18,18 @@ from qgraph.rewrite.trace import Trace
 
 @dataclass(frozen=True)
 class PassResult:
-    """Result of one pass: how many changes it logged, and how many rules declined."""
+    """Result of one pass.
+
+    Attributes:
+        name: Name of the pass.
+        changes: Number of changes that it logged.
+        refusals: Number of refusals that it logged.
+
+    Example:
+        >>> from qgraph.passes import PassResult
+        >>> PassResult("fold-batch-norm", changes=3, refusals=0).changes
+        3
+    """
 
     name: str
     changes: int
@@ -55,9 +66,15 @@ def declared(field: Field[object]) -> Declaration:
 class PassOver(ABC, Generic[S]):
     """A transform as a value. Its fields are its options.
 
-    `requires` are facts that must hold before the pass, `ensures` facts that hold after it.
-    A pass keeps the function of its subject, or states in its docstring what it changes. Raises
-    UsageError for an option outside its range.
+    A pass preserves the function of its subject, or states in its docstring what it changes.
+
+    Attributes:
+        name: Name of the pass.
+        requires: Facts that must hold before the pass.
+        ensures: Facts that hold after it.
+
+    Raises:
+        UsageError: An option is outside its range.
     """
 
     name: ClassVar[str]
@@ -80,10 +97,29 @@ class PassOver(ABC, Generic[S]):
 
     @abstractmethod
     def change(self, subject: S, trace: Trace) -> int:
-        """Change the subject in place, log to `trace`, and return the number of changes."""
+        """Change a subject in place.
+
+        Args:
+            subject: The subject.
+            trace: The log.
+
+        Returns:
+            The number of changes.
+        """
 
     def run(self, subject: S, trace: Trace | None = None) -> PassResult:
-        """Run on `subject` in place. Raises PassError where `requires` does not hold."""
+        """Run the pass on a subject, in place.
+
+        Args:
+            subject: The subject, such as a graph.
+            trace: The log; None uses a new one.
+
+        Returns:
+            The number of changes and of refusals.
+
+        Raises:
+            PassError: A fact in `requires` does not hold, or a custom pass raised an exception.
+        """
         missing = self.requires - subject.facts
         if missing:
             raise PassError(f"pass `{self.title}` needs {sorted(missing)} first")
@@ -113,13 +149,49 @@ class PassOver(ABC, Generic[S]):
 
 @dataclass(frozen=True)
 class Pass(PassOver[Graph]):
-    """A transform of graphs."""
+    """A transform of graphs. Subclasses are frozen dataclasses with a `name`.
+
+    Attributes:
+        name: Name of the pass.
+        requires: Facts that must hold before the pass.
+        ensures: Facts that hold after it.
+
+    Raises:
+        UsageError: An option is outside its range.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from typing import ClassVar
+        >>> from qgraph.passes import Pass
+        >>> @dataclass(frozen=True)
+        ... class Rename(Pass):
+        ...     name: ClassVar[str] = "rename"
+        ...     to: str = "network"
+        ...     def apply(self, rewriter):
+        ...         rewriter.graph.name = self.to
+        >>> graph = qgraph.optimize("model.pb", passes=[Rename(to="digits")]).graph
+        >>> graph.name, str(Rename(to="digits"))
+        ('digits', 'rename{to=digits}')
+    """
 
     @abstractmethod
     def apply(self, rewriter: Rewriter) -> None:
-        """Change `rewriter.graph` through `rewriter`."""
+        """Change the graph of a rewriter.
+
+        Args:
+            rewriter: The graph, and methods that change and log.
+        """
 
     def change(self, subject: Graph, trace: Trace) -> int:
+        """Change a graph in place, with `apply`.
+
+        Args:
+            subject: The graph.
+            trace: The log.
+
+        Returns:
+            The number of changes.
+        """
         rewriter = Rewriter(subject, trace, self.name)
         self.apply(rewriter)
         return rewriter.changes
@@ -127,13 +199,46 @@ class Pass(PassOver[Graph]):
 
 @dataclass(frozen=True)
 class RewritePass(Pass):
-    """A pass made of local rules, applied until none matches."""
+    """A pass that consists of local rules, applied until none matches.
+
+    Attributes:
+        name: Name of the pass.
+        requires: Facts that must hold before the pass.
+        ensures: Facts that hold after it.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from typing import ClassVar
+        >>> from qgraph.passes import RewritePass
+        >>> from qgraph.rewrite.rewriter import Rule
+        >>> @dataclass(frozen=True)
+        ... class DropIdentities(RewritePass):
+        ...     name: ClassVar[str] = "drop-identities"
+        ...     def rules(self):
+        ...         drop = lambda rewriter, node: rewriter.replace_value(node.name, node.inputs[0])
+        ...         return (Rule("drop", ("identity",), drop),)
+        >>> graph = qgraph.optimize("model.pb", passes=[DropIdentities()]).graph
+        >>> any(node.op == "identity" for node in graph.nodes.values())
+        False
+    """
 
     @abstractmethod
     def rules(self) -> tuple[Rule, ...]:
-        """The rules, in order of preference at one node."""
+        """List the rules.
+
+        Returns:
+            The rules, in order of preference at one node.
+        """
 
     def apply(self, rewriter: Rewriter) -> None:
+        """Apply the rules until none matches.
+
+        Args:
+            rewriter: The graph, and methods that change and log.
+
+        Raises:
+            PassError: The rules do not terminate.
+        """
         apply_rules(rewriter, self.rules())
 
 

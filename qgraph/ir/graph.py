@@ -7,7 +7,6 @@ changes, so that a local rewrite costs the same in a graph of fifty nodes or fif
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,126 +14,49 @@ from dataclasses import replace
 import numpy as np
 
 from qgraph.errors import GraphError
+from qgraph.ir.graph_queries import GraphQueries
 from qgraph.ir.node import Attrs, Node, node_of
-from qgraph.ir.ops import op_definition
-from qgraph.ir.ops.structure import ConstantAttrs, OpaqueAttrs, opaque_types
-from qgraph.ir.order import inputs_first
-from qgraph.ir.printing import print_graph
-from qgraph.ir.types import Array, Moments, Shape, TensorType
-from qgraph.ir.verify import verify
-from qgraph.notebook import folded_html
+from qgraph.ir.types import Shape, TensorType
 
 __all__ = ["Attrs", "Graph", "Node", "node_of"]
 
-LARGEST = 1 << 30  # elements of a tensor, for one sample where the batch size is unknown
 
-
-class Graph:
+class Graph(GraphQueries):
     """A mutable dataflow graph.
 
-    `inputs` are names of `input` nodes, in calling order. `outputs` maps each public name to
-    the value it stands for. `facts` are what passes have established (`Pass.ensures`). `moments`
-    are statistics of float values, from batch norms that were folded; entries of removed values
-    have no meaning. `factors` are those that samples gave to channels (`EqualizeChannels.factors`).
-    `notes` inform the user about differences between the file and the graph.
-    `unread` has for each opaque node the attributes and inputs that its importer does not read.
+    Args:
+        name: Name of the network.
+
+    Attributes:
+        nodes: The nodes by name. They are frozen; change them with the methods.
+        types: The type of each value.
+        inputs: Names of the `input` nodes, in calling order.
+        outputs: For each public name of an output, the value.
+        facts: Facts that passes have established (`Pass.ensures`).
+        moments: Statistics of float values, from batch norms that were folded. Entries of removed
+            values have no meaning.
+        factors: Factors of channels that were found on samples (`EqualizeChannels.factors`).
+        notes: Differences between the file and the graph, for the user.
+        unread: For each opaque node, the attributes and inputs that its importer does not read.
+
+    Example:
+        >>> from qgraph.ir.graph import Graph
+        >>> graph = Graph("net")
+        >>> x = graph.input("x", "float32", (None, 4))
+        >>> graph.outputs["y"] = graph.add("relu", x)
+        >>> graph
+        Graph(net: 2 nodes, x float32[?,4] -> y float32[?,4])
     """
 
-    def __init__(self, name: str = "graph") -> None:
-        self.name = name
-        self.nodes: dict[str, Node] = {}
-        self.types: dict[str, TensorType] = {}
-        self.inputs: list[str] = []
-        self.outputs: dict[str, str] = {}
-        self.facts: set[str] = set()
-        self.moments: dict[str, Moments] = {}
-        self.factors: dict[str, tuple[int, ...]] = {}
-        self.notes: list[str] = []
-        self.unread: dict[str, str] = {}
-        self._users: dict[str, dict[str, int]] = {}
-        self._control_users: dict[str, dict[str, int]] = {}
-        self._order: list[Node] | None = None
-        self._fresh: dict[str, int] = {}
-
-    def __str__(self) -> str:
-        """The text form of the graph (`qgraph.ir.printing`)."""
-        return print_graph(self)
-
-    def __repr__(self) -> str:
-        inputs = ", ".join(f"{name} {self.types.get(name)}" for name in self.inputs)
-        outputs = ", ".join(f"{name} {self.types.get(v)}" for name, v in self.outputs.items())
-        return f"Graph({self.name}: {len(self.nodes)} nodes, {inputs} -> {outputs})"
-
-    def _repr_html_(self) -> str:
-        return folded_html(repr(self), str(self))
-
-    # -- reading ---------------------------------------------------------------------------
-
-    def producer(self, value: str) -> Node:
-        try:
-            return self.nodes[node_of(value)]
-        except KeyError:
-            raise GraphError("no node produces this value", node=value) from None
-
-    def users(self, value: str) -> list[Node]:
-        """Nodes that take `value` as a data input, each once, oldest first."""
-        return [self.nodes[name] for name in self._users.get(value, ())]
-
-    def control_users(self, name: str) -> list[Node]:
-        return [self.nodes[user] for user in self._control_users.get(name, ())]
-
-    def use_count(self, value: str) -> int:
-        """How often `value` is used: as an input of nodes and as an output of the graph."""
-        return sum(self._users.get(value, {}).values()) + sum(
-            1 for output in self.outputs.values() if output == value
-        )
-
-    def is_used(self, value: str) -> bool:
-        """Whether a node takes `value` as an input, or it is an output of the graph."""
-        return bool(self._users.get(value)) or self.is_output(value)
-
-    def is_output(self, value: str) -> bool:
-        return value in self.outputs.values()
-
-    def constant(self, value: str) -> Array | None:
-        """The array behind `value` if a `const` node makes it, else None."""
-        node = self.nodes.get(value)
-        return node.typed(ConstantAttrs).value if node is not None and node.op == "const" else None
-
-    def topological(self) -> list[Node]:
-        """Every node after the nodes it needs, depth first from the inputs and outputs."""
-        if self._order is None:
-            self._order = self.order_anew()
-        return self._order
-
-    def order_anew(self) -> list[Node]:
-        """The topological order, computed again. Raises GraphError that names a cycle."""
-        roots = [*self.inputs, *(node_of(v) for v in self.outputs.values()), *self.nodes]
-        order = inputs_first((root for root in roots if root in self.nodes), self._needs)
-        return [self.nodes[name] for name in order]
-
-    def ancestors(self, values: Iterable[str]) -> set[str]:
-        """Names of the nodes that `values` depend on, those that produce them included."""
-        return set(inputs_first(map(node_of, values), self._needs))
-
-    def _needs(self, name: str) -> list[str]:
-        """The nodes that a node needs, except missing ones, which `verify` reports."""
-        node, nodes = self.nodes[name], self.nodes
-        return [n for n in (*map(node_of, node.inputs), *node.control) if n in nodes]
-
-    def verify(self) -> None:
-        """Raises GraphError unless the graph is well formed (`qgraph.ir.verify`)."""
-        verify(self)
-
-    def contents(self) -> list[object]:
-        """Everything that a pass can change. Nodes and types are frozen: compare by identity."""
-        ends = [*self.inputs, *self.outputs, *self.outputs.values()]
-        return [*self.nodes.values(), *self.types.values(), *ends]
-
-    # -- changing --------------------------------------------------------------------------
-
     def fresh(self, stem: str) -> str:
-        """A node name that is not taken: `stem` itself, or `stem_1`, `stem_2` ..."""
+        """Find a node name that is not in use.
+
+        Args:
+            stem: The desired name.
+
+        Returns:
+            The stem itself, or `stem_1`, `stem_2` ...
+        """
         name, count = stem, self._fresh.get(stem, 0)
         while name in self.nodes:
             count += 1
@@ -143,11 +65,30 @@ class Graph:
         return name
 
     def input(self, name: str, dtype: str, shape: Shape | None) -> str:
+        """Add an input.
+
+        Args:
+            name: Name of the node.
+            dtype: Type of the elements, such as `float32`.
+            shape: Shape, with None for unknown dimensions; None if the rank is unknown too.
+
+        Returns:
+            Name of the value.
+        """
         value = self.add("input", name=name, attrs={"type": TensorType(dtype, shape)})
         self.inputs.append(value)
         return value
 
     def const(self, value: object, name: str = "const") -> str:
+        """Add a constant.
+
+        Args:
+            value: An array, or a value that numpy converts to one.
+            name: Name of the node. It is made unique.
+
+        Returns:
+            Name of the value.
+        """
         array = np.asarray(value)
         # In C order: kernels would copy another layout at each call. One number that stands for
         # many, by strides of 0, stays one.
@@ -164,15 +105,38 @@ class Graph:
         control: Iterable[str] = (),
         outputs: int = 1,
     ) -> str:
-        """Add a node, infer its types and return the name of its first value.
+        """Add a node and infer its types.
 
-        The name is made unique. Raises GraphError where inputs are missing or do not fit.
+        Args:
+            op: Name of the op.
+            inputs: Names of the values that it takes.
+            name: Name of the node; None takes that of the op. It is made unique.
+            attrs: Attributes by name.
+            control: Names of nodes that must run before it.
+            outputs: Number of its outputs.
+
+        Returns:
+            Name of its first value.
+
+        Raises:
+            GraphError: An input is missing, or the inputs do not fit the op.
         """
         node = Node(self.fresh(name or op), op, inputs, dict(attrs or {}), tuple(control), outputs)
         return self.insert(node)
 
     def insert(self, node: Node) -> str:
-        """Add `node` as it is. Raises GraphError if its name is taken, or names a value."""
+        """Add a node with the name that it has.
+
+        Args:
+            node: The node.
+
+        Returns:
+            Name of its first value.
+
+        Raises:
+            GraphError: The name is in use or has the form of a value's name, or the inputs do not
+                fit the op.
+        """
         if node.name in self.nodes:
             raise GraphError("a node of this name already exists", node=node.name)
         if node_of(node.name) != node.name:
@@ -187,34 +151,15 @@ class Graph:
         self._order = None
         return node.name
 
-    def infer(self, node: Node) -> tuple[TensorType, ...]:
-        """The types that `node` would have, from the types of its inputs."""
-        definition = op_definition(node.op, node.name)
-        try:
-            inputs = [self.types[v] for v in node.inputs]
-        except KeyError as error:
-            raise GraphError(f"input `{error.args[0]}` does not exist", node=node.name) from None
-        attributes = node.attributes
-        try:
-            types = definition.types(attributes, inputs)
-            if isinstance(attributes, OpaqueAttrs):
-                types = opaque_types(attributes, inputs, [self.constant(v) for v in node.inputs])
-        except GraphError as error:
-            raise GraphError(
-                f"{node.op}: {error.message}", node=node.name, hint=error.hint
-            ) from None
-        if len(types) != node.outputs:
-            raise GraphError(
-                f"{node.op}: has {node.outputs} outputs, its op gives {len(types)}", node=node.name
-            )
-        for kind in types:
-            size = math.prod(filter(None, kind.shape or ()))
-            if size > LARGEST:
-                raise GraphError(f"{node.op}: a tensor of {size:,} elements", node=node.name)
-        return types
-
     def replace(self, node: Node) -> None:
-        """Replace the node of the same name by `node`; types of users are inferred again."""
+        """Replace the node of the same name. Types of its users are inferred again.
+
+        Args:
+            node: The new node.
+
+        Raises:
+            GraphError: The inputs do not fit the op.
+        """
         old = self.nodes[node.name]
         types = self.infer(node)
         self._unlink(old)
@@ -229,9 +174,15 @@ class Graph:
             self._retype_users(value)
 
     def replace_all(self, nodes: Iterable[Node]) -> None:
-        """Replace the nodes of the same names, all at once, then infer every type.
+        """Replace several nodes at once, then infer every type.
 
         This is for changes that only fit together, like a channel removed from two layers.
+
+        Args:
+            nodes: The new nodes. Each replaces the node of its name.
+
+        Raises:
+            GraphError: Inputs do not fit an op.
         """
         for node in nodes:
             self._unlink(self.nodes[node.name])
@@ -241,11 +192,28 @@ class Graph:
         self.refresh_types()
 
     def set_attrs(self, name: str, **changes: object) -> None:
+        """Change attributes of a node.
+
+        Args:
+            name: Name of the node.
+            changes: New values of attributes, by name.
+
+        Raises:
+            GraphError: An attribute does not fit the op.
+        """
         node = self.nodes[name]
         self.replace(replace(node, attrs={**node.attrs, **changes}))
 
     def redirect(self, old: str, new: str) -> None:
-        """Make every user of value `old`, and every output, take `new` instead."""
+        """Make every user of a value, and every output of the graph, take another value.
+
+        Args:
+            old: Name of the value that is in use.
+            new: Name of the value to use instead.
+
+        Raises:
+            GraphError: The new value does not fit a user.
+        """
         for user in self.users(old):
             inputs = tuple(new if v == old else v for v in user.inputs)
             if user.name != node_of(new):
@@ -255,7 +223,14 @@ class Graph:
                 self.outputs[public] = new
 
     def remove(self, name: str) -> None:
-        """Remove a node that nothing uses. Raises GraphError if something does."""
+        """Remove a node whose values are not used.
+
+        Args:
+            name: Name of the node.
+
+        Raises:
+            GraphError: A value of the node is still used.
+        """
         node = self.nodes[name]
         if self._control_users.get(name) or any(map(self.is_used, node.values)):
             raise GraphError("cannot be removed: it is still used", node=name)
@@ -278,12 +253,20 @@ class Graph:
                     waiting.extend(self.users(produced))
 
     def refresh_types(self) -> None:
-        """Infer every type again, after an input's type has changed."""
+        """Infer every type again, after the type of an input has changed.
+
+        Raises:
+            GraphError: The inputs of a node do not fit its op.
+        """
         for node in self.topological():
             self.types.update(zip(node.values, self.infer(node), strict=True))
 
     def copy(self) -> Graph:
-        """A copy that can be changed independently (arrays are shared, and never written)."""
+        """Copy the graph.
+
+        Returns:
+            A copy that can be changed independently. Arrays are shared; they are never written to.
+        """
         other = Graph(self.name)
         other.nodes, other.types = dict(self.nodes), dict(self.types)
         other.inputs, other.outputs = list(self.inputs), dict(self.outputs)

@@ -19,7 +19,22 @@ OUTPUT = re.compile(r":[1-9][0-9]*\Z")  # at the end of a value's name; `x:0` is
 
 @dataclass(frozen=True)
 class Node:
-    """One operation: `inputs` are value names, `control` the nodes that must run before it."""
+    """One operation of a graph.
+
+    Attributes:
+        name: Name of the node. It is also the name of its first value; the others are `name:1`,
+            `name:2` ...
+        op: Name of the op.
+        inputs: Names of the values that it takes.
+        attrs: The attributes that were given, by name. `attributes` has the defaults too.
+        control: Names of the nodes that must run before it.
+        outputs: Number of its values.
+
+    Example:
+        >>> from qgraph.ir.graph import Node
+        >>> Node("halves", "split", ("x",), {"axis": 1}, outputs=2).values
+        ('halves', 'halves:1')
+    """
 
     name: str
     op: str
@@ -32,6 +47,7 @@ class Node:
 
     @property
     def values(self) -> tuple[str, ...]:
+        """Names of its values."""
         if self.outputs == 1:  # nearly every node
             return (self.name,)
         return (self.name, *(f"{self.name}:{i}" for i in range(1, self.outputs)))
@@ -53,7 +69,17 @@ class Node:
         return found
 
     def typed(self, kind: type[A]) -> A:
-        """The attributes as an instance of this class. Raises GraphError for another class."""
+        """Get the attributes with a static type.
+
+        Args:
+            kind: The class of attributes to expect.
+
+        Returns:
+            The attributes, with defaults.
+
+        Raises:
+            GraphError: The attributes are of another class, or do not fit the op.
+        """
         found = self.attributes
         if isinstance(found, kind):
             return found
@@ -80,6 +106,6 @@ class ReadableGraph(Protocol):
 
     def topological(self) -> list[Node]: ...
 
-    def order_anew(self) -> list[Node]: ...
+    def computed_order(self) -> list[Node]: ...
 
     def infer(self, node: Node) -> Sequence[TensorType]: ...

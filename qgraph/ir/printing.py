@@ -29,7 +29,7 @@ _PLAIN = re.compile(r"[A-Za-z_][\w./-]*(:[1-9][0-9]*)?")
 def print_graph(graph: ReadableGraph) -> str:
     """The whole graph as text, nodes in topological order."""
     lines = [f"graph {_quote(graph.name)} {{"]
-    lines += [f"  {_node(graph, node)}" for node in graph.order_anew()]
+    lines += [f"  {_node(graph, node)}" for node in graph.computed_order()]
     lines += [f"  return {_quote(public)} = {_value(v)}" for public, v in graph.outputs.items()]
     return "\n".join([*lines, "}", ""])
 

@@ -61,7 +61,7 @@ def _check_order(graph: ReadableGraph) -> None:
             break
         done.add(node.name)
     if len(done) < len(order) or {*map(id, order)} != {*map(id, graph.nodes.values())}:
-        graph.order_anew()  # names the nodes of a cycle
+        graph.computed_order()  # names the nodes of a cycle
         raise GraphError("the recorded order does not match the nodes", node=graph.name)
 
 

@@ -13,7 +13,30 @@ from qgraph.rewrite.trace import Refusal, Rewrite, SharedScale, Trace
 
 
 class Rewriter:
-    """Changes of one graph by one pass; all of them are logged."""
+    """Changes one graph for one pass, and logs every change.
+
+    Args:
+        graph: The graph to change.
+        trace: The log.
+        pass_name: Name of the pass, for the log.
+
+    Attributes:
+        graph: The graph.
+        trace: The log.
+        rule: Name of the rule that runs, for the log.
+        changes: Number of changes so far.
+
+    Example:
+        >>> from qgraph.ir.graph import Graph
+        >>> from qgraph.rewrite.rewriter import Rewriter
+        >>> from qgraph.rewrite.trace import Trace
+        >>> graph = Graph("net")
+        >>> x = graph.input("x", "float32", (None, 4))
+        >>> graph.outputs["y"] = graph.add("relu", graph.add("identity", x))
+        >>> rewriter = Rewriter(graph, Trace(), "remove-identities")
+        >>> rewriter.replace_value("identity", x), len(graph.nodes)
+        (True, 2)
+    """
 
     def __init__(self, graph: Graph, trace: Trace, pass_name: str) -> None:
         self.graph = graph
@@ -27,17 +50,48 @@ class Rewriter:
     def add(
         self, op: str, *inputs: str, name: str | None = None, attrs: Attrs | None = None
     ) -> str:
+        """Add a node to the graph.
+
+        Args:
+            op: Name of the op.
+            inputs: Names of the values that it takes.
+            name: Name of the node; None takes that of the op. It is made unique.
+            attrs: Attributes by name.
+
+        Returns:
+            Name of its first value.
+
+        Raises:
+            GraphError: An input is missing, or the inputs do not fit the op.
+        """
         value = self.graph.add(op, *inputs, name=name, attrs=attrs)
         self.added.append(node_of(value))
         return value
 
     def const(self, value: object, name: str) -> str:
-        made = self.graph.const(value, name)
-        self.added.append(made)
-        return made
+        """Add a constant to the graph.
+
+        Args:
+            value: An array, or a value that numpy converts to one.
+            name: Name of the node. It is made unique.
+
+        Returns:
+            Name of the value.
+        """
+        constant = self.graph.const(value, name)
+        self.added.append(constant)
+        return constant
 
     def replace_value(self, old: str, new: str) -> bool:
-        """Redirect all users of `old` to `new`, remove unused nodes, log it. Always True."""
+        """Make all users of a value take another one, remove unused nodes, and log the change.
+
+        Args:
+            old: Name of the value that is in use.
+            new: Name of the value to use instead.
+
+        Returns:
+            True, so that a rule can return it.
+        """
         node = self.graph.producer(old)
         shown = [
             n for n in self.added if n in self.graph.nodes and self.graph.nodes[n].op != "const"
@@ -50,7 +104,14 @@ class Rewriter:
         return True
 
     def put(self, node: Node) -> bool:
-        """Replace the node of the same name, remove unused nodes, log it. Always True."""
+        """Replace the node of the same name, remove unused nodes, and log the change.
+
+        Args:
+            node: The new node.
+
+        Returns:
+            True, so that a rule can return it.
+        """
         old = self.graph.nodes[node.name]
         self.log(old, print_node(node))
         self.graph.replace(node)
@@ -60,7 +121,16 @@ class Rewriter:
         return True
 
     def log(self, node: Node, after: str, shared_scale: SharedScale | None = None) -> bool:
-        """Record a change at `node` that the caller made. Always True."""
+        """Log a change that the caller made.
+
+        Args:
+            node: The node before the change.
+            after: The text of the change.
+            shared_scale: The scale group that the change made, if it made one.
+
+        Returns:
+            True, so that a rule can return it.
+        """
         # Printing a constant requires its hash; its name is enough here.
         before = f"%{node.name} = const" if node.op == "const" else print_node(node)
         at = (self.pass_name, self.rule, node.name)
@@ -69,12 +139,24 @@ class Rewriter:
         return True
 
     def refuse(self, node: Node, reason: str) -> bool:
-        """Record why a rule that matched `node` was not applied. Always False."""
+        """Log why a rule that matched a node was not applied.
+
+        Args:
+            node: The node.
+            reason: The reason.
+
+        Returns:
+            False, so that a rule can return it.
+        """
         self.trace.refuse(Refusal(self.pass_name, self.rule, node.name, reason))
         return False
 
     def prune(self, name: str) -> None:
-        """Remove the node if it is unused, and then each of its inputs that became unused."""
+        """Remove a node if it is unused, and then each of its inputs that became unused.
+
+        Args:
+            name: Name of the node.
+        """
         waiting = [name]
         while waiting:
             node = self.graph.nodes.get(waiting.pop())
@@ -88,10 +170,21 @@ class Rewriter:
 
 @dataclass(frozen=True)
 class Rule:
-    """A local rewrite: tried at each node whose op is in `ops`; True if it changed something.
+    """A local rewrite.
 
-    Where `apply` changes nothing, it may give a reason through `Rewriter.refuse`. Rules must
-    terminate: each change has to bring the graph nearer to a form that the rule no longer matches.
+    Rules must terminate: each change must bring the graph closer to a form that the rule no longer
+    matches.
+
+    Attributes:
+        name: Name of the rule, for the log.
+        ops: Names of ops. The rule is tried at each node with one of them.
+        apply: Changes the graph at a node, and returns whether it did. If not, it may give a reason
+            with `Rewriter.refuse`.
+
+    Example:
+        >>> from qgraph.rewrite.rewriter import Rule
+        >>> Rule("drop", ("identity",), lambda r, n: r.replace_value(n.name, n.inputs[0])).ops
+        ('identity',)
     """
 
     name: str
@@ -100,7 +193,26 @@ class Rule:
 
 
 def apply_rules(rewriter: Rewriter, rules: Sequence[Rule]) -> None:
-    """Apply rules until none matches. Raises PassError if that does not terminate."""
+    """Apply rules until none matches.
+
+    Args:
+        rewriter: The graph and its log.
+        rules: The rules, in order of preference at one node.
+
+    Raises:
+        PassError: The rules do not terminate.
+
+    Example:
+        >>> from qgraph.ir.graph import Graph
+        >>> from qgraph.rewrite.rewriter import Rewriter, Rule, apply_rules
+        >>> from qgraph.rewrite.trace import Trace
+        >>> graph = Graph("net")
+        >>> graph.outputs["y"] = graph.add("identity", graph.input("x", "float32", (None, 4)))
+        >>> drop = Rule("drop", ("identity",), lambda r, n: r.replace_value(n.name, n.inputs[0]))
+        >>> apply_rules(Rewriter(graph, Trace(), "drop-identities"), [drop])
+        >>> graph.outputs
+        {'y': 'x'}
+    """
     graph = rewriter.graph
     by_op: dict[str, list[Rule]] = {}
     for rule in rules:

@@ -28,9 +28,22 @@ class Head:
     gaussian            means                       drawn with deviations exp(log_std), clipped
     squashed_gaussian   means, log deviations       drawn, then tanh, scaled to low..high
 
-    low and high are bounds of one action, [a], float32; log_std, [a], is for `gaussian` only.
+    Attributes:
+        kind: One of the kinds above.
+        low: Lower bound of each number of a continuous action.
+        high: Upper bound of each number.
+        log_std: Logarithm of the deviation of each number, for `gaussian` only.
 
-    Raises UsageError for an unknown kind, and for bounds that do not fit together.
+    Raises:
+        UsageError: The kind is unknown, or the bounds do not fit together.
+
+    Example:
+        >>> import numpy as np
+        >>> from qgraph.rl.head import Head
+        >>> Head("argmax").actions(np.array([[0.1, 0.7], [0.5, 0.2]])).tolist()
+        [1, 0]
+        >>> Head("clip", low=(-1.0,), high=(1.0,)).actions(np.array([[3.0]])).tolist()
+        [[1.0]]
     """
 
     kind: str
@@ -53,7 +66,14 @@ class Head:
         return self.kind in DISCRETE
 
     def outputs_for(self, numbers: int) -> int:
-        """The number of outputs that the head takes for actions of `numbers` numbers."""
+        """Compute the number of outputs that the head takes.
+
+        Args:
+            numbers: How many numbers an action has, or the number of discrete actions.
+
+        Returns:
+            The number of outputs of the policy.
+        """
         return numbers * (2 if self.kind == HeadKind.SQUASHED_GAUSSIAN else 1)
 
     @property
@@ -62,7 +82,15 @@ class Head:
         return self.kind in DRAWN
 
     def actions(self, outputs: Array, rng: np.random.Generator | None = None) -> Array:
-        """Actions, int64 [n] or float32 [n, a]; without rng the likeliest ones."""
+        """Choose actions.
+
+        Args:
+            outputs: Outputs of the policy, [n, m].
+            rng: Random numbers; None chooses the most likely actions.
+
+        Returns:
+            Actions: int64 [n] if they are discrete, else float32 [n, a].
+        """
         if self.discrete:
             if rng is None or self.kind == "argmax":
                 return np.asarray(outputs.argmax(-1))
@@ -81,7 +109,11 @@ class Head:
         return np.clip(outputs, low, high).astype(np.float32)
 
     def as_json(self) -> Object:
-        """The head as JSON, which `from_json` reads."""
+        """Convert the head to JSON.
+
+        Returns:
+            An object that `from_json` reads.
+        """
         return {
             "kind": self.kind,
             "low": list(self.low),
@@ -91,5 +123,16 @@ class Head:
 
     @staticmethod
     def from_json(data: object) -> Head:
-        """The head that `as_json` wrote. Raises ValueError, UsageError."""
+        """Read a head that `as_json` wrote.
+
+        Args:
+            data: The JSON object.
+
+        Returns:
+            The head.
+
+        Raises:
+            ValueError: The object has other fields.
+            UsageError: The kind is unknown, or the bounds do not fit together.
+        """
         return from_json(Head, data)

@@ -1,9 +1,9 @@
-"""Quantized networks run on integers by native code, without TensorFlow.
+"""Run quantized networks on integers in native code, without TensorFlow.
 
-session = Session.open("out")                       # what `qgraph quantize` wrote
-outputs = session.run({"image": images})            # float in, float out, exact in between
+session = Session.open("out")                     # a directory that `qgraph quantize` wrote
+outputs = session.run({"image": images})          # floats in, floats out, integers in between
 
-engine = Engine.open("network.qgi", threads=2)      # codes in, codes out
+engine = Engine.open("network.qgi", threads=2)    # codes in, codes out
 """
 
 from qgraph.backends.engine import LEVELS, Engine, levels

@@ -51,8 +51,13 @@ def class_faults(kind: type) -> list[str]:
     found = [] if text and text[0].isupper() else ["no sentence at the start"]
     if dataclasses.is_dataclass(kind):
         # A setting is described by its declaration, which help of the command line shows too.
-        fields = {f.name for f in dataclasses.fields(kind) if "setting" not in f.metadata}
-        classes = {n for n, value in kind.__annotations__.items() if "ClassVar" in str(value)}
+        fields = {
+            f.name
+            for f in dataclasses.fields(kind)
+            if "setting" not in f.metadata and not f.name.startswith("_")
+        }
+        annotated = [vars(base).get("__annotations__", {}) for base in kind.__mro__]
+        classes = {n for each in annotated for n, v in each.items() if "ClassVar" in str(v)}
         given = set(described(text, "Attributes"))
         if not fields <= given <= fields | classes:
             found.append(f"Attributes describes {sorted(given)}, fields: {sorted(fields)}")

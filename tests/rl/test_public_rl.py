@@ -49,7 +49,7 @@ def test_every_package_with_public_names_is_on_the_site() -> None:
         for path in (ROOT / "qgraph/rl").glob("*/__init__.py")
         if re.search(r"^__all__", path.read_text("utf-8"), re.MULTILINE)
     }
-    assert packages == {*MODULES}
+    assert packages == {*MODULES} - {"qgraph.rl.head"}
 
 
 @pytest.mark.parametrize(("module", "name"), NAMES)

@@ -42,7 +42,29 @@ class EngineTensor:
 
 
 class Engine:
-    """A network that is ready to run: `Engine.open` opens a file, `Engine.of` takes a program."""
+    """An integer network that is ready to run.
+
+    `Engine.open` opens a file, `Engine.of` takes a program.
+
+    Args:
+        handle: The network in native code.
+        path: Path of its file, for errors.
+        level: The level in use.
+
+    Attributes:
+        level: The instructions in use, one of `LEVELS`.
+        batch_free: Whether a run may have any number of samples.
+        entries: Names of the tensors that a run takes.
+        exits: Names of the tensors that a run returns.
+        tensors: Type, shape and range of every tensor, by name.
+
+    Example:
+        >>> from qgraph.runtime import Engine
+        >>> sizes = qgraph.export("out", "engine", "engine")
+        >>> engine = Engine.open("engine/network.qgi", threads=2)
+        >>> len(engine.entries), engine.batch_free
+        (1, True)
+    """
 
     def __init__(self, handle: native_types.engine.Engine, path: str, level: str) -> None:
         self.native = handle
@@ -62,14 +84,22 @@ class Engine:
         fuse: bool = True,
         memory: int = MEMORY,
     ) -> Engine:
-        """Open a `.qgi` file.
+        """Open a `.qgi` file. No option changes a code.
 
-        threads: of the calling one and of helpers, for one run. level: which instructions, one of
-        `LEVELS`. fuse: several ops in one call where kernels can. memory: bytes that weights and
-        tensors may take. None of them changes a code.
+        Args:
+            path: Path of the file.
+            threads: Threads of a run, the calling one included.
+            level: Instructions: `auto`, `plain`, `avx2`, `avx512vnni` or `amx`.
+            fuse: Whether to compute several ops in one call where a kernel supports it.
+            memory: Bytes that weights and tensors may use.
 
-        Raises LoadError for a file that is damaged or needs more memory, UsageError for options
-        that are not, UnsupportedError where this build or CPU does not have the level.
+        Returns:
+            The engine.
+
+        Raises:
+            LoadError: The file is damaged, or needs more memory.
+            UsageError: The level is unknown, or the number of threads is out of range.
+            UnsupportedError: This build or CPU does not support the level.
         """
         if not 1 <= threads <= MAX_THREADS:
             raise UsageError(f"the number of threads must be 1 to {MAX_THREADS}, not {threads}")
@@ -95,7 +125,23 @@ class Engine:
         fuse: bool = True,
         memory: int = MEMORY,
     ) -> Engine:
-        """The engine of a program, through a temporary file."""
+        """Create the engine of a program, through a temporary file.
+
+        Args:
+            program: The integer program.
+            threads: As in `open`.
+            level: As in `open`.
+            fuse: As in `open`.
+            memory: As in `open`.
+
+        Returns:
+            The engine.
+
+        Raises:
+            LoadError: The program needs more memory.
+            UsageError: The level is unknown, or the number of threads is out of range.
+            UnsupportedError: This build or CPU does not support the level.
+        """
         with tempfile.NamedTemporaryFile(suffix=".qgi") as file:
             file.write(engine_file(program))
             file.flush()
@@ -104,10 +150,18 @@ class Engine:
     def run_codes(
         self, codes: Mapping[str, Array], keep: Collection[str] | None = None
     ) -> dict[str, Array]:
-        """Codes of the exits, or of the tensors in `keep`, by name, in the tensors' own dtypes.
+        """Run the network on codes.
 
-        codes: integers for every entry, N samples where the batch is free. Raises GraphError for
-        codes that are missing or do not fit, LoadError where the memory is too small for N.
+        Args:
+            codes: Integers for every entry, by name; any number of samples if the batch is free.
+            keep: Names of the tensors to return; None returns the exits.
+
+        Returns:
+            Codes by name, in the types of the tensors.
+
+        Raises:
+            GraphError: Codes are missing or do not fit, or a tensor in `keep` does not exist.
+            LoadError: The memory is too small for this number of samples.
         """
         samples = self._samples(codes)
         given = [self._codes(name, codes[name], samples) for name in self.entries]
@@ -126,7 +180,15 @@ class Engine:
         return results
 
     def profile(self, samples: int = 1, runs: int = 10) -> list[tuple[str, float]]:
-        """Seconds of each call, the minimum of `runs` runs, with its ops."""
+        """Measure the time of each call of a kernel.
+
+        Args:
+            samples: Samples of a run.
+            runs: Number of runs. The fastest counts.
+
+        Returns:
+            For each call, its last tensor with its ops, and seconds.
+        """
         steps = self.native.steps
         rows = self.native.profile(samples, runs)
         return [
@@ -135,7 +197,14 @@ class Engine:
         ]
 
     def memory(self, samples: int = 1) -> int:
-        """Bytes of all tensors but constants in a run of `samples` samples."""
+        """Compute the memory of a run.
+
+        Args:
+            samples: Samples of the run.
+
+        Returns:
+            Bytes of all tensors together, without constants.
+        """
         return self.native.memory(samples)
 
     def _shape(self, name: str, samples: int) -> tuple[int, ...]:
@@ -201,7 +270,16 @@ def _level(native: type[native_types.engine], level: str) -> int:
 
 
 def levels() -> Sequence[str]:
-    """The levels that this machine and build have, all but `auto`."""
+    """List the levels that this machine and build support, without `auto`.
+
+    Returns:
+        Names of levels.
+
+    Example:
+        >>> from qgraph.runtime import levels
+        >>> levels()[0]
+        'plain'
+    """
     native = _native()
     return [level for i, level in enumerate(LEVELS[1:]) if native.supports(i)]
 

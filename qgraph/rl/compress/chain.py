@@ -73,6 +73,9 @@ class Compressor:
 
         Returns:
             The longer chain.
+
+        Raises:
+            UsageError: The value is not a link, or the chain has ended.
         """
         return Compressor((*self.links, link))
 
@@ -84,6 +87,9 @@ class Compressor:
 
         Returns:
             The longer chain.
+
+        Raises:
+            UsageError: The share is out of range, or the chain has ended.
         """
         return self.then(Prune(sparsity))
 
@@ -96,6 +102,9 @@ class Compressor:
 
         Returns:
             The longer chain.
+
+        Raises:
+            UsageError: A setting is out of range, or the chain has ended.
         """
         return self.then(Distill(student, **settings))
 
@@ -107,6 +116,9 @@ class Compressor:
 
         Returns:
             The longer chain.
+
+        Raises:
+            UsageError: The share is out of range, or the chain has ended.
         """
         return self.then(Factorize(energy))
 
@@ -115,6 +127,9 @@ class Compressor:
 
         Returns:
             The longer chain.
+
+        Raises:
+            UsageError: The chain has ended.
         """
         return self.then(Fuse())
 
@@ -130,6 +145,9 @@ class Compressor:
 
         Returns:
             The longer chain.
+
+        Raises:
+            UsageError: The bits are not supported, or the chain has ended.
         """
         return self.then(Quantize(bits, first, last))
 
@@ -138,6 +156,9 @@ class Compressor:
 
         Returns:
             The longer chain.
+
+        Raises:
+            UsageError: The chain has ended.
         """
         return self.then(Pack())
 
@@ -149,6 +170,9 @@ class Compressor:
 
         Returns:
             The longer chain.
+
+        Raises:
+            UsageError: The bits are not supported, or the chain has ended.
         """
         return self.then(Static(bits))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from qgraph.errors import GraphError, UnsupportedError
@@ -38,19 +38,29 @@ def lower(graph: Graph, shapes: Mapping[str, Shape] | None = None) -> Program:
         raise GraphError("only a calibrated graph has an integer program", node=graph.name)
     shapes = shapes or {}
     try:
-        program = _Lowering(_sized(graph, shapes)).program()
+        lowering = _Lowering(_sized(graph, shapes))
+        program = lowering.program()
     except UnsupportedError as error:
         node = graph.nodes.get(error.node or "")
         error.hint = (size_advice(graph, node) if node else "") or error.hint
         raise
-    if samples_stay_apart(program):
+    opened = [_is_open(shapes.get(name, graph.types[name].shape)) for name in graph.inputs]
+    if samples_stay_apart(program) and (not any(opened) or lowering.keeps_samples()):
         return replace(program, batch_free=True)
-    return replace(program, blocks_free=_blocks_free(graph, shapes, program))
+    free = all(opened) and _blocks_free(graph, shapes, lowering, program)
+    return replace(program, blocks_free=free)
 
 
-def _blocks_free(graph: Graph, shapes: Mapping[str, Shape], program: Program) -> bool:
+def _is_open(shape: Shape | None) -> bool:
+    """Whether the batch is of any size."""
+    return bool(shape) and shape is not None and shape[0] is None
+
+
+def _blocks_free(
+    graph: Graph, shapes: Mapping[str, Shape], lowering: _Lowering, program: Program
+) -> bool:
     """Whether samples stay apart though each has several rows (`Program.blocks_free`)."""
-    if any((shapes.get(n, graph.types[n].shape) or (1,))[0] is not None for n in graph.inputs):
+    if not lowering.keeps_samples(but=("reshape",)):
         return False
     try:
         of_two = _Lowering(_sized(graph, shapes, batch=2)).program()
@@ -107,6 +117,25 @@ class _Lowering:
             tuple(self.writer.steps),
             batch_free=False,
         )
+
+    def keeps_samples(self, but: Collection[str] = ()) -> bool:
+        """Whether ops keep the samples of an open batch, by the definitions in the graph.
+
+        A program is for one sample: the slice `[0:1]` keeps all of it, but not all of two. `but`:
+        ops that are not asked.
+        """
+        return all(
+            self._keeps_samples(node)
+            for node in self.graph.topological()
+            if node.name in self.wanted and node.op not in but
+        )
+
+    def _keeps_samples(self, node: Node) -> bool:
+        definition = op_definition(node.op)
+        varying = [v for v in node.inputs if v not in self.fixed]
+        if definition.apart is None or not varying or node.op in QUANTIZERS:
+            return True
+        return definition.keeps_samples(node.attributes, self.graph.types[varying[0]].shape or ())
 
     def _exits(self) -> list[str]:
         """Integer values that float ops or outputs use. Sets `wanted`, nodes they depend on."""

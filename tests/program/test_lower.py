@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from qgraph.errors import GraphError, UnsupportedError
 from qgraph.exact.reference import Reference
-from qgraph.ir.types import Fixed
+from qgraph.ir.types import Fixed, TensorType
 from qgraph.program import lower, run
 from tests.helpers.evaluate import random_feeds
 from tests.helpers.layers import Net
@@ -96,6 +96,40 @@ def test_batches_that_become_space_are_not_free() -> None:
     assert_same(graph, feeds)
     with pytest.raises(GraphError, match="expects codes"):
         run(program, {program.entries[0].tensor: np.zeros((2, 4, 4, 4), np.int64)})
+
+
+@pytest.mark.parametrize("batch", [None, 1])
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [
+        ("slice", {"begin": (0, None), "end": (1, None), "strides": (1, 1)}),
+        ("slice", {"begin": (-1, None), "end": (None, None), "strides": (1, 1)}),
+        ("slice", {"begin": (0, None), "end": (9, None), "strides": (1, 1)}),
+        ("reshape", {"shape": (1, -1)}),
+        ("reshape", {"shape": (1, -1, 2)}),
+        ("expand_dims", {"axis": 0}),
+    ],
+)
+def test_what_one_sample_has_no_effect_on_may_mix_more(op: str, attrs, batch: int | None) -> None:
+    """The first of one sample is all of it; the first of two is not."""
+    net = Net(4)
+    net.graph.set_attrs("x", type=TensorType("float32", (batch, 4)))
+    y = net.op(op, net.op("add", "x", net.const("c", 4)), **attrs)
+    net.graph.outputs["y"] = y
+    program = lower(quantize(net.graph, data={"x": np.ones((batch or 2, 4), np.float32)}))
+    assert program.batch_free is (batch == 1)
+    assert not program.blocks_free
+
+
+@pytest.mark.parametrize(("end", "wanted"), [(None, True), (100, False)])
+def test_rows_that_are_limited_are_not_those_of_each_sample(end: int | None, wanted: bool) -> None:
+    """One sample has 6 rows, and two have 12; of 100 samples the slice drops some."""
+    net = Net(6, 4)
+    x = net.op("reshape", net.op("add", "x", net.const("c", 4)), shape=(-1, 4))
+    x = net.op("slice", x, begin=(0, None), end=(end, None), strides=(1, 1))
+    net.graph.outputs["y"] = net.fc(x, "layer")
+    program = lower(quantize(net.graph))
+    assert not program.batch_free and program.blocks_free is wanted
 
 
 def test_float_between_integers_is_refused_by_name() -> None:

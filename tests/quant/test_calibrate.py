@@ -72,6 +72,13 @@ def test_every_quantizer_has_a_scale_that_fits_its_place(seed, profile):
     assert all(len(members) == 1 for members in groups.values())
 
 
+@pytest.mark.parametrize("profile", [INT8, PROFILES["per-channel"]])
+def test_a_layer_without_outputs_is_named(profile):
+    g = dense(np.zeros((4, 0)))
+    with pytest.raises(CalibrationError, match="fc/q16: has no elements to calibrate on"):
+        quantize(g, profile, {"x": uniform((3, 4))})
+
+
 def test_exponents_by_hand():
     """max |w| 0.9, max |x| 3, max |y| 11 and their ceil(log2)."""
     g = dense([[0.9], [0.5]], [11.0], channels=2)

@@ -197,7 +197,8 @@ class ProgramEmission(ABC):
 
     def put_moved(self, step: Step, value: str, dtype: str, nchw: bool = False) -> None:
         """As `put`, for a step that leaves values as they are."""
-        value = self.settled(step.inputs[0], step.output, value, nchw)
+        source = next(v for v in step.inputs if v not in self.program.constants)
+        value = self.settled(source, step.output, value, nchw)
         self.put(step.output, value, dtype, nchw)
 
     def settled(self, source: str, name: str, value: str, nchw: bool) -> str:
@@ -209,9 +210,9 @@ class ProgramEmission(ABC):
     def _binary(self, step: Step, op: str) -> None:
         dtype = self.working(*step.inputs, step.output)
         varying = [v for v in step.inputs if v not in self.program.constants]
-        nchw = all(len(self.tensors[v].shape) == 4 for v in varying) and any(
-            self.made_as(v)[1] for v in varying
-        )
+        images = all(len(self.tensors[v].shape) == 4 for v in varying)
+        images = images and len(self.tensors[step.output].shape) == 4
+        nchw = images and any(self.made_as(v)[1] for v in varying)
         a, b = (self.get(v, dtype, nchw) for v in step.inputs)
         self.put(step.output, self.operate(op, a, b, dtype, step.output), dtype, nchw)
 
@@ -231,13 +232,13 @@ class ProgramEmission(ABC):
         dtype = self.working(name, step.output)
         value = self.get(name, dtype, nchw)
         # What is out of reach limits nothing, and may not fit the type.
-        if attrs.low is not None:
-            low = np.maximum(attrs.low, tensor.low)
-            if (low > tensor.low).any():
-                value = self._limited("Max", value, step, low, dtype, nchw)
+        low = np.asarray(tensor.low if attrs.low is None else np.maximum(attrs.low, tensor.low))
+        if (low > tensor.low).any():
+            value = self._limited("Max", value, step, low, dtype, nchw)
         if attrs.high is not None:
-            high = np.minimum(attrs.high, tensor.high)
-            if (high < tensor.high).any():
+            highest = np.maximum(low, tensor.high)
+            high = np.minimum(attrs.high, highest)
+            if (high < highest).any():
                 value = self._limited("Min", value, step, high, dtype, nchw)
         self.put(step.output, value, dtype, nchw)
 

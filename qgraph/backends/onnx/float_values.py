@@ -166,7 +166,8 @@ class ValueEmission(ProgramEmission):
         channels = self.tensors[step.output].shape[-1]
         flat = other is not None and self.program.constants[other].size == channels
         lies = other is not None and self.tensors[other].shape[-1:] == (channels,)
-        return users[0] if flat and lies else None
+        same = self.tensors[users[0].output].shape == self.tensors[step.output].shape
+        return users[0] if flat and lies and same else None
 
     def _add(self, step: Step) -> None:
         if step.output not in self.held:  # with its layer

@@ -32,6 +32,7 @@ ROUNDING = {
     Rounding.FLOOR: "FLOOR",
     Rounding.DOUBLE: "HALF_UP",
 }
+ADDS_HALF = (Rounding.HALF_UP, Rounding.HALF_AWAY, Rounding.DOUBLE)
 
 
 class QonnxEmission(ValueEmission):
@@ -66,8 +67,11 @@ class QonnxEmission(ValueEmission):
                 node=name,
                 hint="use the format onnx-integer",
             )
+        dtype = self._type_before(name, spec.rounding)
+        if name in self.inputs and dtype == "float64":
+            value = self.cast(value, dtype, f"{name}/wide")
         if spec.rounding == Rounding.HALF_UP:
-            half = np.ldexp(0.5, -np.asarray(tensor.exponent)).astype(self._type_before(name))
+            half = np.ldexp(0.5, -np.asarray(tensor.exponent)).astype(dtype)
             half = half.reshape(-1, 1, 1) if nchw and half.ndim else half
             added = self.model.constant(half, f"{name}/half")
             value = self.model.add("Add", [value, added], f"{name}/raised")
@@ -102,10 +106,16 @@ class QonnxEmission(ValueEmission):
         shaped = numbers.reshape(-1, 1, 1) if nchw and numbers.ndim else numbers
         return self.model.constant(shaped, f"{name}/numbers")
 
-    def _type_before(self, name: str) -> str:
-        """The type of what a quantizer takes; it gives float32."""
-        source = next((s.inputs[0] for s in self.program.steps if s.output == name), None)
-        return "float32" if source is None else self.working(source)
+    def _type_before(self, name: str, rounding: Rounding) -> str:
+        """The type of what a quantizer takes; it gives float32.
+
+        An input may be any float32. Just below half a step, half a step more gives a whole step in
+        float32, but not in float64.
+        """
+        if name in self.inputs:
+            return "float64" if rounding in ADDS_HALF else "float32"
+        (source,) = (s.inputs[0] for s in self.program.steps if s.output == name)
+        return self.working(source)
 
     def _scale(self, name: str, axis: int, rank: int) -> str:
         """Scales of a tensor, shaped to lie along an axis of it."""
@@ -172,7 +182,7 @@ class QonnxEmission(ValueEmission):
         attrs = step.attrs_as(RequantizeAttrs)
         largest = reach(self.tensors[step.inputs[0]])
         half = 1 << max(0, min(int(np.max(attrs.shift)) - 1, 60))
-        if attrs.rounding not in (Rounding.HALF_EVEN, Rounding.FLOOR):
+        if attrs.rounding in ADDS_HALF:
             limit = FLOAT32_EXACT if largest <= FLOAT32_EXACT else FLOAT64_EXACT
             if largest + half > limit:
                 raise UnsupportedError(

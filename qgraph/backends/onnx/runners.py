@@ -97,6 +97,32 @@ def qonnx_executor(path: Path) -> Runner:
 
     Raises UnsupportedError where it is not installed.
     """
+    qonnx_package()
+    model = onnx.load(path)
+    meta = metadata_of(model)
+
+    def run(codes: Mapping[str, Array]) -> dict[str, Array]:
+        feeds = feeds_of(meta, codes)
+        batch = len(next(iter(feeds.values()))) if meta["batch_free"] else None
+        values = qonnx_values(model if batch is None else with_batch(model, batch), feeds)
+        exits = {name: values[e["value"]] for name, e in meta["exits"].items()}
+        return codes_of(meta, {**shown(meta, values), **exits})
+
+    return run
+
+
+def qonnx_values(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> Mapping[str, Array]:
+    """Every value of a model of known shapes. Raises UnsupportedError without `qonnx`."""
+    executor, wrapper = qonnx_package()
+    with _readable(executor, model.ir_version):
+        values: Mapping[str, Array] = executor.execute_onnx(
+            wrapper(model), feeds, return_full_exec_context=True
+        )
+    return values
+
+
+def qonnx_package() -> tuple[OnnxObject, OnnxObject]:
+    """The executor and the class of its models. Raises UnsupportedError where it is missing."""
     try:
         from qonnx.core import onnx_exec
         from qonnx.core.modelwrapper import ModelWrapper
@@ -104,19 +130,7 @@ def qonnx_executor(path: Path) -> Runner:
         raise UnsupportedError(
             "qonnx is not installed", hint=install_hint("qonnx", extra="qonnx")
         ) from None
-    model = onnx.load(path)
-    meta = metadata_of(model)
-
-    def run(codes: Mapping[str, Array]) -> dict[str, Array]:
-        feeds = feeds_of(meta, codes)
-        batch = len(next(iter(feeds.values()))) if meta["batch_free"] else None
-        sized = ModelWrapper(model if batch is None else with_batch(model, batch))
-        with _readable(onnx_exec, model.ir_version):
-            values = onnx_exec.execute_onnx(sized, feeds, return_full_exec_context=True)
-        exits = {name: values[e["value"]] for name, e in meta["exits"].items()}
-        return codes_of(meta, {**shown(meta, values), **exits})
-
-    return run
+    return onnx_exec, ModelWrapper
 
 
 @contextmanager

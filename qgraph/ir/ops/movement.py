@@ -286,7 +286,7 @@ OPS: tuple[AnyOp, ...] = (
     ),
     mover(
         "slice", PartAttrs, _infer_slice, _slice,
-        lambda attrs, shape: attrs.slices[0] == slice(None, None, 1),
+        lambda attrs, shape: attrs.slices[0] in (slice(None, None, 1), slice(0, None, 1)),
     ),
     mover(
         "squeeze", AxesAttrs, _infer_squeeze,

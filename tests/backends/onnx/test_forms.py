@@ -44,6 +44,35 @@ def test_one_value_that_enters_twice(form) -> None:
 
 
 @forms
+def test_a_constant_before_what_it_is_joined_to(form) -> None:
+    builder = ProgramBuilder()
+    builder.step("concat", builder.constant([[1, 2, 3]]), builder.entry((1, 3)), axis=0)
+    assert_form(form, builder.program(batch_free=False))
+
+
+@forms
+@pytest.mark.parametrize("op", ["add", "mul"])
+def test_a_constant_of_more_axes_than_the_layer_before_it(form, op: str) -> None:
+    builder, window = ProgramBuilder(), {"strides": (1, 1)}
+    filters = builder.constant(np.arange(36).reshape(3, 3, 2, 2) - 20)
+    image = builder.step("conv2d", builder.entry((1, 4, 4, 2)), filters, **window)
+    builder.step(op, image, builder.constant([[[[[3, -4]]]]]))
+    row = builder.step("matmul", builder.entry((1, 2)), builder.constant([[1, 2], [3, -4]]))
+    builder.step(op, row, builder.constant([[[5, -6]]]))
+    assert_form(form, builder.program(batch_free=False))
+
+
+@forms
+def test_limits_that_cross(form) -> None:
+    """The lower limit is applied first, so the upper one wins."""
+    builder = ProgramBuilder()
+    x = builder.entry((1, 4), (-5, 5))
+    builder.step("clip", x, low=10, high=7)
+    builder.step("clip", x, low=(10, 1, 2, 3), high=(7, 0, 3, 9))
+    assert_form(form, builder.program())
+
+
+@forms
 def test_a_file_is_checked_says_what_it_holds_and_is_always_the_same(form, tmp_path) -> None:
     net = Net(8, 8, 4)
     net.graph.outputs["y"] = net.op("relu", net.conv("x", "conv"))

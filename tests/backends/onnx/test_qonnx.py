@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 
 from qgraph.backends.onnx.onnx_forms import Qonnx
-from qgraph.ir.types import ROUNDINGS
+from qgraph.backends.onnx.runners import qonnx_values, with_batch
+from qgraph.ir.types import ROUNDINGS, Rounding
+from qgraph.numerics import quantize as quantize_floats
 from qgraph.program import lower
 from tests.helpers.forms import assert_form, carried, network_of
 from tests.helpers.generators.programs import programs
@@ -45,6 +47,22 @@ def test_every_tie_is_rounded(rounding: str, bits: int, signed: bool) -> None:
         builder.step("requantize", y, shift=shift, **rule)
         builder.step("requantize", x, shift=shift, **rule)
     assert_form(FORM, builder.program(), codes={"x": np.arange(-256, 256).reshape(-1, 8)})
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+def test_floats_beside_ties_are_rounded(rounding: Rounding, tmp_path) -> None:
+    """An input is any float32: that just below half a step is no whole step with half a step."""
+    builder = ProgramBuilder()
+    builder.entry((1, 6), name="x", exponent=5, rounding=rounding)
+    program = builder.program("x")
+    (entry,) = program.entries
+    ties = np.float32([0.5, 1.5, -0.5, -1.5, 2.5, -2.5]) / np.float32(32)
+    near = [np.nextafter(ties, np.float32(end)) for end in (-np.inf, np.inf)]
+    floats = np.stack([*near, ties])
+    FORM.write(network_of(program), tmp_path)
+    model = with_batch(onnx.load(tmp_path / "network.onnx"), len(floats))
+    values = qonnx_values(model, {entry.source: floats})[model.graph.output[0].name]
+    np.testing.assert_array_equal(values * 32, quantize_floats(floats, entry.spec).codes)
 
 
 def test_products_of_16_bits_are_float64() -> None:

@@ -32,10 +32,10 @@ def constant_exponent(
     if spec.role not in (Role.WEIGHT, Role.BIAS, Role.CLIP):
         return finest_exponent(value, spec.bits, spec.signed)
     largest = np.abs(np.asarray(value))
-    if spec.per_channel:
+    if spec.per_channel and largest.size:
         columns = largest.reshape(*largest.shape[:2], -1) if depthwise else largest
-        peaks = columns.max(axis=tuple(range(columns.ndim - 1)), initial=0)
-        peaks = np.maximum(peaks, np.ldexp(peaks.max(initial=0), -CHANNEL_SPREAD))
+        peaks = columns.max(axis=tuple(range(columns.ndim - 1)))
+        peaks = np.maximum(peaks, np.ldexp(peaks.max(), -CHANNEL_SPREAD))
         return tuple(exponent_for_max(float(p) or 1.0, spec.bits, spec.signed) for p in peaks)
     threshold = float(largest.max(initial=0))
     if method == WeightMethod.DEVIATIONS and spec.role == Role.WEIGHT and largest.size:

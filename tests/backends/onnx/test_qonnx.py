@@ -51,7 +51,7 @@ def test_every_tie_is_rounded(rounding: str, bits: int, signed: bool) -> None:
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_floats_beside_ties_are_rounded(rounding: Rounding, tmp_path) -> None:
-    """An input is any float32. In float32 the one just below half a step, plus half a step, is 1."""
+    """An input is any float32: in float32 half a step and the one just below it add up to 1."""
     builder = ProgramBuilder()
     builder.entry((1, 6), name="x", exponent=5, rounding=rounding)
     program = builder.program("x")

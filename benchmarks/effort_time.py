@@ -1,11 +1,12 @@
 """Time of static mode by effort, and how near its results are to float on held-out images.
 
-    python -m benchmarks.effort_time [--network NAME] [--effort fast] [--repeats 3] [--json FILE]
+    python -m benchmarks.effort_time [NETWORK[:PROFILE[:EFFORT,...]] ...] [--peers] [--json FILE]
 
-The network is read and TensorFlow is imported before the clock starts. Efforts run in turn, in one
-process; the medians of wall and CPU time count. Every repeat has to give the same network. Beside
-them, `--peers` converts the same network with LiteRT and ONNX Runtime, calibrated on the same
-images (float scales, one for each channel of weights).
+For example `cifar_10_model:graffitist-int4:fast,default MobileNetV1`. Networks are read and
+libraries are imported before the clock starts. Efforts run in turn, in one process; the medians of
+wall and CPU time count. Every repeat has to give the same network. Beside them, `--peers` converts
+the same networks with LiteRT and ONNX Runtime, calibrated on the same images (8 bits, float scales,
+one for each channel of weights).
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
 
 from benchmarks.peers.float_onnx import float_onnx
 from benchmarks.peers.litert import LiteRT, full_integer
@@ -22,15 +28,21 @@ from benchmarks.real.cases import CASES, Case
 from benchmarks.real.measure import same_class
 from benchmarks.result import add_json_option, report
 from benchmarks.tables import Table
+from qgraph.backends.tf.emit import emit_graph_def
+from qgraph.backends.tf.program import TFProgram
 from qgraph.choices import Effort
 from qgraph.compiler import quantize
-from qgraph.interpret import evaluate
+from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
+from qgraph.quant.profile import load_profile
 from qgraph.quantized import Quantized
+from qgraph.quiet import import_tensorflow_quietly
 
 USUAL = (Effort.PLAIN, Effort.FAST, Effort.DEFAULT)
+PROFILE = "graffitist-int8"
 COLUMNS = {
     "network": "",
+    "profile": "",
     "samples": "",
     "effort": "",
     "seconds": ".1f",
@@ -42,50 +54,81 @@ COLUMNS = {
 Predict = Callable[[Array], Array]
 
 
-def _litert(case: Case) -> Predict:
-    return LiteRT(full_integer(case.model, case.calibration, 1)).predict
+@dataclass(frozen=True)
+class Run:
+    """A network that is quantized for a profile, by each of some efforts."""
+
+    network: str
+    profile: str = PROFILE
+    efforts: tuple[Effort, ...] = USUAL
 
 
-def _onnx_runtime(case: Case) -> Predict:
-    float_file = float_onnx(case.model, None)
-    session = OnnxRuntime(quantized(float_file, case.calibration, 1, per_channel=True))
+def parse_run(text: str) -> Run:
+    """`NETWORK`, `NETWORK:PROFILE` or `NETWORK:PROFILE:EFFORT,...`. Raises ArgumentTypeError."""
+    network, _, rest = text.partition(":")
+    profile, _, efforts = rest.partition(":")
+    if network not in CASES:
+        raise argparse.ArgumentTypeError(f"unknown network `{network}`; choose {', '.join(CASES)}")
+    chosen = tuple(_effort(name) for name in efforts.split(",")) if efforts else USUAL
+    return Run(network, profile or PROFILE, chosen)
+
+
+def _effort(name: str) -> Effort:
+    if name not in tuple(Effort):
+        raise argparse.ArgumentTypeError(f"unknown effort `{name}`; choose {', '.join(Effort)}")
+    return Effort(name)
+
+
+def _litert(model: Graph, calibration: Array) -> Predict:
+    return LiteRT(full_integer(model, calibration, 1)).predict
+
+
+def _onnx_runtime(model: Graph, calibration: Array) -> Predict:
+    float_file = float_onnx(model, None)
+    int8 = quantized(float_file, calibration, 1, per_channel=True)
+    session = OnnxRuntime(int8, optimized=False)  # exact on every processor
     return lambda images: session.predict(images, 1)
 
 
-PEERS: Mapping[str, Callable[[Case], Predict]] = {"LiteRT": _litert, "ONNX Runtime": _onnx_runtime}
+PEERS: Mapping[str, Callable[[Graph, Array], Predict]] = {
+    "LiteRT": _litert,
+    "ONNX Runtime": _onnx_runtime,
+}
+FOLDED = ", batch norms folded"
 
 
-def tables(
-    networks: Sequence[str], efforts: Sequence[Effort], repeats: int, peers: bool
-) -> Iterator[Table]:
+def tables(runs: Sequence[Run], repeats: int, peers: bool) -> Iterator[Table]:
     """One table; it is printed once all networks are done."""
     table = Table("Static mode by effort", COLUMNS)
-    table.notes.append(f"medians of {repeats} runs in turns; SQNR and agreement on other images")
+    table.notes.append(
+        f"medians of {repeats} runs in turns; SQNR and agreement on other images, ± the standard "
+        "error of a share of that many images"
+    )
     if peers:
         table.notes.append(
-            f"{', '.join(PEERS)}: seconds of one conversion, with float scales, one for each "
-            "channel of weights, and zero points"
+            f"{', '.join(PEERS)}: seconds of one conversion, to 8 bits with float scales, one for "
+            f"each channel of weights, and zero points; `{FOLDED[2:]}`: they got the float network "
+            "that qgraph had simplified"
         )
-    for name in networks:
+    for name in dict.fromkeys(run.network for run in runs):
         case = CASES[name]()
         table.notes.append(case.images)
-        for effort, cells in _measured(case, efforts, repeats):
-            table.add(name, len(case.calibration), effort, *cells)
-        for peer in PEERS if peers else ():
-            seconds, cpu, same = _of_peer(case, PEERS[peer])
-            table.add(name, len(case.calibration), peer, seconds, cpu, None, same, "")
+        for run in (r for r in runs if r.network == name):
+            for effort, cells in _measured(case, run, repeats):
+                table.add(name, run.profile, len(case.calibration), effort, *cells)
+        for peer, cells in _of_peers(case) if peers else ():
+            table.add(name, None, len(case.calibration), peer, *cells)
     yield table
 
 
-def _measured(
-    case: Case, efforts: Sequence[Effort], repeats: int
-) -> Iterator[tuple[Effort, tuple[float, float, float, float | None, str]]]:
-    times: dict[Effort, list[tuple[float, float]]] = {effort: [] for effort in efforts}
+def _measured(case: Case, run: Run, repeats: int) -> Iterator[tuple[Effort, list[Any]]]:
+    times: dict[Effort, list[tuple[float, float]]] = {effort: [] for effort in run.efforts}
     found: dict[Effort, Quantized] = {}
+    profile = load_profile(run.profile)
     for _ in range(repeats):
-        for effort in efforts:
+        for effort in run.efforts:
             wall, cpu = time.perf_counter(), time.process_time()
-            result = quantize(case.model, case.calibration, effort=effort)
+            result = quantize(case.model, case.calibration, profile=profile, effort=effort)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
             times[effort].append((wall, cpu))
             if str(found.setdefault(effort, result).graph) != str(result.graph):
@@ -93,31 +136,41 @@ def _measured(
     for effort, result in found.items():
         seconds, cpu = (statistics.median(t) for t in zip(*times[effort], strict=True))
         near = case.agreement(result.graph)
-        spec = result.facts.choice.plan_spec
-        yield effort, (seconds, cpu, near.sqnr, near.top1, spec)
+        same = None if near.top1 is None else _share(near.top1, case)
+        yield effort, [seconds, cpu, near.sqnr, same, result.facts.choice.plan_spec]
 
 
-def _of_peer(case: Case, convert: Callable[[Case], Predict]) -> tuple[float, float, float]:
-    """Wall and CPU seconds of a conversion, and agreement with float on the test images."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    predict = convert(case)
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    (name,) = case.original.inputs
-    (wanted,) = evaluate(case.original, {name: case.test}).values()
-    return wall, cpu, same_class(predict(case.test), wanted)
+def _of_peers(case: Case) -> Iterator[tuple[str, list[Any]]]:
+    """Each peer, given the network as it is and with batch norms folded."""
+    (name,), (output,) = case.original.inputs, case.original.outputs
+    wanted = TFProgram(emit_graph_def(case.original)).predict(name, case.test, output, 1)
+    for (peer, convert), (form, model) in product(
+        PEERS.items(), {"": case.model, FOLDED: case.original}.items()
+    ):
+        wall, cpu = time.perf_counter(), time.process_time()
+        predict = convert(model, case.calibration)
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        same = _share(same_class(predict(case.test), wanted), case)
+        yield f"{peer}{form}", [wall, cpu, None, same, None]
+
+
+def _share(share: float, case: Case) -> list[float]:
+    """A share of the test images, and its standard error."""
+    return [share, float(np.sqrt(share * (1 - share) / len(case.test)))]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--network", choices=CASES, action="append")
-    parser.add_argument("--effort", choices=tuple(Effort), action="append")
+    parser.add_argument("runs", metavar="NETWORK[:PROFILE[:EFFORT,...]]", nargs="*", type=parse_run)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--peers", action="store_true")
     add_json_option(parser)
     options = parser.parse_args()
-    networks, efforts = options.network or [*CASES], options.effort or USUAL
-    found = tables(networks, [Effort(effort) for effort in efforts], options.repeats, options.peers)
-    report("benchmarks.effort_time", found, options.json)
+    import_tensorflow_quietly()
+    if options.peers:
+        import onnxruntime.quantization  # noqa: F401  # before the clock starts
+    runs = options.runs or [Run(network) for network in CASES]
+    report("benchmarks.effort_time", tables(runs, options.repeats, options.peers), options.json)
 
 
 if __name__ == "__main__":

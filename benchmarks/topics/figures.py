@@ -103,6 +103,46 @@ class Lines:
         _legend(axis, len(series))
 
 
+@dataclass(frozen=True)
+class Points:
+    """Points with names. Columns: the series (a colour), the name of the point, x and y.
+
+    Names stand above and below the points in turn, so that those of neighbours stay apart.
+    """
+
+    xlabel: str
+    ylabel: str
+    log_x: bool = False
+    log_y: bool = False
+    percent: bool = False
+
+    def height(self, table: Table) -> float:
+        return 4.4
+
+    def draw(self, table: Table, axis: Any) -> None:
+        group, name, x, y = table.columns
+        groups = dict.fromkeys(row[group] for row in table.rows)
+        for i, title in enumerate(groups):
+            rows = table.where({group: title}).rows
+            places = [row[x] for row in rows]
+            means, errors = zip(*(_mean(row[y]) for row in rows), strict=True)
+            axis.errorbar(places, means, errors, fmt="o", markersize=4, elinewidth=0.8, label=title)
+            for j, row in enumerate(rows):
+                shift = (5, -9 if (i + j) % 2 else 3)
+                axis.annotate(
+                    row[name], (places[j], means[j]), shift, textcoords="offset points", fontsize=7
+                )
+        axis.set(xlabel=self.xlabel, ylabel=self.ylabel)
+        if self.log_x:
+            axis.set_xscale("log")
+            axis.xaxis.set_major_formatter("{x:g}")
+        if self.log_y:
+            axis.set_yscale("log")
+        if self.percent:
+            _in_percent(axis.yaxis)
+        _legend(axis, len(groups))
+
+
 def _legend(axis: Any, series: int) -> None:
     """Name the series below the axes."""
     if series > 1:

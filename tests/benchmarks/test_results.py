@@ -12,7 +12,7 @@ import pytest
 from benchmarks import result as results
 from benchmarks.result import MEASURED, RESULTS, ROOT, Machine, Result, add_json_option
 from benchmarks.tables import Table, merged, written
-from benchmarks.topics.figures import Bars, Lines, figure
+from benchmarks.topics.figures import Bars, Lines, Points, figure
 from benchmarks.topics.site import OTHERS, TOPICS, figures
 from benchmarks.topics.topic import generated
 
@@ -113,6 +113,20 @@ def test_a_figure_is_drawn_anew_for_other_data_only(kind, tmp_path: Path) -> Non
     assert figure("Times", table, kind, file).endswith(b"<!-- same data -->")
     table.rows[0]["ms"] = 1.5
     assert not figure("Times", table, kind, file).endswith(b"<!-- same data -->")
+
+
+def test_points_have_names_and_a_colour_for_each_series(tmp_path: Path) -> None:
+    table = Table("Times", {"tool": "", "way": "", "s": "", "right": ""})
+    table.add("one", "fast", 1.0, (0.5, 0.1))
+    table.add("one", "slow", 20.0, (0.9, 0.1))
+    table.add("two", "other", 5.0, 0.7)
+    drawn = figure("Times", table, Points("s", "right", log_x=True), tmp_path / "a.svg").decode()
+    assert all(f">{name}</text>" in drawn for name in ("fast", "slow", "other", "one", "two"))
+    table.rows[2]["right"] = 0.8
+    (tmp_path / "a.svg").write_text(drawn)
+    assert figure("Times", table, Points("s", "right", log_x=True), tmp_path / "a.svg") != (
+        drawn.encode()
+    )
 
 
 def test_each_file_of_results_is_shown_and_each_page_is_a_topic() -> None:

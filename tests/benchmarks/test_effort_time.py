@@ -1,0 +1,45 @@
+"""Efforts are timed on the networks, profiles and efforts that are asked for."""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+import pytest
+
+from benchmarks import effort_time
+from benchmarks.effort_time import PROFILE, USUAL, Run, parse_run, tables
+from benchmarks.families.networks import FAMILIES
+from benchmarks.families.train import freeze
+from benchmarks.real.cases import Case
+from qgraph.choices import Effort
+from qgraph.frontends.importing import import_graph_def
+
+
+def test_a_run_is_a_network_with_a_profile_and_efforts_if_given():
+    assert parse_run("digits") == Run("digits", PROFILE, USUAL)
+    assert parse_run("digits:graffitist-int4") == Run("digits", "graffitist-int4", USUAL)
+    assert parse_run("digits::fast,plain") == Run("digits", PROFILE, (Effort.FAST, Effort.PLAIN))
+
+
+@pytest.mark.parametrize("text", ["none", "digits::none", "digits::fast,"])
+def test_unknown_networks_and_efforts_are_named(text):
+    with pytest.raises(argparse.ArgumentTypeError, match=r"unknown .* choose"):
+        parse_run(text)
+
+
+def test_efforts_and_other_tools_are_compared_on_the_same_images(monkeypatch):
+    pytest.importorskip("onnxruntime")
+    images = np.random.default_rng(0).random((48, 28, 28, 1), np.float32)
+    graph = import_graph_def(freeze(FAMILIES["vgg"]()))
+    case = Case("vgg", graph, images[:16], images[16:], "random images")
+    monkeypatch.setattr(effort_time, "CASES", {"vgg": lambda: case})
+    runs = [Run("vgg", profile, (Effort.PLAIN,)) for profile in (PROFILE, "graffitist-int4")]
+    (table,) = tables(runs, repeats=2, peers=True)
+    assert [(row["profile"], row["effort"]) for row in table.rows] == [
+        (PROFILE, "plain"), ("graffitist-int4", "plain"),
+        (None, "LiteRT"), (None, "LiteRT, batch norms folded"),
+        (None, "ONNX Runtime"), (None, "ONNX Runtime, batch norms folded"),
+    ]  # fmt: skip
+    assert all(row["seconds"] > 0 and row["samples"] == 16 for row in table.rows)
+    assert all(0 <= row["as float"][0] <= 1 for row in table.rows)

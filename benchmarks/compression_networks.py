@@ -40,10 +40,11 @@ def networks(json_file: JsonFile = None) -> None:
         {"network": "", **{f"{_name(b)}, us": ".1f" for b in BITS}, f"{PEER}, us": ".1f",
          **{f"{_name(b)}, times": ".2f" for b in BITS}, "int8, times of the peer": ".2f",
          "the paper's times": ".2f", "int8 block, MB": ".2f"},
-        notes=["times: how many times less than the original in float32 takes; medians, one thread",
-               f"of the peer: how many times less than the original takes with {PEER}",
-               "the paper's: its original's time over the network's, in float32, on its machine",
-               "strides are those of the Nature network: the paper does not say them"],
+        notes=["times: time of the original in float32 divided by the time of the network; "
+               "medians, one thread",
+               f"of the peer: the same ratio, of both networks in {PEER}",
+               "the paper's: the same ratio as the paper measured it, in float32, on its machine",
+               "strides are those of the Nature network, because the paper does not state them"],
     )  # fmt: skip
     for name in NETWORKS:
         own = [times[name, bits] for bits in BITS]

@@ -185,7 +185,7 @@ def table(seconds: float, only: str) -> Table:
         {"policy": "", "form": "", "file, kB": ",.0f", "memory, kB": ",.0f", "step, us": ".1f",
          "times float32": ".1f", "needs, kB": ",.0f", "evicted, us": ".1f"},
         notes=[f"{INPUTS} numbers in, {ACTIONS} actions out, batch 1, one thread; medians",
-               "memory: what the process grows by; needs: address space; with less it fails",
+               "memory: growth of the process; needs: the least address space with which it runs",
                "evicted: weights come from the disk in each step"],
     )  # fmt: skip
     for name, hidden in POLICIES.items():

@@ -2,7 +2,7 @@
 
 `help(qgraph.quantize)` describes a function; `dir(qgraph)` lists all of them.
 
-Example:
+Examples:
     >>> import qgraph
     >>> result = qgraph.quantize("model.pb", "calib.npz")
     >>> path = result.save("out")

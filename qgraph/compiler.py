@@ -147,7 +147,7 @@ def quantize(
         UsageError: Options do not fit together.
         ExactnessError: An accumulator of the profile is too narrow.
 
-    Example:
+    Examples:
         >>> result = qgraph.quantize("model.pb", "calib.npz", profile="graffitist-int8")
         >>> result
         Quantized(model, graffitist-int8, 12 layers, ... dB at the outputs)

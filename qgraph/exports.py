@@ -93,7 +93,7 @@ def export(
         LoadError: The directory is not what qgraph wrote.
         OutputError: The path contains other files, or cannot be written.
 
-    Example:
+    Examples:
         >>> sizes = qgraph.export("out", "c", "firmware")
         >>> sorted(sizes)
         ['model.c', 'model.h', 'model_answers.bin', 'model_inputs.bin', 'model_test.c']

@@ -58,7 +58,7 @@ class FixedPointNetwork:
         Returns:
             The reference; its `outputs(feeds)` gives the outputs by name.
 
-        Example:
+        Examples:
             >>> import numpy as np
             >>> result = qgraph.quantize("model.pb", "calib.npz", effort="plain")
             >>> images = np.load("test.npz")["image"][:2]

@@ -81,7 +81,7 @@ class Optimized:
         trace: The rewrites and refusals of each pass, with reasons.
         results: For each pass, in order, its name and the number of changes and refusals.
 
-    Example:
+    Examples:
         >>> qgraph.optimize("model.pb")
         Optimized(Graph(model: 59 nodes, image float32[?,8,8,1] -> ...), 70 changes)
     """
@@ -112,7 +112,7 @@ class Optimized:
             UnsupportedError: The format cannot hold a part of the network.
             OutputError: The file cannot be written.
 
-        Example:
+        Examples:
             >>> print(qgraph.optimize("model.pb").save("float.onnx"))
             float.onnx
         """
@@ -132,7 +132,7 @@ class Optimized:
         Raises:
             UsageError: The suffix is neither .pb nor .onnx.
 
-        Example:
+        Examples:
             >>> qgraph.optimize("model.pb").ends("float.onnx").outputs
             {'probabilities': 'probabilities'}
         """
@@ -171,7 +171,7 @@ def optimize(
         UsageError: The list of passes is invalid.
         PassError: A pass requires another pass before it.
 
-    Example:
+    Examples:
         >>> optimized = qgraph.optimize("model.pb")
         >>> len(optimized.graph.nodes)
         59

@@ -25,7 +25,7 @@ class PassResult:
         changes: Number of changes that it logged.
         refusals: Number of refusals that it logged.
 
-    Example:
+    Examples:
         >>> from qgraph.passes import PassResult
         >>> PassResult("fold-batch-norm", changes=3, refusals=0).changes
         3
@@ -159,7 +159,7 @@ class Pass(PassOver[Graph]):
     Raises:
         UsageError: An option is outside its range.
 
-    Example:
+    Examples:
         >>> from dataclasses import dataclass
         >>> from typing import ClassVar
         >>> from qgraph.passes import Pass
@@ -206,7 +206,7 @@ class RewritePass(Pass):
         requires: Facts that must hold before the pass.
         ensures: Facts that hold after it.
 
-    Example:
+    Examples:
         >>> from dataclasses import dataclass
         >>> from typing import ClassVar
         >>> from qgraph.passes import RewritePass

@@ -30,7 +30,7 @@ class Quantized(FixedPointNetwork):
         cautions: The entries of `facts.warnings` that follow from measurements.
         original: The float network before any step of the plan; None if it is `floating`.
 
-    Example:
+    Examples:
         >>> qgraph.quantize("model.pb", "calib.npz", effort="plain")
         Quantized(model, graffitist-int8, 12 layers, ... dB at the outputs)
     """
@@ -74,7 +74,7 @@ class Quantized(FixedPointNetwork):
         Raises:
             OutputError: The directory contains other files, or cannot be written.
 
-        Example:
+        Examples:
             >>> result = qgraph.quantize("model.pb", "calib.npz", effort="plain")
             >>> print(result.save("plain", force=True))
             plain

@@ -26,7 +26,7 @@ def breakdown(name: str, hidden: tuple[int, ...], steps: int, interval: float) -
         f"1000 steps with {name} in {ENVIRONMENT}, ms",
         {"looks every": "", "actor": "", "bits": "d", **dict.fromkeys(PARTS, ".1f"),
          "in all": ".1f"},
-        notes=[f"The learner publishes every {1e3 * interval:.0f} ms, and rests otherwise."],
+        notes=[f"The learner publishes every {1e3 * interval:.0f} ms, and sleeps in between."],
     )  # fmt: skip
     for period in PERIODS:
         for kind, bits in KINDS:

@@ -28,11 +28,13 @@ BATCH = 256  # of the learner's step
 FIRST = 3  # updates that map memory and are not counted
 NOTES = (
     f"Learner, quantizer and actor are processes. Before each update the learner takes a step of "
-    f"gradient descent with {BATCH} observations; it rests until an action comes by it.",
-    "Packing begins while weights are still copied: the times of both are more than their share.",
-    "Where the learner packs, `copy` is how long that holds it up.",
-    "ActorQ's path (quantize_dynamic, pickle, load_state_dict) has our shared memory here, not the "
-    "tables that it went through.",
+    f"gradient descent with {BATCH} observations; then it sleeps until an actor acts by the new "
+    "weights.",
+    "Packing begins while weights are still copied, so the two times overlap and slow each other "
+    "down.",
+    "If the learner packs, `copy` is the time that this takes in the learner.",
+    "ActorQ's path (quantize_dynamic, pickle, load_state_dict) uses the shared memory of qgraph "
+    "here, not its own tables.",
 )
 
 

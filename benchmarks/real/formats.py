@@ -71,7 +71,8 @@ def basic_pitch() -> Table:
          **{f"{o}: mean difference": ".4f" for o in outputs},
          "notes in common": ".1%", "differ from reference": "", "quantize s": ".1f"},
         notes=[f"calibrated on {CHORDS} other chords",
-               "notes in common: on in both of those on in either; on is a probability of 1/2"],
+               "notes in common: of the notes that are on in one of the networks, those that are "
+               "on in both; on is a probability of 1/2 or more"],
     )  # fmt: skip
     for profile, method, result, seconds in _each(model, chords(CHORDS, seed=0)):
         checker = Checker(result.graph)

@@ -69,7 +69,7 @@ def evaluate(
         CalibrationError: The data does not fit the network, or has no labels.
         UsageError: The output does not exist, or a number is out of range.
 
-    Example:
+    Examples:
         >>> found = qgraph.evaluate("out", "test.npz")
         >>> print(f"{found.outputs[0].quantized.top1:.2%}")
         99.11%

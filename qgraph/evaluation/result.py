@@ -77,7 +77,7 @@ class Evaluation:
             the integer reference did.
         warnings: Inputs that were prepared differently from the calibration samples.
 
-    Example:
+    Examples:
         >>> found = qgraph.evaluate("out", "test.npz")
         >>> found
         Evaluation(450 samples, probabilities: top1 0.9911 float, 0.9911 quantized)
@@ -112,7 +112,7 @@ class Evaluation:
         Returns:
             Values by the names of the attributes.
 
-        Example:
+        Examples:
             >>> qgraph.evaluate("out", "test.npz").facts()["outputs"][0]["same"]
             1.0
         """

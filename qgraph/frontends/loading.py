@@ -54,7 +54,7 @@ def load(
         UnsupportedError: A part of the model is not supported.
         UsageError: A name does not exist.
 
-    Example:
+    Examples:
         >>> graph = qgraph.load("model.pb")
         >>> graph
         Graph(model: 130 nodes, image float32[?,8,8,1] -> probabilities float32[?,10])

@@ -39,7 +39,7 @@ class Graph(GraphQueries):
         notes: Differences between the file and the graph, for the user.
         unread: For each opaque node, the attributes and inputs that its importer does not read.
 
-    Example:
+    Examples:
         >>> from qgraph.ir.graph import Graph
         >>> graph = Graph("net")
         >>> x = graph.input("x", "float32", (None, 4))

@@ -30,7 +30,7 @@ class Node:
         control: Names of the nodes that must run before it.
         outputs: Number of its values.
 
-    Example:
+    Examples:
         >>> from qgraph.ir.graph import Node
         >>> Node("halves", "split", ("x",), {"axis": 1}, outputs=2).values
         ('halves', 'halves:1')

@@ -26,7 +26,7 @@ def report(folder: str | Path) -> Path:
         UsageError: jinja2 is not installed.
         OutputError: The page cannot be written.
 
-    Example:
+    Examples:
         >>> print(qgraph.report("out"))
         out/report.html
     """

@@ -3,7 +3,7 @@
 `save` writes the directory, `train` trains in it, and `finalize` returns the trained network. A
 custom script starts with `keras_model` or `module` and ends with `save_checkpoint`.
 
-Example:
+Examples:
     >>> from qgraph import quantize, retrain
     >>> from qgraph.train.options import Options
     >>> result = quantize("model.pb", "calib.npz", mode="retrain")

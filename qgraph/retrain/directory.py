@@ -68,7 +68,7 @@ class TrainingDirectory:
         few: Calibration inputs that noise is measured on.
         facts: Choices, trials and warnings.
 
-    Example:
+    Examples:
         >>> found = qgraph.retrain.load("tuned")
         >>> found.profile.name
         'graffitist-int8'
@@ -90,7 +90,7 @@ class TrainingDirectory:
         Returns:
             A graph that computes as in training.
 
-        Example:
+        Examples:
             >>> len(qgraph.retrain.load("tuned").model().thresholds)
             1
         """
@@ -121,7 +121,7 @@ def save(result: Quantized, path: str | Path, *, force: bool = False) -> Path:
         OutputError: The directory contains other files, is used by another run, or cannot be
             written.
 
-    Example:
+    Examples:
         >>> result = qgraph.quantize("model.pb", "calib.npz", mode="retrain")
         >>> print(qgraph.retrain.save(result, "again"))
         again
@@ -213,7 +213,7 @@ def load(path: str | Path) -> TrainingDirectory:
     Raises:
         LoadError: The directory is missing, damaged, or was not written by this version.
 
-    Example:
+    Examples:
         >>> qgraph.retrain.load("tuned").graph
         Graph(model: ... nodes, image float32[?,8,8,1] -> probabilities float32[?,10])
     """

@@ -43,7 +43,7 @@ def finalize(
             damaged.
         ExactnessError: Training led to scales that the profile does not support.
 
-    Example:
+    Examples:
         >>> qgraph.retrain.finalize("tuned")
         Quantized(model, graffitist-int8, 12 layers, ... dB at the outputs)
     """

@@ -68,7 +68,7 @@ def train(
         TrainingError: The loss or a weight became NaN or infinite.
         OutputError: A checkpoint cannot be written, or another run uses the directory.
 
-    Example:
+    Examples:
         >>> from qgraph.train.options import Options
         >>> trainer = qgraph.retrain.train("tuned", "train.npz", "val.npz", Options(epochs=1))
         >>> len(trainer.history) > 0
@@ -104,7 +104,7 @@ def trainer(
         UsageError: Options do not fit the network or the data.
         OutputError: The directory of checkpoints cannot be created or removed.
 
-    Example:
+    Examples:
         >>> trainer = qgraph.retrain.trainer("tuned", "train.npz", "val.npz")
         >>> trainer.options.epochs
         5
@@ -158,7 +158,7 @@ def check_files(path: str | Path, *sources: Source | None) -> None:
 def make_deterministic() -> None:
     """Make TensorFlow use deterministic ops in this process, so that every run gives equal bits.
 
-    Example:
+    Examples:
         >>> qgraph.retrain.make_deterministic()
     """
     import tensorflow as tf
@@ -176,7 +176,7 @@ def use_threads(count: int) -> None:
         UsageError: `count` is below 1.
         RuntimeError: TensorFlow has run an op in this process.
 
-    Example:
+    Examples:
         >>> qgraph.retrain.use_threads(2)  # doctest: +SKIP
     """
     import tensorflow as tf

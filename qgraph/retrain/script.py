@@ -34,7 +34,7 @@ def keras_model(source: str | Path | TrainingDirectory | Quantized) -> Quantized
         LoadError: The directory is not a training directory.
         UnsupportedError: The network cannot be trained; the error names the op.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> train = np.load("train.npz")
         >>> model = qgraph.retrain.keras_model("tuned")
@@ -63,7 +63,7 @@ def module(source: str | Path | TrainingDirectory | Quantized) -> TrainingModule
         LoadError: The directory is not a training directory.
         UnsupportedError: The network cannot be trained; the error names the op.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> network = qgraph.retrain.module("tuned")
         >>> outputs = network(np.load("train.npz")["image"][:8], training=True)

@@ -35,7 +35,7 @@ def save_training_graph(path: str | Path, form: str = TrainingGraphForm.STOCK) -
         UsageError: The form is unknown, or the library is not installed.
         OutputError: It cannot be written.
 
-    Example:
+    Examples:
         >>> print(qgraph.retrain.save_training_graph("tuned"))
         tuned/training_graph
     """

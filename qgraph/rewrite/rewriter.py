@@ -26,7 +26,7 @@ class Rewriter:
         rule: Name of the rule that runs, for the log.
         changes: Number of changes so far.
 
-    Example:
+    Examples:
         >>> from qgraph.ir.graph import Graph
         >>> from qgraph.rewrite.rewriter import Rewriter
         >>> from qgraph.rewrite.trace import Trace
@@ -181,7 +181,7 @@ class Rule:
         apply: Changes the graph at a node, and returns whether it did. If not, it may give a reason
             with `Rewriter.refuse`.
 
-    Example:
+    Examples:
         >>> from qgraph.rewrite.rewriter import Rule
         >>> Rule("drop", ("identity",), lambda r, n: r.replace_value(n.name, n.inputs[0])).ops
         ('identity',)
@@ -202,7 +202,7 @@ def apply_rules(rewriter: Rewriter, rules: Sequence[Rule]) -> None:
     Raises:
         PassError: The rules do not terminate.
 
-    Example:
+    Examples:
         >>> from qgraph.ir.graph import Graph
         >>> from qgraph.rewrite.rewriter import Rewriter, Rule, apply_rules
         >>> from qgraph.rewrite.trace import Trace

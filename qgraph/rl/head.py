@@ -20,13 +20,13 @@ LOG_STD = (-20.0, 2.0)  # log deviations of a squashed Gaussian are clipped to t
 class Head:
     """The head of a policy with outputs [n, m].
 
-    kind                output                      action
-    argmax              values of actions, logits   the largest
-    categorical         logits                      drawn by softmax; greedy: the largest
-    clip                actions                     clipped to low..high
-    scale               actions in -1..1            scaled to low..high
-    gaussian            means                       drawn with deviations exp(log_std), clipped
-    squashed_gaussian   means, log deviations       drawn, then tanh, scaled to low..high
+        kind                output                      action
+        argmax              values of actions, logits   the largest
+        categorical         logits                      drawn by softmax; greedy: the largest
+        clip                actions                     clipped to low..high
+        scale               actions in -1..1            scaled to low..high
+        gaussian            means                       drawn with deviations exp(log_std), clipped
+        squashed_gaussian   means, log deviations       drawn, then tanh, scaled to low..high
 
     Attributes:
         kind: One of the kinds above.
@@ -37,7 +37,7 @@ class Head:
     Raises:
         UsageError: The kind is unknown, or the bounds do not fit together.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from qgraph.rl.head import Head
         >>> Head("argmax").actions(np.array([[0.1, 0.7], [0.5, 0.2]])).tolist()

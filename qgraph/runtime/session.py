@@ -35,7 +35,7 @@ class Session:
         program: The integer program.
         engine: The engine.
 
-    Example:
+    Examples:
         >>> qgraph.Session.open("out", level="plain")
         Session(Graph(model: ... nodes, image float32[?,8,8,1] -> ...), plain)
     """
@@ -68,7 +68,7 @@ class Session:
             UnsupportedError: The network has no integer program.
             UsageError: The processor does not have these instructions.
 
-        Example:
+        Examples:
             >>> session = qgraph.Session.open("out", threads=2)
         """
         from qgraph.stored import load_network
@@ -93,7 +93,7 @@ class Session:
             UsageError: The feeds do not fit, or `batch` is below 1.
             ExactnessError: A feed holds NaN.
 
-        Example:
+        Examples:
             >>> import numpy as np
             >>> images = np.load("test.npz")["image"]
             >>> outputs = qgraph.Session.open("out").run({"image": images}, batch=32)

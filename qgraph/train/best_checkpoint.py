@@ -34,7 +34,7 @@ def save_checkpoint(model: TrainedModel, path: str | Path) -> Path:
         TrainingError: A number is NaN or infinite.
         OutputError: The file cannot be written.
 
-    Example:
+    Examples:
         >>> model = qgraph.retrain.keras_model("tuned")
         >>> print(qgraph.retrain.save_checkpoint(model, "tuned").name)
         best.npz
@@ -67,7 +67,7 @@ def load_checkpoint(model: TrainedModel, path: str | Path) -> None:
     Raises:
         LoadError: The checkpoint does not exist, is damaged, or belongs to another network.
 
-    Example:
+    Examples:
         >>> model = qgraph.retrain.keras_model("tuned")
         >>> path = qgraph.retrain.save_checkpoint(model, "tuned")
         >>> qgraph.retrain.load_checkpoint(model, "tuned")

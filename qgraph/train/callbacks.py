@@ -34,7 +34,7 @@ class FreezeThresholds(keras.callbacks.Callback):  # type: ignore[misc]
     Raises:
         UsageError: `every` is below 1.
 
-    Example:
+    Examples:
         >>> from qgraph.train.callbacks import FreezeThresholds
         >>> callback = FreezeThresholds(start=1000, every=50)
     """
@@ -62,7 +62,7 @@ class FreezeBatchNorms(keras.callbacks.Callback):  # type: ignore[misc]
         epochs: Number of epochs, not necessarily whole, in which they use the statistics of the
             batch.
 
-    Example:
+    Examples:
         >>> from qgraph.train.callbacks import FreezeBatchNorms
         >>> callback = FreezeBatchNorms(epochs=0.5)
     """
@@ -87,7 +87,7 @@ class StopAtNan(keras.callbacks.Callback):  # type: ignore[misc]
     The InvalidArgumentError names the first value of the graph that is NaN or infinite. The model
     keeps this setting (`refuses_nan`) for later calls of `fit`.
 
-    Example:
+    Examples:
         >>> from qgraph.train.callbacks import StopAtNan
         >>> callback = StopAtNan()
     """
@@ -111,7 +111,7 @@ class KeepBest(keras.callbacks.Callback):  # type: ignore[misc]
         TrainingError: A number is NaN or infinite.
         OutputError: The checkpoint cannot be written.
 
-    Example:
+    Examples:
         >>> from qgraph.train.callbacks import KeepBest
         >>> callback = KeepBest("tuned", monitor="val_accuracy")
     """
@@ -148,7 +148,7 @@ class ThresholdBoard(keras.callbacks.Callback):  # type: ignore[misc]
         log_dir: The directory that TensorBoard reads.
         every: Steps between two points; None writes one at the end of each epoch.
 
-    Example:
+    Examples:
         >>> from qgraph.train.callbacks import ThresholdBoard
         >>> callback = ThresholdBoard("logs", every=100)
     """

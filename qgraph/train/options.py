@@ -42,7 +42,7 @@ class Options:
     Raises:
         UsageError: A value is out of its range.
 
-    Example:
+    Examples:
         >>> from qgraph.train.options import Options
         >>> Options(epochs=2, weight_rate=1e-4).batch_size
         32
@@ -86,7 +86,7 @@ class Options:
         Returns:
             The number of steps with the same number of samples, at least 1.
 
-        Example:
+        Examples:
             >>> from qgraph.train.options import Options
             >>> Options(batch_size=48).steps_for(1000)
             500
@@ -99,7 +99,7 @@ class Options:
         Returns:
             The schedule: its first step, and the steps between two thresholds.
 
-        Example:
+        Examples:
             >>> from qgraph.train.options import Options
             >>> Options().freeze_schedule().start
             750

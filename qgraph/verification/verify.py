@@ -40,7 +40,7 @@ class Verified:
         refused: By form that was left out, the reason.
         certificate: The content of certificate.json.
 
-    Example:
+    Examples:
         >>> qgraph.verify("out", forms=["engine", "onnx-integer"])
         Verified(model: equal; engine, onnx-integer compared)
     """
@@ -102,7 +102,7 @@ def verify(
         UnsupportedError: The network has no integer program.
         UsageError: A format is unknown, or the files belong to another network.
 
-    Example:
+    Examples:
         >>> qgraph.verify("out", forms=["engine", "onnx-integer"]).equal
         True
     """

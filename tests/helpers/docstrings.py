@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Mapping
 from types import ModuleType
 
-SECTIONS = ("Args", "Attributes", "Returns", "Yields", "Raises", "Example")
+SECTIONS = ("Args", "Attributes", "Returns", "Yields", "Raises", "Examples")
 
 
 def sections(text: str | None) -> set[str]:
@@ -42,7 +42,7 @@ def function_faults(function) -> list[str]:
     if ("Returns" in sections(text)) != (signature.return_annotation not in (None, "None")):
         found.append("Returns is missing, or nothing is returned")
     method = "." in function.__qualname__
-    return found if method or has_example(function) else [*found, "no Example"]
+    return found if method or has_example(function) else [*found, "no Examples"]
 
 
 def class_faults(kind: type) -> list[str]:
@@ -68,12 +68,12 @@ def class_faults(kind: type) -> list[str]:
     for name, value in vars(kind).items():
         if isinstance(value, property) and not inspect.getdoc(value):
             found.append(f"{name} has no docstring")
-    return found if has_example(kind) else [*found, "no Example"]
+    return found if has_example(kind) else [*found, "no Examples"]
 
 
 def has_example(value: object) -> bool:
     """Whether a docstring has an example."""
-    return "Example" in sections(inspect.getdoc(value))
+    return "Examples" in sections(inspect.getdoc(value))
 
 
 def public_names(module: ModuleType) -> list[str]:

@@ -58,7 +58,7 @@ class Engine:
         exits: Names of the tensors that a run returns.
         tensors: Type, shape and range of every tensor, by name.
 
-    Example:
+    Examples:
         >>> from qgraph.runtime import Engine
         >>> sizes = qgraph.export("out", "engine", "engine")
         >>> engine = Engine.open("engine/network.qgi", threads=2)
@@ -275,7 +275,7 @@ def levels() -> Sequence[str]:
     Returns:
         Names of levels.
 
-    Example:
+    Examples:
         >>> from qgraph.runtime import levels
         >>> levels()[0]
         'plain'

@@ -55,7 +55,7 @@ class Actor:
         UsageError: The level is unknown.
         UnsupportedError: This build or CPU does not support the level.
 
-    Example:
+    Examples:
         `program` and `weights` are those of the example of `ActorProgram`.
 
         >>> import numpy as np

@@ -40,7 +40,7 @@ class Block:
         layout: The program, the bits and the offset of each weight.
         version: Version of the weights.
 
-    Example:
+    Examples:
         `program` and `weights` are those of the example of `ActorProgram`.
 
         >>> from qgraph.rl.actor import Packer, read_block
@@ -105,7 +105,7 @@ def read_block(buffer: BlockBytes, checksum: bool = True) -> Block:
     Raises:
         LoadError: The block is damaged.
 
-    Example:
+    Examples:
         `program` and `weights` are those of the example of `ActorProgram`.
 
         >>> from qgraph.rl.actor import Packer, read_block

@@ -36,7 +36,7 @@ def end_bits(
     Returns:
         Bits of the first and of the last layers; None where they equal `bits`.
 
-    Example:
+    Examples:
         `program` is that of the example of `ActorProgram`.
 
         >>> from qgraph.rl.actor import end_bits
@@ -70,7 +70,7 @@ class Packer:
         UsageError: The bits are not supported.
         UnsupportedError: A block cannot hold the program.
 
-    Example:
+    Examples:
         `program` and `weights` are those of the example of `ActorProgram`.
 
         >>> from qgraph.rl.actor import Packer

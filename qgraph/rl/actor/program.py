@@ -37,7 +37,7 @@ class ActorStep:
         GraphError: The op is unknown, it has another number of inputs or weights, or attributes are
             unknown or out of range. The error names the output.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.actor import ActorStep
         >>> step = ActorStep("dense", ("x",), "y", ("kernel", "bias"), {"activation": "relu"})
         >>> step.activation
@@ -138,7 +138,7 @@ class ActorProgram:
     Raises:
         GraphError: The steps do not fit together.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from qgraph.rl.actor import ActorProgram, ActorStep
         >>> layer = ActorStep("dense", ("observation",), "logits", ("kernel", "bias"))

@@ -43,7 +43,7 @@ class RunConfig(CompressionSettings, ABC):
         tasks: Settings of tasks that differ from the defaults, by name of the environment or by a
             pattern of names. `for_task` applies them.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.agents import config_for
         >>> config = config_for("dqn", "CartPole-v1", actors=4)
         >>> config.actors, config.batch_size

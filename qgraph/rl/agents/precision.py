@@ -18,7 +18,7 @@ class LearnerPrecision(StrEnum):
         MIXED_FLOAT16: Weights and optimizer state in float32, the rest in float16.
         FLOAT64: Everything in float64, for comparisons.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.agents import LearnerPrecision
         >>> LearnerPrecision("mixed_bfloat16")
         'mixed_bfloat16'

@@ -58,7 +58,7 @@ def config_class(algorithm: str) -> type[RunConfig]:
     Raises:
         UsageError: The name is unknown.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.agents import AGENTS, config_class
         >>> [config_class(name).discrete_actions for name in AGENTS][:2]
         [True, False]
@@ -86,7 +86,7 @@ def config_for(algorithm: str, environment: str, **settings: Any) -> RunConfig:
     Raises:
         UsageError: A setting is unknown, belongs to other algorithms, or is out of range.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.agents import AGENTS, config_for
         >>> config_for(next(iter(AGENTS)), "CartPole-v1", steps=20_000).steps
         20000

@@ -38,7 +38,7 @@ class Channel:
         readers: Number of readers.
         name: Name of the memory, by which other processes open the channel.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.broadcast import Channel
         >>> channel = Channel.create(size=4, readers=1)
         >>> writer, reader = channel.writer(), channel.reader(0)
@@ -188,7 +188,7 @@ class Writer(_End):
     Args:
         channel: The channel.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.broadcast import Channel
         >>> writer = Channel.create(size=4, readers=1).writer()
         >>> writer.room()[:] = 0
@@ -270,7 +270,7 @@ class Reader(_End):
     Attributes:
         version: Version of the current block; -1 without one.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.broadcast import Channel
         >>> reader = Channel.create(size=4, readers=1).reader(0)
         >>> reader.latest() is None, reader.version

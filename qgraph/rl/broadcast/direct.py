@@ -28,7 +28,7 @@ class DirectPublisher(Blocks):
     Attributes:
         packed: The number of blocks that were packed, and the seconds that this took.
 
-    Example:
+    Examples:
         `program` and `weights` are those of the example of `qgraph.rl.actor.ActorProgram`.
 
         >>> from qgraph.rl.broadcast import Channel, DirectPublisher

@@ -49,7 +49,7 @@ class Experience:
         writers: Number of rings.
         capacity: Number of records that fit into a ring.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from qgraph.rl.broadcast import Experience
         >>> rings = Experience.create(np.dtype([("reward", "<f4")]), capacity=100, writers=1)
@@ -228,7 +228,7 @@ class RecordWriter:
         rings: The rings.
         number: Number of the actor, from 0.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from qgraph.rl.broadcast import Experience, RecordWriter
         >>> rings = Experience.create(np.dtype([("reward", "<f4")]), capacity=100, writers=2)
@@ -294,7 +294,7 @@ class RecordReader:
     Args:
         rings: The rings.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from qgraph.rl.broadcast import Experience
         >>> rings = Experience.create(np.dtype([("reward", "<f4")]), capacity=100, writers=2)

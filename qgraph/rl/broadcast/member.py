@@ -50,7 +50,7 @@ class Member:
         numbers: Eight numbers of any meaning, float64 [8], that all processes can read. A restarted
             process finds those that it had before.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.broadcast import Member, joined
         >>> def main() -> None:
         ...     with joined(MySettings) as (member, settings):
@@ -103,7 +103,7 @@ def joined(kind: type[T]) -> Iterator[tuple[Member, T]]:
     Raises:
         UsageError: The process was not started by a supervisor.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.broadcast import joined
         >>> def main() -> None:
         ...     with joined(MySettings) as (member, settings):

@@ -114,7 +114,7 @@ class Publisher(ProcessPublisher):
         last_bits: Bits of the last layers, if they differ.
         on_demand: Pack a block when an actor requests it, instead of after each `publish`.
 
-    Example:
+    Examples:
         `program` and `weights` are those of the example of `qgraph.rl.actor.ActorProgram`.
 
         >>> from qgraph.rl.broadcast import Publisher, Supervisor

@@ -40,7 +40,7 @@ class Subscriber:
         waited: Seconds spent on waiting for blocks.
         switched: Seconds spent on taking blocks.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.actor import Actor
         >>> from qgraph.rl.broadcast import Subscriber
         >>> def act(source, member) -> None:

@@ -63,7 +63,7 @@ class Supervisor:
     Args:
         processes: Largest number of processes.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.broadcast import Supervisor
         >>> with Supervisor(processes=2) as run:
         ...     run.check()

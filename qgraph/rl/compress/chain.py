@@ -42,7 +42,7 @@ class Compressor:
     Raises:
         UsageError: A value is not a link, or a link follows one that ends the chain.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.compress import ChainPolicy, Compressor
         >>> compressor = Compressor().prune(0.5).quantize(8).pack()
         >>> str(compressor)

@@ -53,7 +53,7 @@ class ChainPolicy:
     Raises:
         GraphError: The weights do not fit the program.
 
-    Example:
+    Examples:
         `program` and `weights` are those of the example of `qgraph.rl.actor.ActorProgram`.
 
         >>> from qgraph.rl.compress import ChainPolicy
@@ -144,7 +144,7 @@ class Task:
             counts as hung.
         refuse: Call this with the output of a step that is not changed, and the reason.
 
-    Example:
+    Examples:
         `program` and `weights` are those of the example of `qgraph.rl.actor.ActorProgram`.
 
         >>> import numpy as np

@@ -72,7 +72,7 @@ class Link(PassOver[Compression]):
     Attributes:
         name: Name of a built-in link in texts. Custom links use their module and class.
 
-    Example:
+    Examples:
         >>> from dataclasses import dataclass, replace
         >>> from qgraph.rl.compress import Compressor, Link
         >>> @dataclass(frozen=True)

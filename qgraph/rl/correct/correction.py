@@ -28,7 +28,7 @@ class Corrected:
         advantages: Advantages of the actions by these targets.
         weights: Weights of the steps in the gradient of the policy.
 
-    Example:
+    Examples:
         `steps` is that of the example of `Trajectories`.
 
         >>> from qgraph.rl.correct import Correction
@@ -55,7 +55,7 @@ class Correction:
     Raises:
         UsageError: Two correctors correct the same thing.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.correct import Correction
         >>> Correction.parse("vtrace(rho=1, c=0.9),is").links
         (VTrace(rho=1.0, c=0.9), ImportanceSampling(rho=1.0))

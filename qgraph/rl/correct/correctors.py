@@ -27,7 +27,7 @@ class VTrace:
     Raises:
         UsageError: A limit is not above 0, or c is above rho.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.correct import VTrace
         >>> VTrace(c=0.9)
         VTrace(rho=1.0, c=0.9)
@@ -63,7 +63,7 @@ class ImportanceSampling:
     Raises:
         UsageError: rho is not above 0.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.correct import ImportanceSampling
         >>> ImportanceSampling(rho=2.0)
         ImportanceSampling(rho=2.0)
@@ -92,7 +92,7 @@ class Retrace:
     Raises:
         UsageError: A constant is out of range.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.correct import Retrace
         >>> Retrace(lambda_=0.95).of_actions
         True
@@ -123,7 +123,7 @@ class TreeBackup:
     Raises:
         UsageError: lambda is not in 0..1.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.correct import TreeBackup
         >>> TreeBackup(lambda_=0.9).corrects
         'targets'

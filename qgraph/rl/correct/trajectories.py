@@ -32,7 +32,7 @@ class Trajectories:
         next_values: V of the states after the actions: `values` of the next row, if it follows.
         action_values: Q of the actions; None if the critic computes values of states only.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from qgraph.rl.correct import Trajectories
         >>> one = np.ones((2, 1))
@@ -151,7 +151,7 @@ class Corrector(Protocol):
         corrects: `targets` or `weights`.
         of_actions: Whether targets are of Q(x_t, a_t); otherwise they are of V(x_t).
 
-    Example:
+    Examples:
         >>> from qgraph.rl.correct import Corrector, VTrace
         >>> isinstance(VTrace(), Corrector)
         True

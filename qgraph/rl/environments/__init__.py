@@ -27,7 +27,7 @@ def make(name: str) -> Environment:
     Raises:
         UsageError: The environment is unknown, or a package that it needs is missing.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.environments import make
         >>> environment = make("CartPole-v1")
         >>> environment.shape, environment.actions.count

@@ -28,7 +28,7 @@ class Actions:
         low: Lower bound of each number of a continuous action.
         high: Upper bound of each number.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.environments import Actions
         >>> Actions(count=2).discrete, Actions(low=(-1.0,), high=(1.0,)).discrete
         (True, False)
@@ -75,7 +75,7 @@ class Outcome:
         discount: 0 after a terminal state, else 1.
         over: Whether the episode has ended.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from qgraph.rl.environments import Outcome
         >>> Outcome(np.zeros(4, np.float32), reward=1.0, discount=1.0, over=False).over
@@ -95,7 +95,7 @@ class Environment(Protocol):
         shape: Shape of one observation.
         actions: The actions.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.environments import Environment
         >>> def steps_of_an_episode(environment: Environment) -> int:
         ...     environment.reset(seed=0)

@@ -30,7 +30,7 @@ class LearnerFacts:
         compressed_version: Version of the compressed policy that was evaluated.
         episodes: Episodes of actors that have ended.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.monitor import LearnerFacts
         >>> LearnerFacts(version=1000, returned=195.0).staleness
         nan
@@ -66,7 +66,7 @@ class Indicators:
             between two evaluations have the same one.
         episodes: As in `LearnerFacts`.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.monitor import Indicators
         >>> Indicators(version=1000, seconds=12.5, kl_max=0.2).kl_max
         0.2
@@ -102,7 +102,7 @@ def measure(
     Returns:
         The indicators.
 
-    Example:
+    Examples:
         `program` and `weights` are those of the example of `qgraph.rl.actor.ActorProgram`.
 
         >>> import numpy as np

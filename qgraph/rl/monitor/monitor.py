@@ -42,7 +42,7 @@ def parse_strategy(text: str) -> Strategy:
     Raises:
         UsageError: The strategy is unknown, or a value is out of range.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.monitor import parse_strategy
         >>> type(parse_strategy("kl_max:14")).__name__
         'KlMax'
@@ -81,7 +81,7 @@ class Monitor:
     Raises:
         UsageError: The strategy cannot control the chain, or it fails.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.compress import Compressor
         >>> from qgraph.rl.monitor import Indicators, Monitor, parse_strategy
         >>> monitor = Monitor(parse_strategy("watch"), Compressor.parse("quantize(4)"))

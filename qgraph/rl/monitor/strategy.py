@@ -22,7 +22,7 @@ class Decision:
             (alpha in figure 9 of AcceRL).
         reason: The reason, for the log.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.compress import Compressor
         >>> from qgraph.rl.monitor import Decision
         >>> Decision(Compressor.parse("quantize(4)"), reason="start").share
@@ -43,7 +43,7 @@ class Look:
         acted: The decision in use at that time.
         refused: The chains that have failed.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.compress import Compressor
         >>> from qgraph.rl.monitor import Decision, Indicators, Look
         >>> Look(Indicators(1000, 12.5), Decision(Compressor.parse("quantize(4)"))).refused
@@ -64,7 +64,7 @@ class Strategy(Protocol):
     the first chain fails, the strategy is asked once with a look that has no measurements and is
     not kept.
 
-    Example:
+    Examples:
         >>> from dataclasses import dataclass
         >>> from qgraph.rl.monitor import Decision, Strategy
         >>> @dataclass(frozen=True)

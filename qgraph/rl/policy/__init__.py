@@ -1,6 +1,6 @@
 """Trained policies: read as actor programs, quantized, played, compared (docs/rl.md).
 
-Example:
+Examples:
     >>> import numpy as np
     >>> from qgraph.rl.head import Head
     >>> from qgraph.rl.policy import load_policy, pack, read_policy

@@ -64,7 +64,7 @@ def pack(
         CalibrationError: Observations are missing or do not fit.
         UnsupportedError: The form does not support the policy.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.head import Head
         >>> from qgraph.rl.policy import pack, read_policy
         >>> packed = pack(read_policy("policy.onnx"), Head("argmax"), bits=8)

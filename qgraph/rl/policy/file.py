@@ -80,7 +80,7 @@ class Packed:
         manifest: Facts of the policy, as JSON.
         sections: Bytes by name, uint8 [size].
 
-    Example:
+    Examples:
         >>> from qgraph.rl.policy import Packed
         >>> Packed({"form": "dynamic"}, {}).as_bytes()[1:4]
         b'QPL'

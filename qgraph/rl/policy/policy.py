@@ -40,7 +40,7 @@ def load_policy(path: str | Path, level: str = "auto") -> Policy:
     Raises:
         LoadError: The file does not exist or is damaged.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from qgraph.rl.policy import load_policy
         >>> policy = load_policy("policy.qpol")
@@ -76,7 +76,7 @@ class Policy:
     Raises:
         LoadError: The content is damaged.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.policy import load_policy
         >>> policy = load_policy("policy.qpol")
         >>> policy.form, policy.bits

@@ -34,7 +34,7 @@ class PolicyNetwork:
         images_first: Whether the network was trained on images [c, h, w]. The program and the graph
             take [h, w, c].
 
-    Example:
+    Examples:
         >>> from qgraph.rl.policy import read_policy
         >>> network = read_policy("policy.onnx")
         >>> network.program.shape, network.images_first
@@ -75,7 +75,7 @@ def read_policy(
         LoadError: The file cannot be read.
         UnsupportedError: Actors do not support an op. The error names the node.
 
-    Example:
+    Examples:
         >>> from qgraph.rl.policy import read_policy
         >>> [step.op for step in read_policy("policy.onnx").program.steps]
         ['dense', 'dense']

@@ -2,7 +2,7 @@
 
 Needs stable-baselines3 (`pip install 'qgraph-compiler[sb3]'`).
 
-Example:
+Examples:
     >>> from stable_baselines3 import PPO  # doctest: +SKIP
     >>> from qgraph.rl.policy import pack
     >>> from qgraph.rl.sb3 import QuantizedCollection, read

@@ -30,7 +30,7 @@ class QuantizationAware(BaseCallback):  # type: ignore[misc]  # sb3 is not type-
         quant_delay: Steps before quantization starts.
         verbose: Level of messages, as in stable-baselines3.
 
-    Example:
+    Examples:
         >>> from stable_baselines3 import PPO
         >>> from qgraph.rl.sb3 import QuantizationAware
         >>> model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, device="cpu")

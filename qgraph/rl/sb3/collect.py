@@ -33,7 +33,7 @@ class QuantizedCollection(BaseCallback):  # type: ignore[misc]  # sb3 is not typ
         versions: Number of packed blocks.
         steps: Number of actions.
 
-    Example:
+    Examples:
         >>> from stable_baselines3 import PPO
         >>> from qgraph.rl.sb3 import QuantizedCollection
         >>> model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, device="cpu")

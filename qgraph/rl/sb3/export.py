@@ -40,7 +40,7 @@ def export_onnx(
         UnsupportedError: Actors do not support a part of the model.
         OutputError: The file cannot be written.
 
-    Example:
+    Examples:
         >>> from stable_baselines3 import PPO
         >>> from qgraph.rl.sb3 import export_onnx
         >>> print(export_onnx(PPO("MlpPolicy", "CartPole-v1", device="cpu"), "policy.onnx"))

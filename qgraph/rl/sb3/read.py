@@ -32,7 +32,7 @@ class Sb3Policy:
         images: Whether observations of the model are images [c, h, w]; the program takes [h, w, c].
         normalizer: The first steps of the program; None if the policy takes observations unchanged.
 
-    Example:
+    Examples:
         >>> from stable_baselines3 import PPO
         >>> from qgraph.rl.sb3 import read
         >>> policy = read(PPO("MlpPolicy", "CartPole-v1", device="cpu"))
@@ -88,7 +88,7 @@ def read(model: TorchModule, normalizer: VecNormalize | None = None) -> Sb3Polic
         UnsupportedError: Actors do not support a part of the model, or actions differ. The error
             names the module.
 
-    Example:
+    Examples:
         >>> from stable_baselines3 import PPO
         >>> from qgraph.rl.sb3 import read
         >>> sorted(read(PPO("MlpPolicy", "CartPole-v1", device="cpu")).weights)[:1]

@@ -38,7 +38,8 @@ def table(name: str, path: Path, data: Array) -> Table:
         {"layer": "", "op": "", "terms": ",d", "lowest": ",d", "highest": ",d", "bits": "d",
          "bits by channel": "", "bits with any weights": "d", "exact in": ""},
         notes=["lowest and highest: the limits of sums with their bias",
-               "with any weights: limits for the same number of products of codes of these bits, without a bias"],
+               "with any weights: limits for the same number of products of codes of these bits, "
+               "without a bias"],
     )  # fmt: skip
     graph = quantize(path, data, profile=PROFILE, effort="plain").graph
     for found in accumulators(lower(graph)):

@@ -60,7 +60,7 @@ def analyze(
 
     check_source(calibration)
     load_profile(search.profile)
-    # A search would hide the faults that it repairs.
+    # A search would hide the faults that it corrects.
     effort = search.effort or (Effort.PLAIN if search.plan is None else None)
     search.check(USUAL, effort)
     budgets = several_bits(mean_bits) if mean_bits is not None else []

@@ -100,7 +100,7 @@ class GraphFacts:
 
 @dataclass(frozen=True)
 class UnreadOp:
-    """An op that is kept as float, and why. The reason is empty if qgraph does not know the op."""
+    """An op that is kept as float, and why. The reason is empty for an unsupported op."""
 
     name: str
     op: str

@@ -31,7 +31,7 @@ class Ends:
 
 
 def ends_of(graph: Graph, spelling: Spelling) -> Ends:
-    """How a target that spells names so names the ends of a graph.
+    """The names of a graph's ends in a target with this spelling of names.
 
     An output that has the name of an input keeps it only if it is that input.
     """

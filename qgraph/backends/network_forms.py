@@ -45,19 +45,19 @@ class Form(Protocol):
 
     @property
     def lowerings(self) -> Lowerings[object]:
-        """How it writes each op, or why it does not."""
+        """The way each op is written, or why it is refused."""
 
     def refusal(self, network: Network) -> str | None:
-        """Why it cannot carry this network, naming the layer; None where it can."""
+        """The reason why it cannot represent this network, with the layer; None if it can."""
 
     def write(self, network: Network, folder: Path) -> None:
         """Write files into an empty folder."""
 
     def renamed(self, network: Network) -> Mapping[str, str]:
-        """Names of tensors in the files, by their names in the graph, where they differ."""
+        """Names of tensors in the files, by their names in the graph, if these differ."""
 
     def runner(self, network: Network, folder: Path) -> Runner:
-        """Return what executes the written files."""
+        """Return a function that runs the written files."""
 
 
 @runtime_checkable

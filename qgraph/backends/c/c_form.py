@@ -68,7 +68,7 @@ class CForm:
 
 
 def refused(program: Program) -> str | None:
-    """Why C cannot carry a program, naming the layer; None where it can."""
+    """The reason why C cannot represent a program, with the layer; None if it can."""
     for step in program.steps:
         if step.op not in LOWERINGS.lowered:
             return f"{step.output}: {LOWERINGS.refusal(step.op, step.output).reason}"

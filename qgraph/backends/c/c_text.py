@@ -33,7 +33,7 @@ class Text:
         self.lines += [indent + line for line in folded(text, WIDTH - len(indent))]
 
     def declare(self, text: str, comment: str) -> None:
-        """A statement with a comment beside it, or above where that is too long."""
+        """A statement with a comment beside it, or above it if the line would be too long."""
         if len(text) + len(comment) + 4 * self._depth < WIDTH:
             self.line(f"{text} {comment}")
         else:
@@ -50,7 +50,7 @@ class Text:
 
     @contextmanager
     def loops(self, counters: Iterable[tuple[str, int]]) -> Iterator[None]:
-        """Nested loops from 0, the first outside; sizes of 1 need none."""
+        """Nested loops from 0, the outer one first; sizes of 1 need no loop."""
         with ExitStack() as stack:
             for name, size in counters:
                 if size != 1:
@@ -72,7 +72,7 @@ def number(value: int) -> str:
 
 
 def index(strides: Shape, counters: Sequence[tuple[str, int]], offset: int = 0) -> str:
-    """Index of the counters in a tensor of those strides."""
+    """Index of the counters in a tensor with these strides."""
     terms = [
         (name, stride)
         for (name, size), stride in zip(counters, strides, strict=True)
@@ -97,7 +97,7 @@ def strides(shape: Shape) -> list[int]:
 
 
 def broadcast(shape: Shape, onto: Shape) -> list[int]:
-    """Strides of a tensor of `shape` along the dimensions of `onto`: 0 where it repeats."""
+    """Strides of a tensor of `shape` along the dimensions of `onto`; 0 where it is repeated."""
     own = [0 if size == 1 else step for size, step in zip(shape, strides(shape), strict=True)]
     return [0] * (len(onto) - len(shape)) + own
 

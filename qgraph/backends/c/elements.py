@@ -45,12 +45,12 @@ class Expression:
 
 
 def bits_for(program: Program, steps: Sequence[Step]) -> int:
-    """32 or 64: what every number on the way through these steps fits in."""
+    """32 or 64: the bits that hold every number in the computation of these steps."""
     return 32 if all(_fits(program, step) for step in steps) else 64
 
 
 def expression(site: CStep) -> str:
-    """The code that a pointwise step makes of its operands."""
+    """The expression of a pointwise step on its operands."""
     return _entry(site.step).write(site)
 
 

@@ -179,7 +179,7 @@ class _FunctionWriter:
 
     @contextmanager
     def _pixels(self, x: Tensor) -> Iterator[tuple[Counters, str, str]]:
-        """Loops over pixels: the counters, the image, and the place in it."""
+        """Loops over pixels: the counters, the image, and the position in it."""
         counters = [*zip(("n", "y", "x", "c"), self.shape, strict=True)]
         with self.text.loops(counters[:-1]):
             place = ", ".join(n if size > 1 else "0" for n, size in counters[1:3])
@@ -221,7 +221,7 @@ class _FunctionWriter:
     # -- loops over elements ------------------------------------------------------------------
 
     def elements(self, head: Step) -> None:
-        """All walks over as few loops as can be: the output's, then those of other tensors."""
+        """All walks with as few loops as possible: the output's first, then other tensors'."""
         read = [v for v in self.layer.read if not self._is_table(v)]
         walks = {v: broadcast(self.tensors[v].shape, self.shape) for v in read}
         if isinstance(head.attrs, ReduceMaxAttrs):
@@ -280,7 +280,7 @@ class _FunctionWriter:
         known: Mapping[str, str],
         channel: str | None = None,
     ) -> None:
-        """Each step at one element; `known`: what the head has computed there already."""
+        """Each step at one element; `known` are the values that the head has computed there."""
         place = index(self._own_strides(counters), counters)
         if not place.isidentifier() and not place.isdigit():
             self.text.line(f"const int32_t i = {place};")
@@ -343,7 +343,7 @@ class _FunctionWriter:
         return f"{helper}_{kind}({', '.join(operands)})"
 
 
-# What writes a layer, by the op of its first step.
+# The function that writes a layer, by the op of its first step.
 LOWERINGS: Lowerings[Callable[[_FunctionWriter, Step], None]] = Lowerings(
     "backends/c/functions",
     OPS,

@@ -1,4 +1,4 @@
-"""The .h file: what a caller needs."""
+"""The .h file: types, sizes and functions for callers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Helpers of the generated file that make one row of channels. Each is written where it is used.
+"""Helpers of the generated file that compute one row of channels. Each is written if it is used.
 
 A template is filled with the types of the image, of the weights and of the sums.
 """

@@ -1,4 +1,4 @@
-"""Places of tensors in the arena: two that live at the same time never overlap."""
+"""Positions of tensors in the arena: tensors that exist at the same time never overlap."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ class Life:
 
 
 def plan(lives: Mapping[Place, Life]) -> tuple[dict[Place, int], int]:
-    """An offset for each, and the size of the arena: the largest first, each as low as it fits."""
+    """Assign an offset to each, and return the size of the arena too.
+
+    The largest are placed first, each at the lowest offset where it fits.
+    """
     offsets: dict[Place, int] = {}
     for name in sorted(lives, key=lambda n: (-lives[n].size, lives[n].first, str(n))):
         life, offset = lives[name], 0

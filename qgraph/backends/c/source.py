@@ -36,7 +36,7 @@ TRACE = """\
 
 @dataclass(frozen=True)
 class Port:
-    """An entry or an exit: the tensor, and what C calls it."""
+    """An entry or an exit: the tensor, and its name in C."""
 
     tensor: str
     name: str
@@ -44,7 +44,7 @@ class Port:
 
 @dataclass(frozen=True)
 class CUnit:
-    """The parts of a .c file, and what the header and the test have to know of it."""
+    """The parts of a .c file, and the facts that the header and the test need."""
 
     program: Program
     net: str
@@ -69,7 +69,7 @@ class CUnit:
 
 
 def unit(program: Program, net: str) -> CUnit:
-    """Write a program as C; `net` is what the names of files, functions and macros begin with."""
+    """Write a program as C; names of files, functions and macros begin with `net`."""
     return _Unit(program, net).unit()
 
 

@@ -78,7 +78,7 @@ def engine_file(program: Program) -> bytes:
 
 
 def sealed(file: bytes) -> bytes:
-    """The same with the right checksum: CRC-32 of the file with 0 in its place."""
+    """The same file with its checksum: CRC-32 of the file with 0 in the place of the checksum."""
     before, after = file[:CHECKSUM_AT], file[CHECKSUM_AT + 4 :]
     return before + struct.pack("<I", zlib.crc32(before + bytes(4) + after)) + after
 

@@ -25,7 +25,7 @@ def fits_float32(spec: QuantSpec) -> bool:
 
 
 class FloatEngine:
-    """Runs what `numerics.quantize`, the engine and `numerics.dequantize` give, to the bit.
+    """Computes the same bits as `numerics.quantize`, the engine and `numerics.dequantize`.
 
     Made by `of`, where the quantizer and the scales allow it.
     """
@@ -44,7 +44,7 @@ class FloatEngine:
 
     @staticmethod
     def of(engine: Engine, spec: QuantSpec, exits: Mapping[str, Exponent]) -> FloatEngine | None:
-        """None if this needs more than one scale per tensor, or codes that float32 does not hold.
+        """Create a runner; None for several scales per tensor, or codes that float32 cannot hold.
 
         exits: exponents by tensor.
         """

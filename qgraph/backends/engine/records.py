@@ -39,7 +39,7 @@ class Field:
 
     @property
     def count(self) -> int:
-        """How many numbers it has."""
+        """The number of its elements."""
         return int(self.format[:-1] or 1)
 
     @property

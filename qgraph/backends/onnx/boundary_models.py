@@ -60,7 +60,7 @@ def _cast(model: OnnxModelBuilder, value: str, dtype: str) -> str:
 
 
 def _codes(model: OnnxModelBuilder, value: str, spec: QuantSpec, exponent: Exponent) -> str:
-    """`clip(round(value * 2^exponent))`, or what wraps around, in float64."""
+    """`clip(round(value * 2^exponent))`, or the wrapped number, in float64."""
 
     def operate(op: str, x: str, number: float | None = None) -> str:
         constant = [] if number is None else [model.constant(np.float64(number), "number")]
@@ -89,5 +89,5 @@ def _codes(model: OnnxModelBuilder, value: str, spec: QuantSpec, exponent: Expon
         turns = operate("Mul", operate("Floor", operate("Mul", x, 1 / whole)), whole)
         return model.add("Sub", [x, turns], f"{value}/remainder")
 
-    # Whole turns first: past 2^53 there is no room for a subtraction.
+    # Whole turns first: beyond 2^53 a subtraction is not exact.
     return operate("Add", remainder(operate("Sub", remainder(x), spec.lo)), spec.lo)

@@ -55,7 +55,7 @@ class OnnxModelBuilder:
         )
 
     def constant(self, value: npt.ArrayLike, stem: str, *, own: bool = False) -> str:
-        """An initializer; equal ones are held once, unless it is to be `own`."""
+        """Add an initializer. Equal ones are stored once, unless `own` is true."""
         array = np.ascontiguousarray(value).reshape(np.shape(value))
         if own:
             return self.raw_constant(numpy_helper.from_array(array, stem))
@@ -82,11 +82,11 @@ class OnnxModelBuilder:
         self.outputs.append(value_info(name, dtype, shape))
 
     def know(self, name: str, dtype: str, shape: Sequence[int | str]) -> None:
-        """The type of what an op gives that ONNX does not know."""
+        """State the type of the result of an op that ONNX does not define."""
         self.known.append(value_info(name, dtype, shape))
 
     def model(self, metadata: Mapping[str, object]) -> onnx.ModelProto:
-        """The model, checked. Raises UnsupportedError for one that no file can hold."""
+        """The checked model. Raises UnsupportedError if it is too large for a file."""
         graph = helper.make_graph(
             self.nodes,
             self.name,

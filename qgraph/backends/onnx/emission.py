@@ -231,7 +231,7 @@ class ProgramEmission(ABC):
         tensor, (_, nchw) = self.tensors[name], self.made_as(name)
         dtype = self.working(name, step.output)
         value = self.get(name, dtype, nchw)
-        # What is out of reach limits nothing, and may not fit the type.
+        # A limit that codes cannot reach has no effect, and may not fit the type.
         low = np.asarray(tensor.low if attrs.low is None else np.maximum(attrs.low, tensor.low))
         if (low > tensor.low).any():
             value = self._limited("Max", value, step, low, dtype, nchw)

@@ -100,7 +100,7 @@ class _Whole:
                 self.builder.append("Identity", [held], wanted)
 
     def _tail(self) -> list[Node]:
-        """The nodes that outputs need, in order; those of the program left out."""
+        """The nodes that outputs need, in order, without those of the program."""
         wanted: set[str] = set()
         waiting = [*self.graph.outputs.values()]
         while waiting:

@@ -61,7 +61,7 @@ class ValueEmission(ProgramEmission):
 
     @abstractmethod
     def quantized(self, value: str, name: str, spec: QuantSpec, nchw: bool) -> str:
-        """Values as the grid of a tensor has them, in the range and rounding of a spec."""
+        """Values rounded to the grid of a tensor, with the range and rounding of a spec."""
 
     # -- entries and exits -------------------------------------------------------------------
 

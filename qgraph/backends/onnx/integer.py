@@ -220,7 +220,7 @@ class IntegerEmission(ProgramEmission):
         self.put(step.output, value, held, nchw)
 
     def _standardize(self, step: Step) -> None:
-        """In int64, as numpy does it; the root is float64's, put right."""
+        """In int64, as in numpy. The root is computed in float64 and then corrected."""
         (x,), numbers, stem = step.inputs, step.attrs_as(StandardizeAttrs), step.output
         number = self._number("int64", stem)
         codes, tensor = self.get(x, "int64"), self.tensors[stem]
@@ -262,7 +262,7 @@ class IntegerEmission(ProgramEmission):
         self.put(step.output, value, dtype, True)
 
     def _pool_by_slices(self, step: Step, dtype: str) -> str:
-        """The largest of every tap, one axis after the other: there is no pool of wide codes."""
+        """The largest of all taps, one axis after the other: ONNX has no pool for wide codes."""
         (name,), attrs = step.inputs, step.attrs_as(MaxPoolAttrs)
         value = self.get(name, dtype, True)
         pads = np.array([(0, 0), (0, 0), *attrs.pads], np.int64).T.reshape(-1)

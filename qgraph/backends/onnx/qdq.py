@@ -39,7 +39,7 @@ class QdqEmission(ValueEmission):
     ) -> None:
         super().__init__(program, publics, reserved)
         self._constants: dict[Hashable, str] = {}  # dequantized once for all users
-        self.dequantized: set[str] = set()  # values that a DequantizeLinear gives
+        self.dequantized: set[str] = set()  # outputs of DequantizeLinear nodes
         self.bytes: set[str] = set()  # those of them that 8 bits hold
         self.far: set[str] = set()  # tensors whose codes reach past int32 before they saturate
 
@@ -47,8 +47,8 @@ class QdqEmission(ValueEmission):
         low, high = spec.lo, spec.hi
         dtype = narrowest(name, low, high)
         if value in self.dequantized or name in self.far:
-            # ONNX Runtime makes one of two pairs in a row, and rounds once instead of twice. And
-            # its integer kernels would have codes pass int32 before they saturate.
+            # ONNX Runtime merges two pairs in a row, and then rounds once instead of twice. In its
+            # integer kernels, codes would exceed int32 before they saturate.
             lowest = self.model.constant(np.float32(np.finfo(np.float32).min), "lowest")
             value = self.model.add("Max", [value, lowest], f"{name}/apart")
         if (np.iinfo(dtype).min, np.iinfo(dtype).max) != (low, high):

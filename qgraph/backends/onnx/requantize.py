@@ -44,7 +44,7 @@ class Requantize:
 
     @property
     def right(self) -> Codes:
-        """Shifts to the right; past all bits there are, one more changes nothing."""
+        """Shifts to the right, limited to the number of bits: larger ones give the same."""
         bits = max(-self.low, self.high).bit_length()
         return np.minimum(np.maximum(self.shift, 0), bits + 2)
 
@@ -54,14 +54,14 @@ class Requantize:
 
     @property
     def lift(self) -> np.int64:
-        """A multiple of every 2^right that brings the lowest code to 0 or above."""
+        """A multiple of every 2^right that raises the lowest code to 0 or above."""
         if self.low >= 0 or not self.right.any():
             return np.int64(0)
         return np.int64(1) << max(int(self.right.max()), (-self.low).bit_length())
 
     @property
     def dtype(self) -> str:
-        """Type that holds every number on the way."""
+        """A type that holds every number in the computation."""
         before = max(-self.low, self.high) + int(self.lift) + (1 << int(self.right.max()))
         behind = int(np.abs(self._shifted_ends()).max()) + max(-self.fits_low, self.fits_high)
         return "int32" if max(before, behind) <= INT32 else "int64"

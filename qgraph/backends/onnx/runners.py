@@ -50,7 +50,7 @@ def onnx_runtime(path: Path) -> Runner:
 
 
 def integer_part(model: onnx.ModelProto, meta: JsonObject) -> onnx.ModelProto:
-    """The part of a model from its entries to its exits; the model itself where that is all."""
+    """The part of a model from its entries to its exits; the model itself if it has no other."""
     graph = model.graph
     starts = [entry["input"] for entry in meta["entries"].values()]
     ends = [one["value"] for one in meta["exits"].values()]
@@ -165,7 +165,7 @@ def session(model: onnx.ModelProto | Path, optimised: bool) -> OnnxObject:
 
 
 def with_outputs(model: onnx.ModelProto, values: Iterable[str]) -> onnx.ModelProto:
-    """A copy that gives these values, too. Their types are left to the runtime."""
+    """A copy with these values as outputs too. The runtime infers their types."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     there = {o.name for o in copy.graph.output}
@@ -176,7 +176,7 @@ def with_outputs(model: onnx.ModelProto, values: Iterable[str]) -> onnx.ModelPro
 
 
 def with_own_weights(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """A copy in which no two nodes share dequantized weights; None where none do.
+    """A copy in which no two nodes share dequantized weights; None if no nodes share them.
 
     `session.x64quantprecision` rewrites 8-bit weights once for each product that takes them, and
     ONNX Runtime 1.32 fails at the second rewrite of one initializer.
@@ -210,7 +210,7 @@ def with_own_weights(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 
 def with_batch(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
-    """A copy for so many samples, every shape known; the model has one sample in front."""
+    """A copy for this number of samples, with known shapes; the model has one sample."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     graph = copy.graph
@@ -255,7 +255,7 @@ def feeds_of(meta: JsonObject, codes: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def codes_of(meta: JsonObject, found: Mapping[str, Array]) -> dict[str, Array]:
-    """Codes of what a model gives. Raises ExactnessError for a value that is not on its grid."""
+    """Codes of a model's outputs. Raises ExactnessError for a value that is not on its grid."""
     if meta["holds"] == "codes":
         return {name: value.astype(np.int64) for name, value in found.items()}
     about = {**meta["tensors"], **meta["exits"]}

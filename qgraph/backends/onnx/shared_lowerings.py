@@ -1,4 +1,4 @@
-"""Steps that all ONNX forms write alike: moves, and ops that ONNX has under a name."""
+"""Steps that all ONNX forms write in the same way: moves, and ops with an ONNX equivalent."""
 
 from __future__ import annotations
 

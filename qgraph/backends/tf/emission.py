@@ -38,7 +38,7 @@ class Emission:
         return "float64" if wide else self.graph.types[node.name].dtype
 
     def tensor(self, value: str, dtype: str | None = None) -> str:
-        """The tensor of a value, cast to `dtype` where it is held in another."""
+        """The tensor of a value, cast to `dtype` if it has another type."""
         if value in self.constants:
             return self._constant(value, dtype)
         held = self.type_name(value)

@@ -25,7 +25,7 @@ from qgraph.program.ops import (
 from qgraph.program.ops.layout import PerChannel
 from qgraph.records import JSON
 
-# Products that a check takes, and may take for one row: simulators do some millions in a second.
+# Limits of the products in a check, and in one row of it: simulators do some millions in a second.
 PRODUCTS, PRODUCTS_MOST = 1 << 19, 1 << 21
 FAR = 1 << 60
 Check = tuple[str, dict[str, JSON]]  # kind and parameters

@@ -37,7 +37,7 @@ class Tried:
 
 
 def runs(network: Network, samples: int) -> Iterator[SampleRun]:
-    """Calibration samples first, then the ends of the entries' ranges, then any codes."""
+    """Calibration samples first, then the ends of the entries' ranges, then random codes."""
     for i, feeds in enumerate(_samples(network, samples)):
         values = Reference(network.graph).run(feeds, [e.tensor for e in network.program.entries])
         codes = {n: v.codes for n, v in values.items() if isinstance(v, Fixed)}
@@ -57,7 +57,7 @@ def _samples(network: Network, most: int) -> list[dict[str, Array]]:
 
 
 def chosen(program: Program, names: Sequence[str]) -> list[Layer]:
-    """The layers that are named by a tensor that they make; all without names."""
+    """The layers that compute the named tensors; all layers without names."""
     every = layers(program)
     unknown = [n for n in names if not any(n in layer.made for layer in every)]
     if unknown:
@@ -67,13 +67,13 @@ def chosen(program: Program, names: Sequence[str]) -> list[Layer]:
 
 
 def tried(program: Program, layer: Layer) -> Tried | str:
-    """A layer on extreme samples, or why there are none. Every claim is checked once more."""
+    """A layer on extreme samples, or the reason why it has none. Every claim is checked again."""
     place = place_of(program, layer)
     if isinstance(place, str):
         return place
     found, missing = extremes(place)
     if not found:
-        return "nothing of it rounds, clips or sums"
+        return "it does not round, clip or sum"
     codes = stacked(place, found)
     for one, held in zip(found, claims_hold(place, found, codes), strict=True):
         if not held:
@@ -82,5 +82,5 @@ def tried(program: Program, layer: Layer) -> Tried | str:
 
 
 def size(program: Program, names: Sequence[str]) -> int:
-    """Elements of all these tensors together."""
+    """The number of elements of all these tensors."""
     return sum(math.prod(program.tensors[n].shape) for n in names)

@@ -22,7 +22,7 @@ def bits_of(low: int, high: int) -> int:
 
 
 def write(place: Path, codes: Array, storage: str, bits: int) -> dict[str, str]:
-    """Files `place` with an ending each; their SHA-256, by ending. Large ones have no `.hex`."""
+    """Write `place` with each ending; return SHA-256 by ending. Large tensors have no `.hex`."""
     held = np.ascontiguousarray(codes).astype(storage)
     np.save(place.with_name(f"{place.name}.npy"), held)
     little = held.astype(held.dtype.newbyteorder("<"))
@@ -39,7 +39,7 @@ def sha256(path: Path) -> str:
 
 
 def hexadecimal(codes: Array, bits: int) -> bytes:
-    """A line for each code: two's complement in `bits`, as many digits as that takes."""
+    """A line for each code: two's complement in `bits`, in hexadecimal digits."""
     digits = -(-bits // 4)
     held = np.asarray(codes, np.int64).reshape(-1).astype(np.uint64) & np.uint64((1 << bits) - 1)
     whole = np.frombuffer(held.astype(">u8").tobytes().hex().encode(), "S1").reshape(-1, 16)

@@ -1,4 +1,4 @@
-"""Vectors read back: the program that they describe, and whether they are what they say."""
+"""Vectors read back: the program that they describe, and whether they are consistent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_index(folder: Path) -> JsonObject:
 
 
 def read_program(folder: Path, index: JsonObject) -> Program:
-    """The network again, from the index and the `.hex` of constants, `.bin` where there is none.
+    """The network, from the index and the `.hex` of constants, or `.bin` without `.hex`.
 
     Raises LoadError.
     """
@@ -53,7 +53,7 @@ def _program(folder: Path, index: JsonObject) -> Program:
 
 
 def check_files(folder: Path, index: JsonObject) -> None:
-    """Every file against its hash. Raises ExactnessError for the first that is not as written."""
+    """Compare every file with its hash. Raises ExactnessError for the first that differs."""
     groups = [index["constants"], *(case["tensors"] for case in index["cases"])]
     groups += [place[kind] for place in index["places"] for kind in ("constants", "tensors")]
     for where in (where for group in groups for where in group.values()):
@@ -113,7 +113,7 @@ def _read(
     where: JsonObject,
     shape: Sequence[int] | None = None,
 ) -> Array:
-    """A tensor, if its files say the same."""
+    """A tensor, if its files agree."""
     facts = index["tensors"][name]
     sizes = tuple(facts["shape"] if shape is None else shape)
     found = {e: read(folder / where["file"], facts, sizes, e) for e in where["sha256"]}

@@ -1,4 +1,4 @@
-"""Vectors as a form: files, and a run of what the files say."""
+"""Vectors as a form: files, and a runner of the network that the files describe."""
 
 from __future__ import annotations
 

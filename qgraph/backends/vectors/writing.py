@@ -139,7 +139,7 @@ class _VectorWriter:
         return {"file": f"{folder}/{self.stems[name]}", "sha256": hashes}
 
     def _constants(self) -> None:
-        # All of them: what is read back has to compute.
+        # All of them, because the network is computed again from the files.
         for name, codes in self.program.constants.items():
             self.index.constants[name] = self._tensor("constants", name, codes)
 
@@ -165,7 +165,7 @@ class _VectorWriter:
             )
 
     def _fitting(self, names: list[str], most: int) -> list[str]:
-        """As many from the front as have no more than `most` codes."""
+        """As many tensors from the front as have no more than `most` codes together."""
         while size(self.program, names) > most:
             names = names[:-1]
         return names

@@ -63,11 +63,11 @@ class FloatEmission:
         return held[nchw]
 
     def made_nchw(self, value: str) -> bool:
-        """True for a value that is there in NCHW only."""
+        """True for a value that exists in NCHW only."""
         return value in self.held and False not in self.held[value]
 
     def alias(self, value: str, source: str) -> None:
-        """`value` is what `source` is."""
+        """Let `value` be the same value as `source`."""
         if source in self.constants:
             self.constants[value] = self.constants[source]
         else:

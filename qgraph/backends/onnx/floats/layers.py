@@ -57,7 +57,7 @@ def _layer(e: FloatEmission, node: Node, op: str, inputs: list[str], **attrs: At
 def _conv2d(e: FloatEmission, node: Node) -> None:
     x, w = node.inputs
     height, width, taken, _ = e.sizes(w, (0, 1, 2, 3), node)
-    # Of open channels there is one group: runtimes refuse a filter that does not fit.
+    # An open number of channels means one group: runtimes refuse a filter that does not fit.
     channels = e.shape(x, node)[3] or taken
     inputs = [e.get(x, nchw=True), _turned_filter(e, w)]
     attrs = window(e, node, (height, width))
@@ -115,7 +115,7 @@ def _pool(op: str, **attrs: AttrValue) -> Lower:
 
 
 def keeps_order(axes: list[int]) -> bool:
-    """True where the axes that are left stand in the same order in both layouts."""
+    """True if the remaining axes have the same order in both layouts."""
     left = [axis_in(axis, True) for axis in range(4) if axis not in axes]
     return left == sorted(left)
 

@@ -50,7 +50,7 @@ def _padding(node: Node) -> tuple[str, Pads | None]:
 
 
 def _onednn_errs(e: Emission, node: Node) -> bool:
-    """True for float32 convolutions that TensorFlow 2.21 gets wrong with oneDNN on.
+    """True for float32 convolutions that TensorFlow 2.21 computes wrongly with oneDNN on.
 
     Seen with one channel, strides like (1, 2), a result of width 1 and more than one image: not
     rounding errors but other numbers. float64 takes another kernel.
@@ -165,7 +165,7 @@ def _depthwise(e: Emission, node: Node) -> str:
 
 
 def _sizes(e: Emission, value: str) -> tuple[int, ...]:
-    """The shape of a value whose sizes are all known, as those of weights are."""
+    """The shape of a value whose sizes are all known, such as weights."""
     sizes = tuple(size for size in e.graph.types[value].shape or () if size is not None)
     assert len(sizes) == e.graph.types[value].rank, value
     return sizes

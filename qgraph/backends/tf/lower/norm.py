@@ -1,4 +1,4 @@
-"""Batch and layer norms, and what is left of a layer norm on codes."""
+"""Batch norms and layer norms, and the part of a layer norm that works on codes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _batch_norm(e: Emission, node: Node) -> str:
 
 
 def _layer_norm(e: Emission, node: Node) -> str:
-    """Step by step in float64, as the reference does it."""
+    """Step by step in float64, as in the reference."""
     wide, name = DType("float64"), node.name
     axis = e.builder.const(np.array([-1], np.int32), f"{name}/axis")
 
@@ -47,7 +47,7 @@ def _layer_norm(e: Emission, node: Node) -> str:
 
 
 def _standardize(e: Emission, node: Node) -> str:
-    """On codes in int64, as the reference does it; the root is float64's, put right."""
+    """On codes in int64, as in the reference. The root is computed in float64 and corrected."""
     name, source = node.name, node.inputs[0]
     held, t = e.type_name(source), DType("int64")
     channels = int((e.graph.types[source].shape or ())[-1] or 0)

@@ -42,7 +42,7 @@ def _quantize(e: Emission, node: Node) -> str:
             for op, to in (("Minimum", end), ("Maximum", -end)):
                 held_to = [x, e.builder.scalar(to, dtype)]
                 x = e.builder.add(op, f"{name}/{op.lower()}", held_to, T=t)
-        # Whole turns first: past 2^53 there is no room for a subtraction.
+        # Whole turns first: beyond 2^53 a subtraction is not exact.
         x = e.builder.add("FloorMod", f"{name}/turns", [x, span], T=t)
         x = e.builder.add("Sub", f"{name}/from_low", [x, low], T=t)
         x = e.builder.add("FloorMod", f"{name}/wrap", [x, span], T=t)

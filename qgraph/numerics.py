@@ -6,7 +6,6 @@ where this project chooses. Integers are int64, floats float64 unless said other
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,6 +24,7 @@ from qgraph.ir.types import (
     Role,
     Rounding,
 )
+from qgraph.kernels.rounding import round_numbers
 
 MAX_EXPONENT = 126
 E = TypeVar("E", bound=AnyExponent)
@@ -32,12 +32,6 @@ Float = npt.NDArray[np.floating[Any]]
 
 
 # -- scales ---------------------------------------------------------------------------------
-
-
-def exponent_of(log2_t: npt.ArrayLike, bits: int, signed: bool) -> int | Codes:
-    """Fractional length f of a threshold: `f = (bits - signed) - ceil(log2_t)`."""
-    exponent = (bits - int(signed)) - np.ceil(np.asarray(log2_t)).astype(np.int64)
-    return int(exponent) if exponent.ndim == 0 else exponent
 
 
 def exponent_for_max(largest: float, bits: int, signed: bool) -> int:
@@ -96,26 +90,6 @@ def aligned(exponent: AnyExponent | None, shape: tuple[int, ...]) -> Codes:
 
 
 # -- rounding -------------------------------------------------------------------------------
-
-
-def _half_up(x: Array) -> Array:
-    whole: Array = np.floor(x)
-    return whole + ((x - whole) >= 0.5)
-
-
-def _half_away(x: Array) -> Array:
-    away: Array = np.copysign(_half_up(np.abs(x)), x)
-    return away
-
-
-# Rounding of floats; `round_shift` rounds codes.
-ROUND: Mapping[str, Callable[[Array], Array]] = {
-    Rounding.HALF_EVEN: np.rint,
-    Rounding.HALF_UP: _half_up,
-    Rounding.HALF_AWAY: _half_away,
-    Rounding.FLOOR: np.floor,
-    Rounding.DOUBLE: _half_away,
-}
 
 
 def round_shift(v: Codes, shift: npt.ArrayLike, rounding: str = Rounding.HALF_EVEN) -> Codes:
@@ -182,7 +156,7 @@ def quantize(x: npt.ArrayLike, spec: QuantSpec) -> Fixed:
         raise ExactnessError(
             "NaN has no fixed-point code", hint="check the inputs of the float network"
         )
-    steps = ROUND[spec.rounding](np.ldexp(x, _exponent(spec, x.shape)))
+    steps = round_numbers(np.ldexp(x, _exponent(spec, x.shape)), spec.rounding)
     if spec.overflow == Overflow.WRAP and not np.isfinite(steps).all():
         raise ExactnessError(
             "infinity cannot be wrapped into a fixed-point code",
@@ -216,7 +190,7 @@ def fake_quantize(x: Array, spec: QuantSpec, out: Array | None = None) -> Array:
         and x.flags.c_contiguous
     ):
         return kernels.quantize(x, exponent, spec.lo, spec.hi, spec.rounding, out)
-    steps = ROUND[spec.rounding](np.ldexp(x, exponent))
+    steps = round_numbers(np.ldexp(x, exponent), spec.rounding)
     return np.ldexp(bring_into_range(steps, spec), -exponent).astype(x.dtype)
 
 

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from qgraph import kernels
 from qgraph.ir.types import ROUNDINGS
 from qgraph.kernels import plain
-from qgraph.numerics import exponent_of
+from tests.helpers.exponents import exponent_of
 from tests.helpers.vectors import vector_file
 
 BIG = 600_007  # many blocks, several threads' worth, and no multiple of anything

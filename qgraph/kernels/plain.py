@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qgraph.ir.types import Rounding, rounding_of_numbers
+from qgraph.kernels.rounding import round_numbers
 from qgraph.ops.attribute_types import Pair
 
 Float32 = npt.NDArray[np.float32]
@@ -66,7 +66,7 @@ def channel_sums(x: Float32) -> Float64:
 def quantize(x: Float32, f: Exponents, lo: int, hi: int, rounding: str = "half_even") -> Float32:
     """Do what `kernels.quantize` does."""
     f = np.asarray(f)
-    whole = _round(np.ldexp(x.astype(np.float64), f), rounding)
+    whole = round_numbers(np.ldexp(x.astype(np.float64), f), rounding)
     value = np.ldexp(np.clip(whole, np.float32(lo), np.float32(hi)), -f) + 0.0
     with np.errstate(over="ignore"):
         return np.asarray(value).astype(np.float32)
@@ -92,7 +92,7 @@ def quantize_gradients(
     low, high = np.float32(lo), np.float32(hi)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         scaled = np.ldexp(x, f)
-        whole = _round(np.ldexp(x.astype(np.float64), f), rounding).astype(np.float32)
+        whole = round_numbers(np.ldexp(x.astype(np.float64), f), rounding).astype(np.float32)
         below, above = whole < low, whole > high
         slope = np.where(below, low, np.where(above, high, whole - scaled))
         products = g.astype(np.float64) * slope
@@ -123,24 +123,6 @@ def _sums_of(rows: Float64, size: int) -> Float64:
     for i in range(size):
         sums += groups[:, i]
     return sums
-
-
-def _round(x: Float64, rounding: str) -> Float64:
-    match rounding_of_numbers(rounding):
-        case Rounding.HALF_EVEN:
-            return np.rint(x)
-        case Rounding.FLOOR:
-            return np.floor(x)
-        case Rounding.HALF_UP:
-            return _half_up(x)
-        case Rounding.HALF_AWAY | Rounding.DOUBLE:
-            return np.copysign(_half_up(np.abs(x)), x)
-
-
-def _half_up(x: Float64) -> Float64:
-    whole = np.floor(x)
-    with np.errstate(invalid="ignore"):
-        return whole + (x - whole >= 0.5)
 
 
 def round_significand(x: Float32, bits: int) -> Float32:

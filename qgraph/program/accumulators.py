@@ -13,7 +13,6 @@ from qgraph.exact.sums import (
     FLOAT32_EXACT,
     FLOAT64_EXACT,
     by_channel,
-    farthest_input,
     sums_of_products,
 )
 from qgraph.ir.types import Codes
@@ -134,12 +133,3 @@ def _bias(program: Program, users: list[Step]) -> tuple[str, Codes] | None:
     if codes is None or codes.shape != (channels,):
         return None
     return users[0].output, codes.astype(np.int64)
-
-
-def overflowing_input(program: Program, accumulator: Accumulator, channel: int, side: str) -> Codes:
-    """Codes of the layer's input that take a channel to its `highest` or `lowest` sum."""
-    step = next(s for s in program.steps if s.output == accumulator.layer)
-    x, weights = program.tensors[step.inputs[0]], program.constants[step.inputs[1]]
-    ends = (x.low, x.high)
-    attrs = dict(step.attrs.items())
-    return farthest_input(step.op, attrs, x.shape, ends, weights, channel, side)

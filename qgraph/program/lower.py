@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from qgraph.errors import GraphError, UnsupportedError
 from qgraph.exact.bounds import bounds
+from qgraph.exact.float_parts import integer_values
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.order import inputs_first
@@ -21,7 +22,6 @@ from qgraph.program.writer import ProgramWriter
 from qgraph.quant.topology import (
     QUANTIZERS,
     ValueExponents,
-    has_integer_form,
     known_exponent,
     size_advice,
     value_exponent,
@@ -139,7 +139,8 @@ class _Lowering:
 
     def _exits(self) -> list[str]:
         """Integer values that float ops or outputs use. Sets `wanted`, nodes they depend on."""
-        integer, exits = self._integer_values(), dict[str, None]()
+        integer, exits = integer_values(self.graph), dict[str, None]()
+        self._fold_and_enter(integer)
         for node in self.graph.topological():
             if node.name not in integer:
                 exits.update(dict.fromkeys(v for v in node.inputs if v in integer))
@@ -153,23 +154,18 @@ class _Lowering:
         )
         return made
 
-    def _integer_values(self) -> set[str]:
-        found: set[str] = set()
+    def _fold_and_enter(self, integer: set[str]) -> None:
+        """Find constants and entries, and trace float values that depend on codes."""
         for node in self.graph.topological():
-            whole = bool(node.inputs) and all(v in found for v in node.inputs)
             constant = self.graph.constant(node.inputs[0]) if node.op == "quantize" else None
             if constant is not None:
                 self.fixed[node.name] = quantize(constant, spec_of(node))
-            elif node.op == "quantize" and not whole:
+            elif node.op == "quantize" and node.inputs[0] not in integer:
                 self._enter(node)
-            elif whole and has_integer_form(node):
-                if all(v in self.fixed for v in node.inputs):
-                    self.fixed[node.name] = _folded(node, [self.fixed[v] for v in node.inputs])
-            else:
-                self._trace_float(node, found)
-                continue
-            found.add(node.name)
-        return found
+            elif node.name not in integer:
+                self._trace_float(node, integer)
+            elif all(v in self.fixed for v in node.inputs):
+                self.fixed[node.name] = _folded(node, [self.fixed[v] for v in node.inputs])
 
     def _enter(self, node: Node) -> None:
         source = node.inputs[0]

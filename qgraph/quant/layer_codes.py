@@ -13,7 +13,7 @@ from typing import cast
 import numpy as np
 
 from qgraph.ir.types import Array, Moments, QuantSpec
-from qgraph.numerics import ROUND
+from qgraph.kernels.rounding import round_numbers
 from qgraph.parallel import Each
 from qgraph.quant.layer_rows import LayerRows
 from qgraph.quant.output_moments import (
@@ -122,7 +122,7 @@ class LayerCodes:
     def nearest(self, spec: QuantSpec, each: Each) -> RoundedWeights:
         """Weights as the quantizer makes them."""
         unit = self._unit(spec)
-        codes: Float64 = np.clip(ROUND[spec.rounding](self.w / unit), spec.lo, spec.hi)
+        codes: Float64 = np.clip(round_numbers(self.w / unit, spec.rounding), spec.lo, spec.hi)
         return self._choice(codes * unit, each)
 
     def clipped(self, spec: QuantSpec) -> float:

@@ -10,9 +10,9 @@ import pytest
 from qgraph import kernels
 from qgraph.errors import UsageError
 from qgraph.ir.types import ROUNDINGS
-from qgraph.numerics import exponent_of
 from qgraph.train import cuda
 from tests.helpers.bits import same_bits
+from tests.helpers.exponents import exponent_of
 from tests.helpers.vectors import vector_file
 
 CODES = cuda.CudaCodes(0, 4, -8, 7)

@@ -6,9 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qgraph.exact.bounds import accumulator_bits, bounds
+from qgraph.exact.sums import farthest_input
 from qgraph.ir.graph import Graph
-from qgraph.program import lower
-from qgraph.program.accumulators import Accumulator, accumulators, overflowing_input
+from qgraph.ir.types import Codes
+from qgraph.program import Program, lower
+from qgraph.program.accumulators import Accumulator, accumulators
 from tests.helpers.quantized import PROFILES, quantize, random_network
 
 
@@ -87,6 +89,15 @@ LAYERS = {
     "groups": ("conv2d", (4, 4, 6), (3, 3, 2, 9), window()),
     "depthwise": ("depthwise_conv2d", (5, 5, 3), (3, 3, 3, 2), window(padding=((1, 0), (2, 1)))),
 }
+
+
+def overflowing_input(program: Program, accumulator: Accumulator, channel: int, side: str) -> Codes:
+    """Codes of the layer's input that take a channel to its `highest` or `lowest` sum."""
+    step = next(s for s in program.steps if s.output == accumulator.layer)
+    x, weights = program.tensors[step.inputs[0]], program.constants[step.inputs[1]]
+    ends = (x.low, x.high)
+    attrs = dict(step.attrs.items())
+    return farthest_input(step.op, attrs, x.shape, ends, weights, channel, side)
 
 
 @pytest.mark.parametrize("kind", LAYERS)

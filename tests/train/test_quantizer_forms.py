@@ -12,9 +12,9 @@ import tensorflow as tf
 from qgraph import kernels
 from qgraph.errors import UsageError
 from qgraph.ir.types import ROUNDINGS
-from qgraph.numerics import exponent_of
 from qgraph.train import fused, quantizer
 from qgraph.train.quantizer import form_in_use, quantize
+from tests.helpers.exponents import exponent_of
 from tests.helpers.vectors import vector_file
 
 FUSED = pytest.param(

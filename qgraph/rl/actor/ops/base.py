@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from qgraph.errors import GraphError
 from qgraph.ir.types import Array
-from qgraph.ops.attributes import Attributes, declarations
+from qgraph.ops.attributes import Attributes
 
 Shape = tuple[int, ...]  # of one sample
 A = TypeVar("A", bound=Attributes)
@@ -67,11 +67,6 @@ class ActorOp(Generic[A]):
     def layer(self) -> bool:
         """Whether its first weight is a kernel."""
         return self.channels is ChannelRule.LAYER
-
-    @property
-    def activates(self) -> bool:
-        """Whether its steps can have an activation."""
-        return any(declared.name == "activation" for declared in declarations(self.attributes))
 
     @property
     def variadic(self) -> bool:

@@ -1,0 +1,31 @@
+"""Rounding of floats to whole numbers. `qgraph.numerics.round_shift` rounds codes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qgraph.ir.types import Rounding, rounding_of_numbers
+
+Floats = npt.NDArray[np.floating[Any]]
+
+
+def round_numbers(x: Floats, rounding: str) -> Floats:
+    """The whole numbers that a rounding mode gives, in the dtype of `x`; NaN stays NaN."""
+    match rounding_of_numbers(rounding):
+        case Rounding.HALF_EVEN:
+            return np.rint(x)
+        case Rounding.FLOOR:
+            return np.floor(x)
+        case Rounding.HALF_UP:
+            return _half_up(x)
+        case Rounding.HALF_AWAY | Rounding.DOUBLE:
+            return np.copysign(_half_up(np.abs(x)), x)
+
+
+def _half_up(x: Floats) -> Floats:
+    whole = np.floor(x)
+    with np.errstate(invalid="ignore"):  # infinity minus itself
+        return np.asarray(whole + (x - whole >= 0.5))

@@ -117,9 +117,9 @@ class PlanOptions(OptionGroup):
 
     def check(self, pipeline: Pipeline, effort: Effort | None = None) -> None:
         """Raise UsageError for options that exclude each other. effort: the command's default."""
-        from qgraph.static.choice import Wish, first_plan
+        from qgraph.static.choice import PlanRequest, first_plan
 
-        first_plan(Wish(self.effort or effort, self.plan, self.method, pipeline=pipeline))
+        first_plan(PlanRequest(self.effort or effort, self.plan, self.method, pipeline=pipeline))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -150,7 +150,7 @@ def constants(kind: str, graph: Graph) -> dict[str, Array]:
 
 def few_samples(result: FixedPointNetwork) -> dict[str, Array]:
     """`sample/<name>`: the samples that noise was measured on."""
-    return {f"sample/{name}": array for name, array in result.few.items()}
+    return {f"sample/{name}": array for name, array in result.measured_samples.items()}
 
 
 # -- statistics -----------------------------------------------------------------------------

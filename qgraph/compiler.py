@@ -51,7 +51,7 @@ from qgraph.static.analysis import SAMPLES as SENSITIVITY_SAMPLES
 from qgraph.static.analysis import analysis
 from qgraph.static.build import build
 from qgraph.static.cautions import TRAINING_WITHOUT_DATA, of_result
-from qgraph.static.choice import Choice, Wish, choose, first_plan
+from qgraph.static.choice import Choice, PlanRequest, choose, first_plan
 from qgraph.static.choice import pareto as pareto_of
 from qgraph.static.facts import AgreementFacts, Facts
 from qgraph.static.given_exponents import check_given, samples_with
@@ -163,22 +163,22 @@ def quantize(
     if training and looks is None and plan is None and given is None:
         plan = pipeline.reduced(replace(TO_TRAIN, method=thresholds or TO_TRAIN.method))
     bits = budget_of(mean_bits, weight_bytes)
-    apart = given is not None and plan is None and given.apart
+    held_out = given is not None and plan is None and given.held_out
     if given is not None:
         looks = check_given(looks, bits is not None)
         plan = plan or given.plan or PLAIN
-    wish = Wish(looks, plan, thresholds, budget, bits, memory, pipeline, apart)
-    first_plan(wish)  # faults of the plan are reported before any file is read
+    request = PlanRequest(looks, plan, thresholds, budget, bits, memory, pipeline, held_out)
+    first_plan(request)  # faults of the plan are reported before any file is read
     graph = _loaded(model, inputs, outputs, input_shapes, signature, trust, progress)
     pipeline.check(target, graph.facts)
-    measures = {"sensitivity": sensitivity, "a budget of bits": wish.bits is not None}
+    measures = {"sensitivity": sensitivity, "a budget of bits": request.bits is not None}
     wanted = (calibration, input_ranges or {}, limit, measures, progress, pipeline)
     if given is None:
         samples = samples_for(graph, *wanted)
     else:
-        samples = samples_with(given, target, first_plan(wish)[0], graph, *wanted)
+        samples = samples_with(given, target, first_plan(request)[0], graph, *wanted)
     preparations = Preparations(graph, pipeline)
-    choice = choose(graph, target, samples, wish, progress, preparations)
+    choice = choose(graph, target, samples, request, progress, preparations)
     trace = Trace()
     floating, graph = _built(graph, choice, samples, trace, memory, progress, preparations, given)
     if training:
@@ -196,9 +196,11 @@ def quantize(
         _agreement(graph, samples, choice.parts),
     )
     progress("measuring", 0, 1)
-    few = {} if samples.invented else _first(graph, choice.parts.report, SQNR_SAMPLES)
+    measured = {} if samples.invented else _first(graph, choice.parts.report, SQNR_SAMPLES)
     sample = _first_batch(graph, samples.data)
-    made = finished(graph, floating, choice.profile, choice.plan.method, trace, sample, few, facts)
+    made = finished(
+        graph, floating, choice.profile, choice.plan.method, trace, sample, measured, facts
+    )
     made = replace(made, original=samples.original)
     if not sensitivity:
         return made
@@ -216,21 +218,33 @@ def finished(
     method: CalibrationMethod,
     trace: Trace,
     sample: Mapping[str, Array],
-    few: Mapping[str, Array],
+    measured_samples: Mapping[str, Array],
     facts: Facts,
 ) -> Quantized:
-    """The result for a calibrated `graph`: its bounds, and its noise against `floating` on `few`.
+    """The result for a calibrated `graph`: its bounds, and its noise against `floating`.
 
-    If the noise is too high, `facts.warnings` reports it.
+    The noise is measured on `measured_samples`. If it is too high, `facts.warnings` reports it.
     """
     found = _bounded(graph, profile, trace)
-    measured = measure(graph, floating, few) if few else measure_constants(graph)
+    measured = (
+        measure(graph, floating, measured_samples) if measured_samples else measure_constants(graph)
+    )
     near = None if facts.agreement is None else facts.agreement.measured
-    cautions = of_result(graph, near, measured, trained=facts.training is not None)
-    facts = replace(facts, warnings=[*facts.warnings, *cautions])
+    warnings = of_result(graph, near, measured, trained=facts.training is not None)
+    facts = replace(facts, warnings=[*facts.warnings, *warnings])
     options = Calibration(method)
     return Quantized(
-        graph, floating, profile, options, trace, found, measured, sample, few, facts, cautions
+        graph,
+        floating,
+        profile,
+        options,
+        trace,
+        found,
+        measured,
+        sample,
+        measured_samples,
+        facts,
+        warnings,
     )
 
 
@@ -258,10 +272,10 @@ def pareto(
     """
     target = profile if isinstance(profile, Profile) else load_profile(profile)
     thresholds = optional(CalibrationMethod, method, "calibration method")
-    wish = Wish(optional(Effort, effort, "effort"), plan, thresholds, budget)
+    request = PlanRequest(optional(Effort, effort, "effort"), plan, thresholds, budget)
     graph = _loaded(model, inputs, outputs, input_shapes, signature, trust, progress)
     samples = samples_for(graph, calibration, {}, limit, {"mixed precision": True}, progress)
-    return pareto_of(graph, target, samples, wish, mean_bits, progress)
+    return pareto_of(graph, target, samples, request, mean_bits, progress)
 
 
 def _loaded(
@@ -320,7 +334,7 @@ def _bounded(graph: Graph, profile: Profile, trace: Trace) -> Mapping[str, Bound
 def _agreement(graph: Graph, samples: Samples, parts: Split) -> AgreementFacts | None:
     if samples.invented:
         return None
-    return AgreementFacts.of(agreement(samples.original, graph, parts.report), parts.apart)
+    return AgreementFacts.of(agreement(samples.original, graph, parts.report), parts.held_out)
 
 
 def _first_batch(graph: Graph, data: Mapping[str, Array]) -> dict[str, Array]:

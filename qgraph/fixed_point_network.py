@@ -22,8 +22,8 @@ from qgraph.transforms.scale_inputs import scaled_features
 class FixedPointNetwork:
     """A quantized network, and the facts that were measured on it.
 
-    `Quantized` documents the fields. If samples were generated, `few` is empty. Training changes
-    `floating`, but not `original`.
+    `Quantized` documents the fields. If samples were generated, `measured_samples` is empty.
+    Training changes `floating`, but not `original`.
     """
 
     graph: Graph
@@ -34,18 +34,18 @@ class FixedPointNetwork:
     bounds: Mapping[str, Bound]
     measured: Measured
     sample: Mapping[str, Array]
-    few: Mapping[str, Array]
+    measured_samples: Mapping[str, Array]
     facts: Facts
-    cautions: Sequence[str] = ()
+    measured_warnings: Sequence[str] = ()
     original: Graph | None = None
 
     @property
     def exponents(self) -> Exponents:
         """The exponent of each tensor, for `quantize(exponents=...)`, edited or not."""
         near = self.facts.agreement
-        apart = near is not None and near.held_out
+        held_out = near is not None and near.held_out
         plan = self.facts.choice.plan_spec
-        return exponents_of(self.graph, scaled_features(self.floating), plan, apart)
+        return exponents_of(self.graph, scaled_features(self.floating), plan, held_out)
 
     @property
     def sqnr(self) -> Mapping[str, float]:

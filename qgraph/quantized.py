@@ -23,11 +23,11 @@ class Quantized(FixedPointNetwork):
         calibration: Ranges and histograms that calibration measured for each tensor.
         trace: The rewrites and refusals of each pass, with reasons.
         bounds: The range of the codes of each value, and of the sums of each layer.
-        measured: The difference of both graphs on the samples `few`.
+        measured: The difference of both graphs on `measured_samples`.
         sample: One batch of calibration inputs, whose codes are saved.
-        few: The samples that `measured` was computed on; empty without calibration data.
+        measured_samples: The samples of `measured`; empty without calibration data.
         facts: Choices, trials and warnings, for the manifest.
-        cautions: The entries of `facts.warnings` that follow from measurements.
+        measured_warnings: The entries of `facts.warnings` that follow from measurements.
         original: The float network before any step of the plan; None if it is `floating`.
 
     Examples:

@@ -25,7 +25,7 @@ def test_a_network_comes_back_as_it_was(made, tmp_path) -> None:
     assert str(network.program) == str(lower(made.graph))
     assert network.profile == made.profile
     assert {n: a.shape for n, a in network.samples.items()} == {
-        n: a.shape for n, a in made.few.items()
+        n: a.shape for n, a in made.measured_samples.items()
     }
     found, wanted = (g.outputs(made.sample) for g in (Reference(network.graph), made.reference()))
     assert found.keys() == wanted.keys()

@@ -71,7 +71,7 @@ class Run:
         """Inputs of the quantizer of each, before and after, on calibration samples."""
         import tensorflow as tf
 
-        samples = {name: tf.constant(array) for name, array in self.found.few.items()}
+        samples = {name: tf.constant(array) for name, array in self.found.measured_samples.items()}
         before, after = (model.values(samples)[0] for model in self.models())
         for scale in scales:
             value = scale.node.inputs[0]

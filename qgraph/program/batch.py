@@ -40,4 +40,4 @@ def _sample(program: Program, name: str) -> bool:
 
 def _apart(program: Program, step: Step) -> bool:
     made = program.tensors[step.output].shape
-    return step.definition.apart(step.attrs, program.operands(step), made)
+    return step.definition.separate(step.attrs, program.operands(step), made)

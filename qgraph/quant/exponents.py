@@ -3,7 +3,7 @@
     {
      "format": 1,
      "plan": "equalize=biases,method=mse",
-     "apart": true,
+     "held_out": true,
      "features": {},
      "factors": {},
      "tensors": {
@@ -69,13 +69,13 @@ class TensorExponent:
 class Exponents:
     """The exponents of a network, by quantizer, and the plan that its graph was made by.
 
-    `apart`: corrections were learned on part of the samples, the rest was kept for the report.
+    `held_out`: corrections were learned on part of the samples; the report used the others.
     """
 
     tensors: Mapping[str, TensorExponent]
     features: Features = field(default_factory=dict)
     plan: str | None = None
-    apart: bool = False
+    held_out: bool = False
     factors: Factors = field(default_factory=dict)
 
     def dump(self) -> str:
@@ -87,7 +87,7 @@ class Exponents:
         head = {
             "format": FORMAT,
             "plan": self.plan,
-            "apart": self.apart,
+            "held_out": self.held_out,
             "features": dict(self.features),
             "factors": dict(self.factors),
         }
@@ -156,18 +156,19 @@ def parse_exponents(data: object) -> Exponents:
         raise CalibrationError(
             f"not exponents of format {FORMAT}", hint=f"give the {FILE} of an output directory"
         )
-    known = ("format", "plan", "apart", "features", "factors", "tensors")
+    known = ("format", "plan", "held_out", "features", "factors", "tensors")
     unknown = [key for key in data if key not in known]
     if unknown:
         raise CalibrationError(f"unknown key `{unknown[0]}`", hint=f"known: {', '.join(known)}")
     tensors, features = data.get("tensors"), data.get("features", {})
-    plan, apart, factors = data.get("plan"), data.get("apart", False), data.get("factors", {})
+    plan, held_out = data.get("plan"), data.get("held_out", False)
+    factors = data.get("factors", {})
     if not (isinstance(tensors, dict) and isinstance(features, dict) and isinstance(factors, dict)):
         raise CalibrationError("`tensors`, `features` and `factors` must be mappings")
     if plan is not None and not isinstance(plan, str):
         raise CalibrationError("`plan` must be text, as --plan takes it, or null")
-    if not isinstance(apart, bool):
-        raise CalibrationError("`apart` must be true or false")
+    if not isinstance(held_out, bool):
+        raise CalibrationError("`held_out` must be true or false")
     return Exponents(
         {name: _entry(name, value) for name, value in tensors.items()},
         {
@@ -175,7 +176,7 @@ def parse_exponents(data: object) -> Exponents:
             for name, value in features.items()
         },
         plan,
-        apart,
+        held_out,
         {name: _integers(name, value, "channels") for name, value in factors.items()},
     )
 
@@ -220,7 +221,7 @@ def _short(value: object) -> str:
 
 
 def exponents_of(
-    graph: Graph, features: Features, plan: str | None, apart: bool = False
+    graph: Graph, features: Features, plan: str | None, held_out: bool = False
 ) -> Exponents:
     """The exponents of a calibrated graph."""
     tensors = {}
@@ -230,7 +231,7 @@ def exponents_of(
         assert exponent is not None
         kept = int(exponent) if isinstance(exponent, int) else tuple(map(int, exponent))
         tensors[node.name] = TensorExponent(kept, spec.bits, spec.signed)
-    return Exponents(tensors, dict(features), plan, apart, dict(graph.factors))
+    return Exponents(tensors, dict(features), plan, held_out, dict(graph.factors))
 
 
 def chosen_quantizers(graph: Graph) -> Iterator[Node]:

@@ -65,7 +65,7 @@ class TrainingDirectory:
         method: Method that chose the thresholds of activations.
         trace: The rewrites and refusals of each pass, with reasons.
         sample: One batch of calibration inputs.
-        few: Calibration inputs that noise is measured on.
+        measured_samples: Calibration inputs that noise is measured on.
         facts: Choices, trials and warnings.
 
     Examples:
@@ -81,7 +81,7 @@ class TrainingDirectory:
     method: CalibrationMethod
     trace: Trace
     sample: Mapping[str, Array]
-    few: Mapping[str, Array]
+    measured_samples: Mapping[str, Array]
     facts: Facts
 
     def model(self) -> TrainingGraph:
@@ -145,7 +145,7 @@ def write(result: Quantized, place: Reserved) -> None:
         **constants("constant", result.graph),
         **constants("float", result.floating),
         **{f"sample/{name}": array for name, array in result.sample.items()},
-        **{f"few/{name}": array for name, array in result.few.items()},
+        **{f"few/{name}": array for name, array in result.measured_samples.items()},
     }
     for i, norm in enumerate(norms):
         arrays.update({f"norm/{i}/{part}": getattr(norm, part) for part in NORM_ARRAYS})
@@ -172,7 +172,7 @@ def write(result: Quantized, place: Reserved) -> None:
 
 def _lasting_warnings(result: Quantized) -> list[str]:
     """Warnings that training does not change: those about the samples."""
-    return [warning for warning in result.facts.warnings if warning not in result.cautions]
+    return [warning for warning in result.facts.warnings if warning not in result.measured_warnings]
 
 
 def check_trainable(graph: Graph) -> None:
@@ -237,9 +237,11 @@ def load(path: str | Path) -> TrainingDirectory:
             trace = Trace.of(from_json(TraceRecord, read_json(path / "rewrites.json")))
         norms = tuple(_norm(i, names, arrays, graph) for i, names in enumerate(about["norms"]))
         profile = load_profile(path / "profile.yaml")
-        sample, few = part(arrays, "sample"), part(arrays, "few")
+        sample, measured = part(arrays, "sample"), part(arrays, "few")
         method, facts = CalibrationMethod(about["method"]), from_json(Facts, about["facts"])
-    return TrainingDirectory(graph, floating, norms, profile, method, trace, sample, few, facts)
+    return TrainingDirectory(
+        graph, floating, norms, profile, method, trace, sample, measured, facts
+    )
 
 
 def _check_unchanged(path: Path, hashes: Mapping[str, str]) -> None:

@@ -62,7 +62,7 @@ def finalize(
         found.method,
         found.trace,
         found.sample,
-        found.few,
+        found.measured_samples,
         facts,
     )
     return replace(made, original=found.floating)
@@ -96,8 +96,8 @@ def _trained(
     graph = model.finalized()
     check_shifts(graph, found.profile.shift)
     near = None
-    if found.few:
-        near = AgreementFacts.of(agreement(found.floating, graph, found.few), False)
+    if found.measured_samples:
+        near = AgreementFacts.of(agreement(found.floating, graph, found.measured_samples), False)
     return graph, replace(found.facts, agreement=near, training=record_of(learned))
 
 

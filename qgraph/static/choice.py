@@ -25,11 +25,13 @@ from qgraph.words import counted
 
 
 @dataclass(frozen=True)
-class Wish:
-    """The user's request: exactly a `plan`, or an `effort` to find one that starts with a
-    `method` and begins no trial after `seconds`; and a budget of `bits`, if any. memory: bytes of
-    live values beyond which calibration uses temporary files. pipeline: which passes run.
-    apart: keep samples for the report apart, as a search does, where there is none.
+class PlanRequest:
+    """The user's request for a plan.
+
+    plan: this plan, without a search. effort: else how many plans a search tries. method: the first
+    one has this method for thresholds. seconds: no trial starts later. bits: a budget of bits, if
+    any. memory: bytes of live values above which calibration uses temporary files. pipeline: the
+    passes that run. held_out: keep samples for the report, even without a search.
     """
 
     effort: Effort | None = None
@@ -39,7 +41,7 @@ class Wish:
     bits: Budget | None = None
     memory: int | None = None
     pipeline: Pipeline = USUAL
-    apart: bool = False
+    held_out: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,82 +76,85 @@ def choose(
     graph: Graph,
     profile: Profile,
     samples: Samples,
-    wish: Wish,
+    request: PlanRequest,
     progress: Progress,
     preparations: Preparations,
 ) -> Choice:
-    """Find what `wish` leaves open. `graph` as it was loaded; nothing is measured on the samples
-    that `Choice.parts` keeps for the report. `preparations`: of `graph` by the pipeline of `wish`.
-    Raises UsageError.
+    """Find what `request` leaves open. Nothing is measured on the samples for the report.
+
+    graph: as it was loaded. preparations: of the graph, by the pipeline of the request. Raises
+    UsageError.
     """
-    start, effort = first_plan(wish)
+    start, effort = first_plan(request)
     if samples.invented:
-        start, effort = plan_without_data(wish), Effort.PLAIN
-    apart = effort != Effort.PLAIN or wish.bits is not None or wish.apart
-    parts = (split if apart else undivided)(graph, samples.data)
+        start, effort = plan_without_data(request), Effort.PLAIN
+    held_out = effort != Effort.PLAIN or request.bits is not None or request.held_out
+    parts = (split if held_out else undivided)(graph, samples.data)
     looked = (
-        profile if wish.bits is None else widest_within(graph, profile, wish.bits, wish.pipeline)
+        profile
+        if request.bits is None
+        else widest_within(graph, profile, request.bits, request.pipeline)
     )
-    found = _search(graph, looked, parts, start, effort, wish, progress, preparations)
+    found = _search(graph, looked, parts, start, effort, request, progress, preparations)
     plan = found.trials[0].plan if found.trials else start
     if samples.invented:
-        effort = wish.effort or (Effort.PLAIN if wish.plan else USUAL_EFFORT)
+        effort = request.effort or (Effort.PLAIN if request.plan else USUAL_EFFORT)
     choice = Choice(plan, profile, effort, parts, found)
-    if wish.bits is None:
+    if request.bits is None:
         return choice
-    mixed = search_bits(graph, profile, plan, parts, [wish.bits], progress, preparations)
-    chosen = overridden(profile, mixed.units, mixed.chosen[wish.bits].bits)
-    return replace(choice, profile=chosen, mixed=mixed, bits=wish.bits)
+    mixed = search_bits(graph, profile, plan, parts, [request.bits], progress, preparations)
+    chosen = overridden(profile, mixed.units, mixed.chosen[request.bits].bits)
+    return replace(choice, profile=chosen, mixed=mixed, bits=request.bits)
 
 
 def pareto(
     graph: Graph,
     profile: Profile,
     samples: Samples,
-    wish: Wish,
+    request: PlanRequest,
     mean_bits: Sequence[float],
     progress: Progress,
 ) -> Mixed:
     """Results by mean bits of weights; the plan is found at the fewest."""
-    start, effort = first_plan(wish)
+    start, effort = first_plan(request)
     parts = split(graph, samples.data)
     rooms = [Budget(mean_bits=bits) for bits in mean_bits]
     fewest = rooms[mean_bits.index(min(mean_bits))]
-    looked = widest_within(graph, profile, fewest, wish.pipeline)
-    preparations = Preparations(graph, wish.pipeline)
-    found = _search(graph, looked, parts, start, effort, wish, progress, preparations)
+    looked = widest_within(graph, profile, fewest, request.pipeline)
+    preparations = Preparations(graph, request.pipeline)
+    found = _search(graph, looked, parts, start, effort, request, progress, preparations)
     plan = found.trials[0].plan if found.trials else start
     return search_bits(graph, profile, plan, parts, rooms, progress, preparations)
 
 
-def first_plan(wish: Wish) -> tuple[Plan, Effort]:
+def first_plan(request: PlanRequest) -> tuple[Plan, Effort]:
     """The first plan and the effort. Raises UsageError if options exclude each other."""
-    if wish.plan is None:
-        return Plan(method=wish.method or PLAIN.method), wish.effort or USUAL_EFFORT
-    found = wish.plan if isinstance(wish.plan, Plan) else parse_plan(wish.plan)
-    wish.pipeline.check_plan(found)
-    if wish.effort not in (None, Effort.PLAIN):
+    if request.plan is None:
+        return Plan(method=request.method or PLAIN.method), request.effort or USUAL_EFFORT
+    found = request.plan if isinstance(request.plan, Plan) else parse_plan(request.plan)
+    request.pipeline.check_plan(found)
+    if request.effort not in (None, Effort.PLAIN):
         raise UsageError(
-            f"a plan excludes effort `{wish.effort}`, which searches for a plan",
+            f"a plan excludes effort `{request.effort}`, which searches for a plan",
             hint="give one of them",
         )
-    if wish.method not in (None, found.method):
+    if request.method not in (None, found.method):
         raise UsageError(
-            f"the plan takes thresholds by {found.method}, the method is {wish.method}",
-            hint=f"put method={wish.method} into the plan",
+            f"the plan takes thresholds by {found.method}, the method is {request.method}",
+            hint=f"put method={request.method} into the plan",
         )
     return found, Effort.PLAIN
 
 
-def plan_without_data(wish: Wish) -> Plan:
+def plan_without_data(request: PlanRequest) -> Plan:
     """The plan where nothing can be measured: more steps with more effort, or exactly a plan."""
-    if wish.plan is not None or wish.effort == Effort.PLAIN:
-        return first_plan(wish)[0]
+    if request.plan is not None or request.effort == Effort.PLAIN:
+        return first_plan(request)[0]
     # Reconstructed weights make up for mean errors too; to correct these again would add some.
-    reconstructs = wish.effort != Effort.FAST
+    reconstructs = request.effort != Effort.FAST
     usual = replace(DATA_FREE, reconstruct=reconstructs, correct_bias=not reconstructs)
-    usual = wish.pipeline.reduced(usual)
-    return replace(usual, method=wish.method) if wish.method else usual
+    usual = request.pipeline.reduced(usual)
+    return replace(usual, method=request.method) if request.method else usual
 
 
 def _search(
@@ -158,7 +163,7 @@ def _search(
     parts: Split,
     start: Plan,
     effort: Effort,
-    wish: Wish,
+    request: PlanRequest,
     progress: Progress,
     preparations: Preparations,
 ) -> Search:
@@ -170,5 +175,7 @@ def _search(
     def tried(_: Trial) -> None:
         progress("searching", next(done), most)
 
-    limits = wish.seconds, wish.memory
-    return search(graph, profile, parts, effort, start, *limits, tried, wish.pipeline, preparations)
+    limits = request.seconds, request.memory
+    return search(
+        graph, profile, parts, effort, start, *limits, tried, request.pipeline, preparations
+    )

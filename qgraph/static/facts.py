@@ -35,7 +35,7 @@ def decibels(value: float) -> float | None:
 class DomainFacts:
     """Distance of samples from the training data; `warning` is empty if they are close."""
 
-    found: Domain = field(metadata=FLAT)
+    domain: Domain = field(metadata=FLAT)
     warning: str
 
 

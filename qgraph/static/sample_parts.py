@@ -33,7 +33,7 @@ class Split:
     comparison: Data
     report: Data
     learning: Data
-    apart: bool
+    held_out: bool
 
     def exchanged(self, graph: Graph) -> Split | None:
         """Samples that calibrated change places with those that plans were compared on.
@@ -44,7 +44,7 @@ class Split:
         count, step = samples_of(self.calibration), batch_of(graph)
         held = at_least(self.calibration, COMPARED, COMPARED_NUMBERS)
         held = min(held, count // 2) // step * step
-        if not self.apart or not held:
+        if not self.held_out or not held:
             return None
         fresh = {name: array[:held] for name, array in self.calibration.items()}
         rest = {
@@ -61,7 +61,7 @@ def samples_of(data: Data) -> int:
 def undivided(graph: Graph, data: Data) -> Split:
     """Calibration on all samples; compared and reported on the first of them."""
     few = first_samples(graph, data, at_least(data, COMPARED, COMPARED_NUMBERS))
-    return Split(data, few, few, data, apart=False)
+    return Split(data, few, few, data, held_out=False)
 
 
 def first_samples(graph: Graph, data: Data, most: int) -> Data:
@@ -81,4 +81,4 @@ def split(graph: Graph, data: Data) -> Split:
         return {name: array[start:stop] for name, array in data.items()}
 
     calibration, learning = part(0, count - 2 * held), part(0, count - held)
-    return Split(calibration, part(-2 * held, -held), part(-held, None), learning, apart=True)
+    return Split(calibration, part(-2 * held, -held), part(-held, None), learning, held_out=True)

@@ -62,4 +62,4 @@ def test_replicas_without_a_gpu_are_warned_of(tmp_path, monkeypatch):
     assert done.code == 0, done.err
     caution = "warning: 2 replicas without a GPU share the processor"
     assert done.err.startswith(caution) and caution in done.out
-    assert ImpalaConfig.for_task("CartPole-v1").cautions() == []
+    assert ImpalaConfig.for_task("CartPole-v1").warnings() == []

@@ -277,5 +277,7 @@ def test_calibration_data_may_be_of_any_float_type(dtype):
     found = quantize(graph, {"image": images}, effort="plain")
     wanted = quantize(graph, {"image": images.astype(np.float32)}, effort="plain")
     assert print_graph(found.graph) == print_graph(wanted.graph)
-    assert {a.dtype.name for a in (*found.sample.values(), *found.few.values())} == {"float32"}
-    np.testing.assert_array_equal(found.few["image"], wanted.few["image"])
+    assert {a.dtype.name for a in (*found.sample.values(), *found.measured_samples.values())} == {
+        "float32"
+    }
+    np.testing.assert_array_equal(found.measured_samples["image"], wanted.measured_samples["image"])

@@ -222,7 +222,7 @@ def _first_axis_is_whole(a: Attrs, y: Shape, x: Known) -> bool:
     return (a["begin"][0], a["end"][0], a["strides"][0]) == (0, None, 1)
 
 
-APART = {
+SEPARATE = {
     **dict.fromkeys(("conv2d", "depthwise_conv2d", "matmul"), _weights_are_constant),
     **dict.fromkeys(("add", "sub", "mul", "maximum", "minimum"), _by_sample),
     **dict.fromkeys(("clip", "requantize"), _more_than_channels),
@@ -247,4 +247,4 @@ def check(file: File) -> None:
         require(tuple(found) == made, f"{step.output}: {found} is not {made}")
         if file.batch_free:
             require(made[:1] == (1,), f"{step.output}: its first axis is not the batch")
-            require(APART[step.op](step.attrs, made, *known), f"{step.output}: mixes samples")
+            require(SEPARATE[step.op](step.attrs, made, *known), f"{step.output}: mixes samples")

@@ -35,7 +35,7 @@ TABLES = {
     "spec_interpreter.COMPUTE": spec_interpreter.COMPUTE,
     "spec_rules.SHAPES": spec_rules.SHAPES,
     "spec_rules.RANGES": spec_rules.RANGES,
-    "spec_rules.APART": spec_rules.APART,
+    "spec_rules.SEPARATE": spec_rules.SEPARATE,
 }
 
 
@@ -169,8 +169,8 @@ def _check_rules(program: Program) -> None:
         reach = op.reach(step.attrs, operands)
         found = spec_rules.RANGES[step.op](attrs, *known)
         assert found == (reach.low, reach.high, reach.magnitude), step
-        apart = spec_rules.APART[step.op](attrs, made, *known)
-        assert apart == op.apart(step.attrs, operands, made), step
+        separate = spec_rules.SEPARATE[step.op](attrs, made, *known)
+        assert separate == op.separate(step.attrs, operands, made), step
 
 
 def test_attributes_in_the_file_are_those_of_the_program() -> None:

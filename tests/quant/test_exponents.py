@@ -348,7 +348,7 @@ WRONG = {
     '{"format": 1, "tensors": {"a": {"exponent": 1, "bits": "8"}}}': "a: {}: `bits` is a whole",
     '{"format": 1, "tensors": {}, "features": {"x": [1, null]}}': "x: {}: exponents of features",
     '{"format": 1, "tensors": {}, "plan": 3}': "`plan` must be text",
-    '{"format": 1, "tensors": {}, "apart": 3}': "`apart` must be true or false",
+    '{"format": 1, "tensors": {}, "held_out": 3}': "`held_out` must be true or false",
     "[" * 100_000: "not JSON",
 }  # fmt: skip
 

@@ -26,13 +26,13 @@ def test_parts_share_no_sample(count: int) -> None:
     parts = split(network(), samples(count))
     kinds = [parts.calibration, parts.comparison, parts.report]
     seen = [set(part["x"].ravel().tolist()) for part in kinds]
-    assert parts.apart and all(seen)
+    assert parts.held_out and all(seen)
     assert not any(a & b for a, b in itertools.combinations(seen, 2))
     assert set.union(*seen) == set(range(count))
     assert set(parts.learning["x"].ravel().tolist()) == seen[0] | seen[1]
 
 
 def test_few_samples_are_not_split_and_batches_stay_whole() -> None:
-    assert not split(network(), samples(3)).apart
+    assert not split(network(), samples(3)).held_out
     parts = split(network(batch=4), samples(40))
-    assert parts.apart and {len(p["x"]) % 4 for p in (parts.comparison, parts.report)} == {0}
+    assert parts.held_out and {len(p["x"]) % 4 for p in (parts.comparison, parts.report)} == {0}

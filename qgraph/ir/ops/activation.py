@@ -247,10 +247,10 @@ OPS: tuple[AnyOp, ...] = (
     *(_pointwise(name, function) for name, function in POINTWISE.items()),
     OpDef(
         "softmax", (1, 1), SoftmaxAttrs, same_as_first, _softmax,
-        nonnegative=never_negative, apart=always, takes=Elements.FLOATS,
+        nonnegative=never_negative, separate=always, takes=Elements.FLOATS,
     ),
     OpDef(
-        "log_softmax", (1, 1), LogSoftmaxAttrs, same_as_first, _log_softmax, apart=always,
+        "log_softmax", (1, 1), LogSoftmaxAttrs, same_as_first, _log_softmax, separate=always,
         formats=FormatNames("LogSoftmax"), takes=Elements.FLOATS,
     ),
 )  # fmt: skip

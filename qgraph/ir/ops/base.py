@@ -114,7 +114,7 @@ class OpDef(Generic[A]):
     elementwise: each element depends only on elements at its position. pointwise: a function of one
     tensor that may become a table. layer: sums of products with weights, the second input.
 
-    apart: whether the samples of a batch, along the first axis of the first input, stay separate
+    separate: whether the samples of a batch, along the first axis of the first input, stay separate
     and in order, from the shape of that input. Elementwise ops need no rule.
 
     formats: the names of the op in file formats that have it.
@@ -138,7 +138,7 @@ class OpDef(Generic[A]):
     elementwise: bool = False
     pointwise: bool = False
     layer: bool = False
-    apart: Callable[[A, Shape], bool] | None = None
+    separate: Callable[[A, Shape], bool] | None = None
     formats: FormatNames = NO_FORMAT
     takes: Elements = Elements.ANY
     in_place: Callable[[A, Sequence[Array]], Array] | None = None
@@ -162,8 +162,8 @@ class OpDef(Generic[A]):
 
     def keeps_samples(self, attrs: A, shape: Shape) -> bool:
         """Whether samples stay separate and in order in an op with one input that varies."""
-        if self.apart is not None:
-            return self.apart(attrs, shape)
+        if self.separate is not None:
+            return self.separate(attrs, shape)
         return self.elementwise and self.arity == (1, 1)
 
     @property

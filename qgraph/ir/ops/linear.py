@@ -195,7 +195,7 @@ def _layer(
     return OpDef(
         name, (2, 2), attributes, infer, evaluate, integer,
         scale=Scale.PRODUCT, reach=reach, nonnegative=as_its_inputs_in_pools, layer=True,
-        apart=always, owns=True,
+        separate=always, owns=True,
     )  # fmt: skip
 
 
@@ -221,7 +221,7 @@ OPS: tuple[AnyOp, ...] = (
     OpDef(
         "bias_add", (2, 2), MarkedAttrs, infer_bias_add, _add, _integer_bias_add,
         scale=Scale.SHARED, nonnegative=as_its_inputs,
-        reach=lambda attrs, inputs, shapes: reach_of_sum(*inputs), apart=always,
+        reach=lambda attrs, inputs, shapes: reach_of_sum(*inputs), separate=always,
         in_place=_add_in_place, owns=True,
     ),
 )  # fmt: skip

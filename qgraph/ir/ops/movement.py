@@ -252,7 +252,7 @@ def mover(
     attributes: type[A],
     infer: Infer,
     evaluate: Callable[[A, Sequence[Array]], Array],
-    apart: Callable[[A, Shape], bool] | None,
+    separate: Callable[[A, Shape], bool] | None,
     reach: Callable[[A, Sequence[Ranged], Shapes], Reach] = reach_of_inputs,
     nonnegative: Callable[[A, Sequence[bool]], bool] = as_its_inputs,
     elementwise: bool = False,
@@ -260,7 +260,7 @@ def mover(
     """The definition of an op that moves the elements of one tensor."""
     return OpDef(
         name, (1, 1), attributes, infer, evaluate, moved(evaluate), scale=Scale.KEPT, reach=reach,
-        nonnegative=nonnegative, moves=True, elementwise=elementwise, apart=apart,
+        nonnegative=nonnegative, moves=True, elementwise=elementwise, separate=separate,
     )  # fmt: skip
 
 
@@ -272,7 +272,7 @@ OPS: tuple[AnyOp, ...] = (
     OpDef(
         "concat", (1, None), AxisAttrs, _infer_concat, _concat, moved(_concat),
         scale=Scale.SHARED, reach=reach_of_inputs, nonnegative=as_its_inputs, moves=True,
-        apart=lambda attrs, shape: attrs.axis % len(shape) != 0,
+        separate=lambda attrs, shape: attrs.axis % len(shape) != 0,
     ),
     mover(
         "pad", PaddingAttrs, _infer_pad, _pad, lambda attrs, shape: attrs.paddings[0] == (0, 0),

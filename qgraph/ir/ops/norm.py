@@ -52,7 +52,7 @@ def _layer_norm(attrs: NormAttrs, inputs: Sequence[Array]) -> Array:
 
 def _norm(name: str, inputs: int, evaluate: Callable[[NormAttrs, Sequence[Array]], Array]) -> AnyOp:
     arity = (inputs, inputs)
-    return OpDef(name, arity, NormAttrs, _infer, evaluate, apart=always, takes=Elements.FLOATS)
+    return OpDef(name, arity, NormAttrs, _infer, evaluate, separate=always, takes=Elements.FLOATS)
 
 
 OPS: tuple[AnyOp, ...] = (

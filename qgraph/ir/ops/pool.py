@@ -160,11 +160,12 @@ def _largest(
     attributes: type[A],
     infer: Callable[[A, Sequence[TensorType]], TensorType],
     evaluate: Callable[[A, Sequence[Array]], Array],
-    apart: Callable[[A, Shape], bool],
+    separate: Callable[[A, Shape], bool],
 ) -> AnyOp:
     return OpDef(
         name, (1, 1), attributes, infer, evaluate, moved(evaluate),
-        scale=Scale.KEPT, reach=reach_of_inputs, nonnegative=as_its_inputs, moves=True, apart=apart,
+        scale=Scale.KEPT, reach=reach_of_inputs, nonnegative=as_its_inputs, moves=True,
+        separate=separate,
     )  # fmt: skip
 
 
@@ -173,7 +174,7 @@ def _average(
 ) -> OpDef[ReductionAttrs]:
     return OpDef(
         name, (1, 1), ReductionAttrs, _infer_reduce, evaluate,
-        nonnegative=as_its_inputs, apart=_first_stays, takes=takes,
+        nonnegative=as_its_inputs, separate=_first_stays, takes=takes,
     )  # fmt: skip
 
 
@@ -182,9 +183,9 @@ OPS: tuple[AnyOp, ...] = (
     _largest("reduce_max", ReductionAttrs, _infer_reduce, _reduce_max, _first_stays),
     OpDef(
         "avg_pool", (1, 1), PoolAttrs, _infer_pool, avg_pool,
-        nonnegative=as_its_inputs, apart=always, takes=Elements.FLOATS,
+        nonnegative=as_its_inputs, separate=always, takes=Elements.FLOATS,
     ),
     _average("mean", _mean, Elements.FLOATS),
     _average("sum", _sum, Elements.NUMBERS),
-    OpDef("argmax", (1, 1), ArgmaxAttrs, _infer_argmax, _argmax, apart=_first_is_kept),
+    OpDef("argmax", (1, 1), ArgmaxAttrs, _infer_argmax, _argmax, separate=_first_is_kept),
 )  # fmt: skip

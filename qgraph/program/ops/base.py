@@ -68,7 +68,7 @@ class Manual:
 
     `shape`, `formula` and `reach` describe what the functions of the same name compute, so that
     the op can be implemented from the text alone. `overflow` describes numbers that do not fit,
-    `samples` the condition of `apart`. `file` describes the attributes in a `.qgi` file if they
+    `samples` the condition of `separate`. `file` describes the attributes in a `.qgi` file if they
     are not stored one after the other.
     """
 
@@ -93,7 +93,7 @@ class ProgramOp(Generic[A]):
 
     shape: sizes of the result from those of the operands. Raises GraphError if they do not fit.
     compute: the reference, on int64 arrays. reach: the range of the result from those of the
-    operands. apart: whether the samples of a batch, along the first dimension, stay separate; its
+    operands. separate: whether the samples of a batch, along the first axis, stay separate; its
     arguments are the operands and the shape of the result. sources: the elements that one element
     of the result is computed from, as (operand, index), given the codes of the operands.
 
@@ -111,7 +111,7 @@ class ProgramOp(Generic[A]):
     shape: Callable[[A, Sequence[Sizes]], Sizes]
     compute: Callable[[A, Sequence[Codes]], Codes]
     reach: Callable[[A, Sequence[Operand]], Reach]
-    apart: Callable[[A, Sequence[Operand], Sizes], bool]
+    separate: Callable[[A, Sequence[Operand], Sizes], bool]
     sources: Callable[[A, Sequence[Codes], Index], list[tuple[int, Index]]]
     for_batch: Callable[[A, int], A] | None = None
     file: tuple[str, ...] | None = None

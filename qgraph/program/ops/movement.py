@@ -190,7 +190,7 @@ def _move(
     manual: Manual,
     shape: Callable[[A, Sequence[Sizes]], Sizes],
     compute: Callable[[A, Sequence[Codes]], Codes],
-    apart: Callable[[A, Sequence[Operand], Sizes], bool],
+    separate: Callable[[A, Sequence[Operand], Sizes], bool],
     reach: Callable[[A, Sequence[Operand]], Reach] = joined,
     *,
     family: OpClass = OpClass.MOVE,
@@ -201,7 +201,7 @@ def _move(
 ) -> ProgramOp[A]:
     """An op whose sources follow from what it computes."""
     return ProgramOp(
-        name, code, family, operands, attributes, manual, shape, compute, reach, apart,
+        name, code, family, operands, attributes, manual, shape, compute, reach, separate,
         _moved_sources(compute), for_batch, file, numbers,
     )  # fmt: skip
 

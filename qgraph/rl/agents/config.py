@@ -140,7 +140,7 @@ class RunConfig(CompressionSettings, ABC):
                 f"{self.title} takes {kinds}; `{self.environment}` gives {list(shape)}"
             )
 
-    def cautions(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """Find reasons to warn the user before a run starts. It may import TensorFlow.
 
         Returns:

@@ -73,8 +73,8 @@ def train(
         use_threads(threads)
     if not resume:
         config = _checked(config, algorithm, environment, settings)  # before anything is written
-        for caution in config.cautions():
-            warn(caution)
+        for warning in config.warnings():
+            warn(warning)
     directory = RunDirectory(path, resume)
     try:
         if resume or config is None:

@@ -92,7 +92,7 @@ class Training:
         self.losses: list[float] = []
         self.status: Status | None = None
         self.actors: ExperienceSource | None = None  # while it runs
-        self.troubles = config.cautions()  # and those of processes that did not end the run
+        self.troubles = config.warnings()  # and those of processes that did not end the run
         self.compression = self._compression(resume)
         self.teacher = teacher_of(self.learner, self.compression)
         self.sample = Sample(shape, config.seed) if self.compression else None

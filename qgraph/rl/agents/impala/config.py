@@ -138,7 +138,7 @@ class ImpalaConfig(RunConfig):
 
         return Categorical()
 
-    def cautions(self) -> list[str]:
+    def warnings(self) -> list[str]:
         if self.replicas == 1:
             return []
         from qgraph.rl.learn.replicas import gpu_count

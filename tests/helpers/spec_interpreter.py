@@ -1,6 +1,6 @@
 """An interpreter of programs, written from docs/integer_program.md alone: it imports no qgraph.
 
-`COMPUTE` has the arithmetic of each op, `SHAPES`, `RANGES` and `SEPARATE` its rules (spec_rules.py).
+`COMPUTE` has the arithmetic of each op; `SHAPES`, `RANGES`, `SEPARATE` its rules (spec_rules.py).
 """
 
 from __future__ import annotations

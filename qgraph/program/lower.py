@@ -133,7 +133,7 @@ class _Lowering:
     def _keeps_samples(self, node: Node) -> bool:
         definition = op_definition(node.op)
         varying = [v for v in node.inputs if v not in self.fixed]
-        if definition.apart is None or not varying or node.op in QUANTIZERS:
+        if definition.separate is None or not varying or node.op in QUANTIZERS:
             return True
         return definition.keeps_samples(node.attributes, self.graph.types[varying[0]].shape or ())
 

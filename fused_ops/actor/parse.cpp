@@ -151,7 +151,7 @@ class Reader {
         step.epsilon = record.epsilon;
         for (uint32_t i = 0; i < record.inputs; ++i) {
             step.inputs.push_back(next_index());
-            require(made_[step.inputs.back()], "a value is used before a step makes it");
+            require(made_[step.inputs.back()], "a value is used before a step computes it");
         }
         step.output = record.output;
         require(step.output < made_.size() && !made_[step.output],

@@ -12,11 +12,11 @@
 namespace qgraph {
 namespace {
 
-// Rows that are handled before the others are brought up to date: what is added to them stays in
-// the nearest cache. The order of sums does not depend on it.
+// Rows that are rounded before all others are updated: the numbers that are added stay in the
+// first-level cache. The order of sums does not depend on it.
 constexpr int64_t kRows = 64;
 constexpr int64_t kGrainMultiplies = 1 << 20;
-// A step has to pay by more than rounding errors, which could have it go in circles.
+// A step must gain more than rounding errors. Otherwise it could be undone and repeated for ever.
 constexpr double kHalf = 0.5 + 1e-9;
 
 double nearest(double x, double low, double high) {

@@ -77,7 +77,7 @@ Header checked_header(const void* file, uint64_t size) {
     require(crc == header.checksum, "the checksum is wrong: the file is damaged");
     require(header.tensors <= kMostTensors, "there are too many tensors");
     require(header.flags <= kBatchFree && header.reserved[0] == 0 && header.reserved[1] == 0,
-            "the header has bits that mean nothing");
+            "the header has reserved bits that are not 0");
     return header;
 }
 
@@ -102,7 +102,7 @@ Tensor read_tensor(const TensorRecord& record, std::string_view names, const cha
     const auto check = [&](bool condition, const char* what) {
         if (!condition) throw LoadFailure("tensor `" + std::string(tensor.name) + "` " + what);
     };
-    for (const uint8_t byte : record.reserved) check(byte == 0, "has bits that mean nothing");
+    for (const uint8_t byte : record.reserved) check(byte == 0, "has reserved bits that are not 0");
     check(record.storage < kStorages, "has an unknown type");
     check(record.kind <= static_cast<uint8_t>(Kind::entry), "is of an unknown kind");
     check(record.rank <= kMaxRank, "has too many dimensions");
@@ -119,7 +119,7 @@ Tensor read_tensor(const TensorRecord& record, std::string_view names, const cha
     for (int i = 0; i < kMaxRank; ++i) {
         const int64_t dim = record.shape[i];
         if (i >= record.rank) {
-            check(dim == 0, "has bits that mean nothing");
+            check(dim == 0, "has reserved bits that are not 0");
             continue;
         }
         check(dim >= 1 && dim <= INT32_MAX && dim <= kMostBytes / bytes, "has an impossible shape");
@@ -134,7 +134,7 @@ Tensor read_tensor(const TensorRecord& record, std::string_view names, const cha
         with_type(tensor.storage,
                   [&](auto type) { check_codes<decltype(type)>(tensor, product(tensor.shape)); });
     } else {
-        check(record.data == 0, "has bits that mean nothing");
+        check(record.data == 0, "has reserved bits that are not 0");
     }
     return tensor;
 }
@@ -148,14 +148,14 @@ void check_order(const Network& network) {
     for (const Step& step : network.steps) {
         for (const uint32_t input : step.inputs) {
             require(there[input], "tensor `" + std::string(network.tensors[input].name) +
-                                      "` is used before it is made");
+                                      "` is used before it is computed");
         }
-        require(!there[step.output],
-                "tensor `" + std::string(network.tensors[step.output].name) + "` is made twice");
+        require(!there[step.output], "tensor `" + std::string(network.tensors[step.output].name) +
+                                         "` is computed twice");
         there[step.output] = true;
     }
     for (const uint32_t exit : network.exits) {
-        require(there[exit], "an exit is never made");
+        require(there[exit], "no step computes an exit");
     }
 }
 
@@ -168,7 +168,7 @@ void check_names(const Network& network) {
 }
 
 uint32_t index_of(uint32_t index, const Network& network) {
-    require(index < network.tensors.size(), "an index is of no tensor");
+    require(index < network.tensors.size(), "an index has no tensor");
     return index;
 }
 

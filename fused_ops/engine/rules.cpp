@@ -27,10 +27,11 @@ class Rule {
         const size_t inputs = step_.inputs.size();
         check(facts.more_inputs ? inputs >= facts.inputs : inputs == facts.inputs,
               "has a wrong number of inputs");
-        check(network_.tensors[step_.output].kind == Kind::computed, "writes what is given");
+        check(network_.tensors[step_.output].kind == Kind::computed,
+              "writes to a constant or an entry");
         const Shape made = shape();
         check(at_ == numbers_.size(), "has more numbers than it needs");
-        check(made == output(), "makes another shape than its output has");
+        check(made == output(), "computes another shape than its output has");
         if (network_.batch_free) check_samples_apart(step_, network_);
     }
 
@@ -63,7 +64,8 @@ class Rule {
         std::vector<int64_t> found = list(low, high);
         const Shape& x = shape_of(0);
         const auto count = static_cast<int64_t>(found.size());
-        check(count <= 1 || (!x.empty() && x.back() == count), "has a number for no channel");
+        check(count <= 1 || (!x.empty() && x.back() == count),
+              "has another number of values than channels");
         return found;
     }
 
@@ -82,7 +84,7 @@ class Rule {
             case Family::move:
                 return moved_shape();
             case Family::reshape:
-                check(product(shape_of(0)) == product(output()), "loses or makes elements");
+                check(product(shape_of(0)) == product(output()), "changes the number of elements");
                 return output();
         }
         no_case(step_.op, "engine/rules.cpp, shape");
@@ -236,7 +238,8 @@ class Rule {
         for (int64_t& size : window.kernel) size = number(1, kMost);
         read_window(false);
         for (int i = 0; i < 4; ++i) {
-            check(window.pads[i] < window.kernel[i / 2], "has a window that sees nothing");
+            check(window.pads[i] < window.kernel[i / 2],
+                  "has a window that can lie in the padding alone");
         }
         return slid(shape_of(0)[3]);
     }
@@ -247,7 +250,7 @@ class Rule {
         step_.list = list(0, rank - 1);
         check(std::adjacent_find(step_.list.begin(), step_.list.end(), std::greater_equal<>()) ==
                   step_.list.end(),
-              "has axes out of order");
+              "has axes that are not ascending");
         Shape made;
         for (int64_t axis = 0; axis < rank; ++axis) {
             const bool reduced =
@@ -275,11 +278,11 @@ class Rule {
     // Start and stride of each dimension; the end follows from the shape of the output.
     Shape slice() {
         const Shape& x = shape_of(0);
-        check(output().size() == x.size(), "has other dimensions");
+        check(output().size() == x.size(), "changes the number of dimensions");
         for (size_t i = 0; i < x.size(); ++i) {
             const int64_t begin = number(0, x[i] - 1), step = number(-kMost, kMost);
             const int64_t last = begin + (output()[i] - 1) * step;
-            check(step != 0 && 0 <= last && last < x[i], "leaves its input");
+            check(step != 0 && 0 <= last && last < x[i], "reads outside of its input");
             step_.list.push_back(begin);
             step_.steps.push_back(step);
         }

@@ -95,7 +95,7 @@ def with_number(content: bytes, at: int, form: str, value: int) -> bytes:
         (WHOLE[:-1], f"has {len(WHOLE) - 1} bytes, it should have {len(WHOLE)}"),
         (WHOLE + b"\0", f"has {len(WHOLE) + 1} bytes"),
         (WHOLE[:999] + b"\xff" + WHOLE[1000:], "checksum"),
-        (sealed(with_number(WHOLE, 24, "<I", 3)), "mean nothing"),
+        (sealed(with_number(WHOLE, 24, "<I", 3)), "reserved bits that are not 0"),
         (sealed(with_number(WHOLE, 28, "<I", 1 << 31)), "too many tensors"),
         (sealed(with_number(WHOLE, 32, "<I", 1 << 31)), "ends within its steps"),
         (sealed(with_number(WHOLE, 36, "<I", 1)), "entry is missing"),

@@ -1,5 +1,5 @@
-// Products of bytes in pairs (mends.h). Each level that multiplies in pairs includes this once,
-// after it has defined multiply_pairs and add_pairs.
+// Products of bytes in pairs (extra_steps.h). Each level that multiplies in pairs includes this
+// once, after it has defined multiply_pairs and add_pairs.
 
 #pragma once
 
@@ -14,7 +14,7 @@ inline Ints dot_pairs(Ints sums, Ints codes, Ints weights) {
 }
 constexpr Dot dot_small = dot_pairs;
 
-// Sums of M rows and N registers of channels, with mends.
+// Sums of M rows and N registers of channels, with extra steps.
 template <int M, int N>
 struct Tile {
     Ints sums[M][N];
@@ -51,9 +51,9 @@ struct Tile {
         }
     }
 
-    void add_mends(const Operands& o) {
-        const int8_t* rest = o.mends.rest;
-        for (const int32_t* step = o.mends.begin; step != o.mends.end; ++step) {
+    void add_extra_steps(const Operands& o) {
+        const int8_t* rest = o.extra.rest;
+        for (const int32_t* step = o.extra.begin; step != o.extra.end; ++step) {
             add<1>(o.a + *step * int64_t{4}, o.row, rest);
             rest += 2 * kRegister;
         }
@@ -75,13 +75,13 @@ void multiply_chunks(const Operands& o) {
         w += N * kRegister * chunk;
     }
     if (step < o.steps) tile.template add<1>(a, row, w);
-    tile.add_mends(o);
+    tile.add_extra_steps(o);
     tile.store_sums(o);
 }
 
 template <int M, int N>
 void multiply_bytes(const Operands& o) {
-    if (o.mends.chunk == 2) return multiply_chunks<M, N, 2>(o);
+    if (o.extra.chunk == 2) return multiply_chunks<M, N, 2>(o);
     multiply_chunks<M, N, 1>(o);
 }
 

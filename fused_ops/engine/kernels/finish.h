@@ -16,7 +16,7 @@ struct Block {
     int64_t channels;  // in the last block, fewer than sums
     int64_t position;  // of the first sum among the sums of all blocks
     int vectors;       // 1, 2 or 4
-    bool small;        // depthwise: words hold pairs of products (mends.h)
+    bool small;        // depthwise: words hold pairs of products (extra_steps.h)
 };
 
 int64_t channel_in_block(const Block& block, int lanes, int64_t position);

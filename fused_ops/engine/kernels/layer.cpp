@@ -5,14 +5,14 @@
 #include <new>
 
 #include "engine/kernels/codes.h"
-#include "engine/kernels/mends.h"
+#include "engine/kernels/extra_steps.h"
 
 namespace qgraph::engine::kernels {
 namespace {
 
 constexpr int64_t kGathered = 192 << 10;  // bytes of input that stay in the second-level cache
-// The cost of a step whose bytes are multiplied as words, in the unit of mends.h. Words need twice
-// the bytes of weights, which pays from this many pixels on.
+// The cost of a step whose bytes are multiplied as words, in the unit of extra_steps.h. Words need
+// twice the bytes of weights, which pays from this many pixels on.
 constexpr double kWordsCost = 1.4;
 constexpr int64_t kManyPixels = 32;
 
@@ -217,27 +217,27 @@ std::vector<Together> registers_of(const Plan& plan, int lanes) {
     return all;
 }
 
-void make_room_for(const Mends& mends, int64_t registers, Plan& plan) {
-    plan.layer.chunk = mends.chunk;
-    plan.layer.mends = plan.end;
-    plan.layer.mend_steps = plan.layer.mends + aligned((registers + 1) * 8);
-    const auto steps = static_cast<int64_t>(mends.steps.size()) * 4;
-    plan.layer.mend_weights = plan.layer.mend_steps + aligned(steps);
-    plan.end = plan.layer.mend_weights + aligned(static_cast<int64_t>(mends.weights.size()));
+void make_room_for(const ExtraSteps& extra, int64_t registers, Plan& plan) {
+    plan.layer.chunk = extra.chunk;
+    plan.layer.extra_first = plan.end;
+    plan.layer.extra_steps = plan.layer.extra_first + aligned((registers + 1) * 8);
+    const auto steps = static_cast<int64_t>(extra.steps.size()) * 4;
+    plan.layer.extra_weights = plan.layer.extra_steps + aligned(steps);
+    plan.end = plan.layer.extra_weights + aligned(static_cast<int64_t>(extra.weights.size()));
 }
 
-void put_mends(const Layer& layer, const Mends& mends, const std::vector<Together>& all, int lanes,
-               char* memory) {
+void put_extra_steps(const Layer& layer, const ExtraSteps& extra, const std::vector<Together>& all,
+                     int lanes, char* memory) {
     // The second of two registers begins where the registers behind it begin.
-    auto* first = reinterpret_cast<int64_t*>(memory + layer.mends);
+    auto* first = reinterpret_cast<int64_t*>(memory + layer.extra_first);
     for (size_t i = 0; i < all.size(); ++i) {
-        *first++ = mends.first[i];
-        if (all[i].bytes > 16 * lanes) *first++ = mends.first[i + 1];
+        *first++ = extra.first[i];
+        if (all[i].bytes > 16 * lanes) *first++ = extra.first[i + 1];
     }
-    *first = mends.first.back();
-    std::copy(mends.steps.begin(), mends.steps.end(),
-              reinterpret_cast<int32_t*>(memory + layer.mend_steps));
-    std::copy(mends.weights.begin(), mends.weights.end(), memory + layer.mend_weights);
+    *first = extra.first.back();
+    std::copy(extra.steps.begin(), extra.steps.end(),
+              reinterpret_cast<int32_t*>(memory + layer.extra_steps));
+    std::copy(extra.weights.begin(), extra.weights.end(), memory + layer.extra_weights);
 }
 
 void put_taps(const Layer& layer, char* to) {
@@ -267,15 +267,15 @@ void pack(const Conv& conv, const void* weights, Stages stages, Level level,
     Plan plan = plan_of(conv, stages.count, level);
     const int lanes = kernels_of(level)->lanes;
     std::vector<int8_t> packed = packed_weights(plan, lanes, weights);
-    Mends mends;
+    ExtraSteps extra;
     const std::vector<Together> registers = registers_of(plan, lanes);
     if (kernels_of(level)->pairs && !plan.layer.conv.depthwise && !plan.layer.words) {
-        mends = make_mends(packed, registers, plan.layer.steps, 32 * lanes);
-        if (mends.cost > kWordsCost && conv.out_height * conv.out_width >= kManyPixels) {
+        extra = make_extra_steps(packed, registers, plan.layer.steps, 32 * lanes);
+        if (extra.cost > kWordsCost && conv.out_height * conv.out_width >= kManyPixels) {
             plan = plan_of(conv, stages.count, level, true);
             packed = packed_weights(plan, lanes, weights);
         } else {
-            make_room_for(mends, positions_of(plan.blocks, lanes) / (4 * lanes), plan);
+            make_room_for(extra, positions_of(plan.blocks, lanes) / (4 * lanes), plan);
         }
     }
     if (kernels_of(level)->pairs && plan.layer.conv.depthwise && !plan.layer.words) {
@@ -288,7 +288,7 @@ void pack(const Conv& conv, const void* weights, Stages stages, Level level,
     char* at = static_cast<char*>(allocate(static_cast<size_t>(plan.end)));
     Layer* layer = begin(plan, at);
     std::memcpy(at + layer->weights, packed.data(), packed.size());
-    if (layer->chunk > 0) put_mends(*layer, mends, registers, lanes, at);
+    if (layer->chunk > 0) put_extra_steps(*layer, extra, registers, lanes, at);
     if (layer->conv.depthwise) put_taps(*layer, at + layer->tap_table);
     layer->finish =
         make_finish(stages, conv.y, plan.blocks, lanes, sums_of(*layer, weights), at, plan.finish);

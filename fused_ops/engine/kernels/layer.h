@@ -25,10 +25,10 @@ struct Layer {
     int64_t steps;  // steps in a row
     int64_t row;    // bytes between rows
     int64_t rows;   // rows gathered at a time
-    int64_t chunk;  // steps added up in words (mends.h); 0: each step is added to 32-bit sums
-    int64_t mends;  // first mend of each register of sums, then steps, then weights
-    int64_t mend_steps;
-    int64_t mend_weights;
+    int64_t chunk;  // steps added up in words (extra_steps.h); 0: each step is added to 32-bit sums
+    int64_t extra_first;  // of each register of sums
+    int64_t extra_steps;
+    int64_t extra_weights;
     // Depthwise form.
     int64_t taps;       // bytes of weights per channel, padded to a multiple of 4
     bool columns;       // 3x3 in order of columns: three taps and one of padding

@@ -33,10 +33,11 @@ Choice choose(bool words, int64_t rows, int vectors) {
     return choose<1>(words, vectors);
 }
 
-Mended mends_of(const Layer& layer, int64_t register_of_sums) {
-    const auto* first = reinterpret_cast<const int64_t*>(layer.at(layer.mends)) + register_of_sums;
-    const auto* steps = reinterpret_cast<const int32_t*>(layer.at(layer.mend_steps));
-    const auto* rest = reinterpret_cast<const int8_t*>(layer.at(layer.mend_weights));
+ExtraRange extra_steps_of(const Layer& layer, int64_t register_of_sums) {
+    const auto* first =
+        reinterpret_cast<const int64_t*>(layer.at(layer.extra_first)) + register_of_sums;
+    const auto* steps = reinterpret_cast<const int32_t*>(layer.at(layer.extra_steps));
+    const auto* rest = reinterpret_cast<const int8_t*>(layer.at(layer.extra_weights));
     return {layer.chunk, steps + first[0], steps + first[1], rest + first[0] * 2 * kRegister};
 }
 
@@ -70,7 +71,7 @@ void run_block(const Layer& layer, const Block& block, const char* a, int64_t pi
                        sums + vector * kWide,
                        block.vectors * kWide,
                        {}};
-            if (layer.chunk > 0) o.mends = mends_of(layer, position / kWide);
+            if (layer.chunk > 0) o.extra = extra_steps_of(layer, position / kWide);
             choice.kernel(o);
             if (fetch) ahead += 16;
         }

@@ -8,8 +8,8 @@
 namespace qgraph::engine::kernels {
 namespace {
 
-// The corrections of products in pairs (mends.h).
-struct Mended {
+// The corrections of products in pairs (extra_steps.h).
+struct ExtraRange {
     int64_t chunk;         // steps summed in words
     const int32_t* begin;  // steps
     const int32_t* end;
@@ -25,7 +25,7 @@ struct Operands {
     const int32_t* start;
     int32_t* sums;  // M rows of N registers
     int64_t sums_row;
-    Mended mends;
+    ExtraRange extra;
 };
 
 using Dot = Ints (*)(Ints sums, Ints codes, Ints weights);

@@ -1,4 +1,4 @@
-#include "engine/kernels/mends.h"
+#include "engine/kernels/extra_steps.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@ constexpr int kMost = 128;       // largest sum of weights of one sign
 constexpr int64_t kLongest = 2;  // longest chunk: 4 steps would need too many registers
 // Cost per step by chunk length; the unit is a step in chunks of one. Measured on a Zen 3.
 constexpr double kCosts[] = {0, 1, 0.8};
-constexpr double kMendCost = 1.1;
+constexpr double kExtraCost = 1.1;
 
 // The part of a weight that counts for sums of this sign.
 int part(int8_t weight, int sign) { return std::max(sign * weight, 0); }
@@ -20,18 +20,18 @@ int part(const int8_t* pair, int sign) { return part(pair[0], sign) + part(pair[
 class Chunk {
   public:
     Chunk(int8_t* weights, int64_t bytes, int64_t first_step, int64_t steps, int64_t width,
-          Mends& mends)
+          ExtraSteps& extra)
         : weights_(weights),
           bytes_(bytes),
           first_step_(first_step),
           steps_(steps),
           width_(width),
-          mends_(mends) {
-        mend_of_.fill(-1);
+          extra_(extra) {
+        extra_of_.fill(-1);
     }
 
-    // False where a step would need two mends.
-    bool mend() {
+    // False where a step would need two extra steps.
+    bool move_excess() {
         for (int64_t lane = 0; lane < bytes_; lane += 2) {
             for (const int sign : {1, -1}) {
                 int sum = 0;
@@ -49,30 +49,30 @@ class Chunk {
   private:
     int8_t* pair(int64_t step, int64_t lane) { return weights_ + step * bytes_ + lane; }
     int8_t* rest(int64_t step, int64_t lane) {
-        return mends_.weights.data() + mend_of_[static_cast<size_t>(step)] * width_ + lane;
+        return extra_.weights.data() + extra_of_[static_cast<size_t>(step)] * width_ + lane;
     }
-    bool is_mended(int64_t step) const { return mend_of_[static_cast<size_t>(step)] >= 0; }
+    bool has_extra(int64_t step) const { return extra_of_[static_cast<size_t>(step)] >= 0; }
 
     int room(int64_t step, int64_t lane, int sign) {
-        const int left = is_mended(step) ? kMost - part(rest(step, lane), sign) : kMost;
+        const int left = has_extra(step) ? kMost - part(rest(step, lane), sign) : kMost;
         return std::min(part(pair(step, lane), sign), left);
     }
 
-    // Moves up to `over` from weights to a mend; steps that already have a mend come first.
+    // Moves up to `over` from weights to an extra step; steps that already have one come first.
     int take(int64_t lane, int sign, int over) {
         int64_t best = 0;
         const auto worth = [&](int64_t step) {
             const int found = std::min(room(step, lane, sign), over);
-            return found + (is_mended(step) && found > 0 ? 4 * kMost : 0);
+            return found + (has_extra(step) && found > 0 ? 4 * kMost : 0);
         };
         for (int64_t step = 1; step < steps_; ++step) {
             if (worth(step) > worth(best)) best = step;
         }
         over = std::min(over, room(best, lane, sign));
-        if (over > 0 && !is_mended(best)) {
-            mend_of_[static_cast<size_t>(best)] = static_cast<int64_t>(mends_.steps.size());
-            mends_.steps.push_back(static_cast<int32_t>(first_step_ + best));
-            mends_.weights.resize(mends_.weights.size() + static_cast<size_t>(width_));
+        if (over > 0 && !has_extra(best)) {
+            extra_of_[static_cast<size_t>(best)] = static_cast<int64_t>(extra_.steps.size());
+            extra_.steps.push_back(static_cast<int32_t>(first_step_ + best));
+            extra_.weights.resize(extra_.weights.size() + static_cast<size_t>(width_));
         }
         for (int left = over, i = 0; left > 0; ++i) {
             const int moved = std::min(part(pair(best, lane)[i], sign), left) * sign;
@@ -85,40 +85,41 @@ class Chunk {
 
     int8_t* weights_;
     int64_t bytes_, first_step_, steps_, width_;
-    Mends& mends_;
-    std::array<int64_t, kLongest> mend_of_;  // the mend of each step, or -1
+    ExtraSteps& extra_;
+    std::array<int64_t, kLongest> extra_of_;  // the extra step of each step, or -1
 };
 
-// False where a step would need two mends.
-bool mend(std::vector<int8_t>& weights, const std::vector<Together>& all, int64_t steps,
-          int64_t width, Mends& mends) {
+// False where a step would need two extra steps.
+bool move_excess(std::vector<int8_t>& weights, const std::vector<Together>& all, int64_t steps,
+                 int64_t width, ExtraSteps& extra) {
     for (const Together& sums : all) {
-        mends.first.push_back(static_cast<int64_t>(mends.steps.size()));
-        for (int64_t step = 0; step < steps; step += mends.chunk) {
-            const int64_t count = std::min(mends.chunk, steps - step);
+        extra.first.push_back(static_cast<int64_t>(extra.steps.size()));
+        for (int64_t step = 0; step < steps; step += extra.chunk) {
+            const int64_t count = std::min(extra.chunk, steps - step);
             int8_t* at = weights.data() + sums.at + step * sums.bytes;
-            if (!Chunk(at, sums.bytes, step, count, width, mends).mend()) return false;
+            if (!Chunk(at, sums.bytes, step, count, width, extra).move_excess()) return false;
         }
     }
-    mends.first.push_back(static_cast<int64_t>(mends.steps.size()));
+    extra.first.push_back(static_cast<int64_t>(extra.steps.size()));
     return true;
 }
 
 }  // namespace
 
-Mends make_mends(std::vector<int8_t>& weights, const std::vector<Together>& all, int64_t steps,
-                 int64_t width) {
+ExtraSteps make_extra_steps(std::vector<int8_t>& weights, const std::vector<Together>& all,
+                            int64_t steps, int64_t width) {
     const std::vector<int8_t> whole = weights;
-    Mends best;
+    ExtraSteps best;
     for (int64_t chunk = 1; chunk <= kLongest; ++chunk) {
         std::vector<int8_t> rest = whole;
-        Mends mends;
-        mends.chunk = chunk;
-        if (!mend(rest, all, steps, width, mends)) break;
+        ExtraSteps extra;
+        extra.chunk = chunk;
+        if (!move_excess(rest, all, steps, width, extra)) break;
         const double products = static_cast<double>(steps) * static_cast<double>(all.size());
-        mends.cost = kCosts[chunk] + kMendCost * static_cast<double>(mends.steps.size()) / products;
-        if (chunk > 1 && mends.cost >= best.cost) break;
-        best = std::move(mends);
+        extra.cost =
+            kCosts[chunk] + kExtraCost * static_cast<double>(extra.steps.size()) / products;
+        if (chunk > 1 && extra.cost >= best.cost) break;
+        best = std::move(extra);
         weights = std::move(rest);
     }
     return best;

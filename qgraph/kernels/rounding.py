@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from qgraph.ir.types import Rounding, rounding_of_numbers
-
-Floats = npt.NDArray[np.floating[Any]]
+from qgraph.ir.types import Array, Rounding, rounding_of_numbers
 
 
-def round_numbers(x: Floats, rounding: str) -> Floats:
+def round_numbers(x: Array, rounding: str) -> Array:
     """The whole numbers that a rounding mode gives, in the dtype of `x`; NaN stays NaN."""
     match rounding_of_numbers(rounding):
         case Rounding.HALF_EVEN:
@@ -25,7 +20,7 @@ def round_numbers(x: Floats, rounding: str) -> Floats:
             return np.copysign(_half_up(np.abs(x)), x)
 
 
-def _half_up(x: Floats) -> Floats:
+def _half_up(x: Array) -> Array:
     whole = np.floor(x)
     with np.errstate(invalid="ignore"):  # infinity minus itself
         return np.asarray(whole + (x - whole >= 0.5))

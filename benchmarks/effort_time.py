@@ -100,9 +100,10 @@ FOLDED = ", batch norms folded"
 def tables(runs: Sequence[Run], repeats: int, peers: bool) -> Iterator[Table]:
     """One table; it is printed once all networks are done."""
     table = Table("Static mode by effort", COLUMNS)
+    how = "one run" if repeats == 1 else f"medians of {repeats} runs in turns"
     table.notes.append(
-        f"medians of {repeats} runs in turns; SQNR and agreement on other images, ± the standard "
-        "error of a share of that many images"
+        f"{how}; SQNR and agreement on other images, ± the standard error of a share of that many "
+        "images"
     )
     if peers:
         table.notes.append(

@@ -107,7 +107,8 @@ class Lines:
 class Points:
     """Points with names. Columns: the series (a colour), the name of the point, x and y.
 
-    Names stand above and below the points in turn, so that those of neighbours stay apart.
+    Names stand above and below the points in turn, and left of the first point of a series, so that
+    those of neighbours stay apart.
     """
 
     xlabel: str
@@ -120,6 +121,8 @@ class Points:
         return 4.4
 
     def draw(self, table: Table, axis: Any) -> None:
+        from matplotlib.ticker import LogFormatter
+
         group, name, x, y = table.columns
         groups = dict.fromkeys(row[group] for row in table.rows)
         for i, title in enumerate(groups):
@@ -128,14 +131,18 @@ class Points:
             means, errors = zip(*(_mean(row[y]) for row in rows), strict=True)
             axis.errorbar(places, means, errors, fmt="o", markersize=4, elinewidth=0.8, label=title)
             for j, row in enumerate(rows):
-                shift = (5, -9 if (i + j) % 2 else 3)
+                first = places[j] == min(places)
+                shift = (-4 if first else 4, -8 if (i + j) % 2 else 3)
                 axis.annotate(
-                    row[name], (places[j], means[j]), shift, textcoords="offset points", fontsize=7
-                )
+                    row[name], (places[j], means[j]), shift,
+                    textcoords="offset points", fontsize=6.5,
+                    ha="right" if first else "left",
+                )  # fmt: skip
         axis.set(xlabel=self.xlabel, ylabel=self.ylabel)
         if self.log_x:
             axis.set_xscale("log")
-            axis.xaxis.set_major_formatter("{x:g}")
+            for place in (axis.xaxis.set_major_formatter, axis.xaxis.set_minor_formatter):
+                place(LogFormatter(minor_thresholds=(2, 0.5)))
         if self.log_y:
             axis.set_yscale("log")
         if self.percent:

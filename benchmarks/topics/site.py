@@ -18,6 +18,7 @@ from benchmarks.topics import (
     networks,
     plans,
     policies,
+    search,
     training,
 )
 from benchmarks.topics.figures import figure
@@ -25,6 +26,7 @@ from benchmarks.topics.topic import Topic, generated, index_table
 
 TOPICS: tuple[Topic, ...] = (
     *networks.TOPICS,
+    *search.TOPICS,
     *plans.TOPICS,
     *policies.TOPICS,
     *training.TOPICS,

@@ -1,0 +1,88 @@
+"""Topics of the search for a plan: whether its choice holds, and its time beside other tools."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+from typing import Any
+
+from benchmarks.result import Result
+from benchmarks.tables import Table
+from benchmarks.topics.figures import Bars, Points
+from benchmarks.topics.topic import Topic, first_table
+
+GAIN, CLOSE = "gain dB", 0.3
+SAME = "as float"
+TITLES = {
+    "graffitist-int8": "qgraph, 8 bits",
+    "graffitist-int4": "qgraph, 4 bits",
+    None: "other tools, 8 bits",
+}
+
+
+def _gains(result: Result) -> list[float]:
+    return [row[GAIN] for row in result.tables[0].rows]
+
+
+PLAN_CHOICE = Topic(
+    "plan_choice",
+    "Effort default on samples it has not seen",
+    lambda result: (
+        f"worse than `fast` by more than {CLOSE} dB on "
+        f"{sum(gain < -CLOSE for gain in _gains(result))} of {len(_gains(result))} networks; "
+        f"{statistics.median(_gains(result)):.1f} dB better at the median"
+    ),
+    "graffitist-int8; networks with trained and with random weights; SQNR of the outputs",
+    first_table,
+    lambda result: result.tables[0].only("network", GAIN),
+    Bars("SQNR of default above that of fast, dB", line=-CLOSE),
+)
+
+
+def _points(result: Result) -> Table:
+    """Seconds of each effort and tool, and the share of images whose class differs from float.
+
+    Of the two forms of a network that a tool was given, the one counts that agrees more.
+    """
+    made = Table("", {"series": "", "by": "", "seconds": "", "differs": ""})
+    for row in _best(result).rows:
+        share, error = row[SAME]
+        series = f"{row['network']}: {TITLES[row['profile']]}"
+        made.add(series, row["effort"].partition(",")[0], row["seconds"], [1 - share, error])
+    return made
+
+
+def _best(result: Result) -> Table:
+    """The rows, without the forms of networks that agree less with float."""
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    for row in result.tables[0].rows:
+        key = (row["network"], row["profile"], row["effort"].partition(",")[0])
+        if key not in found or row[SAME][0] > found[key][SAME][0]:
+            found[key] = row
+    return replace(result.tables[0], rows=[*found.values()])
+
+
+def _of_cifar(result: Result, by: str, profile: str | None) -> str:
+    (row,) = (
+        row
+        for row in _best(result).where(network="cifar_10_model", profile=profile).rows
+        if row["effort"].partition(",")[0] == by
+    )
+    return f"{row[SAME][0]:.1%} in {row['seconds']:.0f} s"
+
+
+EFFORT_PEERS = Topic(
+    "effort_peers",
+    "Time and agreement of each effort",
+    lambda result: (
+        f"cifar_10_model at 8 bits: {_of_cifar(result, 'default', 'graffitist-int8')}, "
+        f"LiteRT {_of_cifar(result, 'LiteRT', None)}"
+    ),
+    "the share of images with the class of float; ours has one power-of-two scale per tensor, "
+    "LiteRT float scales, one for each channel of weights",
+    first_table,
+    _points,
+    Points("seconds", "images with another class than float", log_x=True, log_y=True, percent=True),
+)
+
+TOPICS = (EFFORT_PEERS, PLAN_CHOICE)

@@ -330,7 +330,7 @@ def test_the_lists_of_the_page_parse_and_fit():
 
 
 def test_the_pass_of_the_page_runs(tmp_path, monkeypatch):
-    code = PAGE[PAGE.index("    from dataclasses") : PAGE.index("In a file `mine.py`")]
+    code = PAGE[PAGE.index("    from dataclasses") : PAGE.index("If this class is in `mine.py`")]
     (tmp_path / "mine_of_the_page.py").write_text(textwrap.dedent(code))
     monkeypatch.syspath_prepend(tmp_path)
     g, trace = Graph("net"), Trace()

@@ -67,6 +67,12 @@ class QonnxEmission(ValueEmission):
                 node=name,
                 hint="use the format onnx-integer",
             )
+        if spec.signed and spec.bits == 1:
+            raise UnsupportedError(
+                "its codes are -1..0, which Quant of 1 bit does not have",
+                node=name,
+                hint="use another format",
+            )
         dtype = self._type_before(name, spec.rounding)
         if name in self.inputs and dtype == "float64":
             value = self.cast(value, dtype, f"{name}/wide")

@@ -121,3 +121,11 @@ def test_wide_quantizers_are_refused() -> None:
         builder.step("requantize", x, name=name, span=(0, top), shift=shift, **rule)
     reason = FORM.refusal(network_of(builder.program()))
     assert str(reason).startswith("wide: its codes are 0..33,553,920, Quant gives float32")
+
+
+def test_one_signed_bit_is_refused() -> None:
+    builder = ProgramBuilder()
+    rule = {"rounding": "floor", "overflow": "saturate", "low": -1, "high": 0}
+    builder.step("requantize", builder.entry((1, 8)), name="narrow", shift=8, **rule)
+    reason = FORM.refusal(network_of(builder.program()))
+    assert str(reason).startswith("narrow: its codes are -1..0, which Quant of 1 bit does not have")

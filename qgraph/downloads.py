@@ -11,8 +11,8 @@ HTML = re.compile(rb"<!doctype html|<html|<head|<\?xml[^>]*>\s*<!doctype html")
 
 
 @dataclass(frozen=True)
-class FailedDownload:
-    """A file of a failed download.
+class WrongFile:
+    """A file that is not what was asked for.
 
     name    what the file is, with its article
     advice  what to do instead
@@ -22,16 +22,16 @@ class FailedDownload:
     advice: str
 
 
-WEB_PAGE = FailedDownload(
+WEB_PAGE = WrongFile(
     "a web page (HTML), not the file itself",
     "the download failed: open the file to see why, and download it again",
 )
-LFS_POINTER = FailedDownload(
+LFS_POINTER = WrongFile(
     "a Git LFS pointer, not the file itself", "fetch the file: git lfs pull, in its repository"
 )
 
 
-def failed_download(path: Path) -> FailedDownload | None:
+def failed_download(path: Path) -> WrongFile | None:
     """Recognize a file of a failed download; None for another file."""
     try:
         with path.open("rb") as file:
@@ -40,7 +40,7 @@ def failed_download(path: Path) -> FailedDownload | None:
         return None
 
 
-def failed_download_of(head: bytes) -> FailedDownload | None:
+def failed_download_of(head: bytes) -> WrongFile | None:
     """Recognize it by the first bytes of a file."""
     if head.startswith(b"version https://git-lfs"):
         return LFS_POINTER

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
-from qgraph.archives import read_json
+from qgraph.archives import read_json, reading
 from qgraph.choices import CalibrationMethod
 from qgraph.errors import LoadError, first_line
 from qgraph.files import sha256_of
@@ -19,6 +20,7 @@ from qgraph.static.facts import Facts
 FORMAT = 6
 
 Exponent = int | tuple[int, ...] | None
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,15 @@ def manifest_of(path: Path) -> Manifest | None:
             "changed since it was written", node=str(path / part), hint="quantize the model again"
         )
     return None
+
+
+def record_in(kind: type[T], path: Path) -> T | None:
+    """A record that a command added to a directory; None where it is missing or damaged."""
+    try:
+        with reading(path):
+            return from_json(kind, read_json(path))
+    except LoadError:
+        return None
 
 
 def _parsed(found: Mapping[str, object], folder: Path) -> Manifest:

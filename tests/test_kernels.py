@@ -6,7 +6,6 @@ Those of the quantizer are in test_quantize_kernels.py.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -34,13 +33,6 @@ def floats(nan: bool) -> st.SearchStrategy[Float32]:
     shapes = hnp.array_shapes(min_dims=0, max_dims=3, max_side=40)
     elements = st.floats(width=32, allow_nan=nan) | st.integers(-64, 64).map(lambda i: i / 8)
     return hnp.arrays(np.float32, shapes, elements=elements)
-
-
-@pytest.fixture(params=[1, 2, 3, 8])
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    kernels.set_threads(request.param)
-    yield request.param
-    kernels.set_threads(2)
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from qgraph.ir.graph import Graph
 from tests.helpers.cli import run, small_network, typical_images
 from tests.helpers.docstrings import (
     class_faults,
+    digits_files,
     failed_examples,
     function_faults,
     public_names,
@@ -95,9 +96,7 @@ def test_examples_parse_and_use_names_that_exist(name) -> None:
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
     """A directory with the files of the digits network, in which examples run, and `out`."""
-    pytest.importorskip("sklearn")
-    folder = tmp_path_factory.mktemp("digits")
-    subprocess.run([sys.executable, ROOT / "examples/digits/files.py", folder], check=True)
+    folder = digits_files(tmp_path_factory)
     result = qgraph.quantize(folder / "model.pb", folder / "calib.npz", effort="plain")
     result.save(folder / "out")
     return folder

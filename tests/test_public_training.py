@@ -5,8 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from qgraph.train import callbacks, options
 from tests.helpers.cli import run_process
 from tests.helpers.docstrings import (
     class_faults,
+    digits_files,
     failed_examples,
     function_faults,
     public_names,
@@ -35,9 +34,7 @@ NAMES = [
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
     """A directory with the files of the digits network and `tuned`, a training directory."""
-    pytest.importorskip("sklearn")
-    folder = tmp_path_factory.mktemp("digits")
-    subprocess.run([sys.executable, ROOT / "examples/digits/files.py", folder], check=True)
+    folder = digits_files(tmp_path_factory)
     plain = qgraph.quantize(
         folder / "model.pb", folder / "calib.npz", mode="retrain", effort="plain"
     )

@@ -7,14 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from qgraph.archives import read_json, reading
 from qgraph.artifacts import EVALUATION
-from qgraph.errors import LoadError, OutputError
+from qgraph.errors import OutputError
 from qgraph.evaluation.labelled import Source
 from qgraph.evaluation.result import Accuracy, Error, OutputScore
 from qgraph.files import sha256_of, write_whole
-from qgraph.manifest import Manifest
-from qgraph.records import from_json, to_json
+from qgraph.manifest import Manifest, record_in
+from qgraph.records import to_json
 from qgraph.words import counted, percent
 
 GRAPH = "graph.txt"  # its hash identifies the network
@@ -63,9 +62,5 @@ def store(folder: Path, data: Source, samples: int, outputs: tuple[OutputScore, 
 
 def stored(folder: Path, manifest: Manifest) -> EvaluationRecord | None:
     """The record of this network; None if it was not evaluated."""
-    try:
-        with reading(folder / EVALUATION):
-            record = from_json(EvaluationRecord, read_json(folder / EVALUATION))
-    except LoadError:
-        return None
-    return record if record.graph == manifest.files.get(GRAPH) else None
+    record = record_in(EvaluationRecord, folder / EVALUATION)
+    return record if record and record.graph == manifest.files.get(GRAPH) else None

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 
-from qgraph.downloads import HEAD, failed_download_of
+from qgraph.downloads import HEAD, WrongFile, failed_download_of
 from qgraph.errors import LoadError
 from qgraph.names import path_text
 
@@ -21,37 +20,23 @@ WHOLE_KERAS = 'save the whole model, model.save("model.keras"), and give that fi
 DAMAGED = "the file may be truncated, or of another format"
 
 
-@dataclass(frozen=True)
-class OtherFormat:
-    """A format that is not read.
-
-    name    what the file is, with its article
-    advice  what to do instead
-    """
-
-    name: str
-    advice: str
-
-
-PYTORCH = OtherFormat("a PyTorch file, which qgraph does not read", TO_ONNX)
-CORE_ML = OtherFormat("a Core ML model, which qgraph does not read", ORIGINAL)
-TFLITE = OtherFormat("a TensorFlow Lite file, which qgraph does not read", ORIGINAL)
-ARRAYS = OtherFormat("a file of arrays, not a model", "give it with --calibration or --data")
-SAFETENSORS = OtherFormat(
+PYTORCH = WrongFile("a PyTorch file, which qgraph does not read", TO_ONNX)
+CORE_ML = WrongFile("a Core ML model, which qgraph does not read", ORIGINAL)
+TFLITE = WrongFile("a TensorFlow Lite file, which qgraph does not read", ORIGINAL)
+ARRAYS = WrongFile("a file of arrays, not a model", "give it with --calibration or --data")
+SAFETENSORS = WrongFile(
     "a safetensors file, which holds weights but no network",
     "export the model to ONNX or to a SavedModel with the library that defines it",
 )
-PICKLE = OtherFormat(
+PICKLE = WrongFile(
     "a Python pickle, which qgraph does not read",
     "save the model in its own format: Keras, SavedModel or ONNX",
 )
 BEGINNINGS = {
     b"\x93NUMPY": ARRAYS,
-    b"\x1f\x8b": OtherFormat(
-        "a file compressed by gzip", "decompress it first: gunzip, or tar -xzf"
-    ),
-    b"BZh": OtherFormat("a file compressed by bzip2", "decompress it first: bunzip2, or tar -xjf"),
-    b"\xfd7zXZ": OtherFormat("a file compressed by xz", "decompress it first: unxz, or tar -xJf"),
+    b"\x1f\x8b": WrongFile("a file compressed by gzip", "decompress it first: gunzip, or tar -xzf"),
+    b"BZh": WrongFile("a file compressed by bzip2", "decompress it first: bunzip2, or tar -xjf"),
+    b"\xfd7zXZ": WrongFile("a file compressed by xz", "decompress it first: unxz, or tar -xJf"),
 }
 SUFFIXES = {
     **dict.fromkeys((".pt", ".pth", ".pt2"), PYTORCH),
@@ -60,13 +45,13 @@ SUFFIXES = {
     ".mlpackage": CORE_ML,
     ".tflite": TFLITE,
     **dict.fromkeys((".pkl", ".pickle", ".joblib"), PICKLE),
-    ".json": OtherFormat("a JSON file, not a model", SUPPORTED),
-    ".caffemodel": OtherFormat(
+    ".json": WrongFile("a JSON file, not a model", SUPPORTED),
+    ".caffemodel": WrongFile(
         "a Caffe file, which qgraph does not read", "convert it to ONNX, and give that file"
     ),
     **dict.fromkeys(
         (".engine", ".plan", ".trt"),
-        OtherFormat("a TensorRT engine, which qgraph does not read", ORIGINAL),
+        WrongFile("a TensorRT engine, which qgraph does not read", ORIGINAL),
     ),
 }
 SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
@@ -129,7 +114,7 @@ def _inside(path: Path) -> str:
     return SUPPORTED
 
 
-def _by_content(path: Path, head: bytes) -> OtherFormat | None:
+def _by_content(path: Path, head: bytes) -> WrongFile | None:
     for beginning, found in BEGINNINGS.items():
         if head.startswith(beginning):
             return found
@@ -142,13 +127,13 @@ def _by_content(path: Path, head: bytes) -> OtherFormat | None:
     if head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         return SUFFIXES.get(path.suffix.lower(), PICKLE)
     if (failed := failed_download_of(head)) is not None:
-        return OtherFormat(failed.name, failed.advice)
+        return failed
     if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
         return _by_keys(path)
     return None
 
 
-def _by_members(path: Path) -> OtherFormat | None:
+def _by_members(path: Path) -> WrongFile | None:
     """The format of a zip archive by the names in it; None for Keras models and unknown ones."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -162,10 +147,10 @@ def _by_members(path: Path) -> OtherFormat | None:
     return None
 
 
-def _by_keys(path: Path) -> OtherFormat:
+def _by_keys(path: Path) -> WrongFile:
     text = path.read_bytes()[:MOST_TEXT]
     if b'"modelTopology"' in text or b'"weightsManifest"' in text:
-        return OtherFormat("a TensorFlow.js model, which qgraph does not read", ORIGINAL)
+        return WrongFile("a TensorFlow.js model, which qgraph does not read", ORIGINAL)
     if b'"class_name"' in text and b'"config"' in text:
-        return OtherFormat("a Keras architecture in JSON, without weights", WHOLE_KERAS)
+        return WrongFile("a Keras architecture in JSON, without weights", WHOLE_KERAS)
     return SUFFIXES[".json"]

@@ -21,6 +21,7 @@ from qgraph.manifest import (
     StatisticsRecord,
     TensorEntry,
     read_manifest,
+    record_in,
 )
 from qgraph.records import from_json
 from qgraph.reporting.advice import next_steps, verdict
@@ -124,12 +125,8 @@ def _summary(manifest: Manifest, statistics: StatisticsRecord) -> Summary:
 
 def _certificate(folder: Path, manifest: Manifest) -> CertificateShown | None:
     """Result of `qgraph verify` for this network; None where it was not run."""
-    try:
-        with reading(folder / CERTIFICATE):
-            found = from_json(Certificate, read_json(folder / CERTIFICATE))
-    except LoadError:
-        return None
-    if found.hashes.graph != manifest.files.get("graph.txt"):
+    found = record_in(Certificate, folder / CERTIFICATE)
+    if found is None or found.hashes.graph != manifest.files.get("graph.txt"):
         return None
     return CertificateShown(found.equal, found.cases, found.forms)
 

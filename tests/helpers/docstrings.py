@@ -5,10 +5,24 @@ from __future__ import annotations
 import dataclasses
 import doctest
 import inspect
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 SECTIONS = ("Args", "Attributes", "Returns", "Yields", "Raises", "Examples")
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "files.py"
+
+
+def digits_files(folders: pytest.TempPathFactory) -> Path:
+    """A directory with the files of the digits network, in which examples run."""
+    pytest.importorskip("sklearn")
+    folder = folders.mktemp("digits")
+    subprocess.run([sys.executable, DIGITS, folder], check=True)
+    return folder
 
 
 def sections(text: str | None) -> set[str]:

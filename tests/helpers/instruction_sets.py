@@ -16,7 +16,7 @@ def instruction_set(request) -> Iterator[str]:
     kernels.use_instruction_set(before)
 
 
-@pytest.fixture(params=[1, 2, 3, 4])
+@pytest.fixture(params=[1, 2, 3, 8])
 def threads(request) -> Iterator[int]:
     kernels.set_threads(request.param)
     yield request.param

@@ -62,12 +62,16 @@ class NoLink:
     share: float = 0.5
 
 
-@dataclass(frozen=True)
-class FailsToDecide:
-    looks: int = 0
+class AcceptsAny:
+    """The part that strategies share."""
 
     def check(self, begun):
         pass
+
+
+@dataclass(frozen=True)
+class FailsToDecide(AcceptsAny):
+    looks: int = 0
 
     def decide(self, begun, looks):
         if len(looks) > self.looks:
@@ -76,25 +80,19 @@ class FailsToDecide:
 
 
 @dataclass(frozen=True)
-class DecidesNothing:
+class DecidesNothing(AcceptsAny):
     looks: int = 0
-
-    def check(self, begun):
-        pass
 
     def decide(self, begun, looks):
         return None if len(looks) > self.looks else Decision(begun, reason="fine")
 
 
 @dataclass(frozen=True)
-class Decides:
+class Decides(AcceptsAny):
     """Decide wrongly at the first look: a share that is not a number, or a text for a chain."""
 
     share: float = 1.0
     text: bool = False
-
-    def check(self, begun):
-        pass
 
     def decide(self, begun, looks):
         found = str(begun) if looks and self.text else begun

@@ -183,13 +183,18 @@ def _difference(first: Difference) -> str:
 def _against(directory: Path, file: Path, as_json: bool) -> None:
     from qgraph.archives import read_arrays
     from qgraph.cli.console import at_work, console, print_next
-    from qgraph.errors import ExactnessError
+    from qgraph.errors import ExactnessError, UsageError
     from qgraph.stored import load_network
     from qgraph.verification.dump import against
 
     with at_work(as_json):
         dump = read_arrays(file)
-        found = against(load_network(directory), dump)
+        network = load_network(directory)
+        try:
+            found = against(network, dump)
+        except UsageError as error:
+            error.node = str(file)
+            raise
     if as_json:
         print(json.dumps(asdict(found)))
     else:

@@ -13,8 +13,8 @@ Examples:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+# As in `typing`, which takes longer to import than Python takes to start.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from qgraph.compiler import quantize
     from qgraph.evaluation import Evaluation, evaluate

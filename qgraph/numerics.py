@@ -190,7 +190,8 @@ def fake_quantize(x: Array, spec: QuantSpec, out: Array | None = None) -> Array:
         and x.flags.c_contiguous
     ):
         return kernels.quantize(x, exponent, spec.lo, spec.hi, spec.rounding, out)
-    steps = round_numbers(np.ldexp(x, exponent), spec.rounding)
+    # In float64: float32 would lose digits of large numbers, which wrap, and of small ones.
+    steps = round_numbers(np.ldexp(x.astype(np.float64), exponent), spec.rounding)
     return np.ldexp(bring_into_range(steps, spec), -exponent).astype(x.dtype)
 
 

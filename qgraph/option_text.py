@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
 
 from qgraph.errors import UsageError
 
+DEEPEST = 50  # lists and options inside each other
 NONE, TRUE, FALSE = "none", "true", "false"
 _SPACE = re.compile(r"\s*")
 _WORD = re.compile(r"[^\s,{}\[\]=\"]+")
@@ -49,6 +50,7 @@ class TextCursor:
 
     def __init__(self, text: str, what: str) -> None:
         self.text, self.what, self.at = text, what, 0
+        self._depth = 0  # of lists and options that are open
 
     def error(self, expected: str) -> UsageError:
         found = self.text[self.at : self.at + 20]
@@ -88,9 +90,15 @@ class TextCursor:
         raise self.error(expected)
 
     def value(self) -> Tree:
-        if self.takes("["):
-            return self._list()
-        return self.options() if self.takes("{") else self.word("a value")
+        if self._depth > DEEPEST:
+            raise UsageError(f"{self.what}: values are nested more than {DEEPEST} deep")
+        self._depth += 1
+        try:
+            if self.takes("["):
+                return self._list()
+            return self.options() if self.takes("{") else self.word("a value")
+        finally:
+            self._depth -= 1
 
     def options(self) -> dict[str, Tree]:
         """Parse names and values after `{`, to the `}`."""

@@ -130,6 +130,8 @@ def test_numbers_of_any_size_wrap_exactly(x: float, exponent: int, bits: int, si
     wanted = (steps - spec.lo) % 2**bits + spec.lo
     assert int(numerics.quantize(np.array([x]), spec).codes[0]) == wanted
     assert spec.lo <= wanted <= spec.hi
+    found = numerics.fake_quantize(np.array([x], np.float32), spec)
+    assert found.tolist() == [np.float32(np.ldexp(float(wanted), -exponent))]
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf])

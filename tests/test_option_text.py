@@ -143,6 +143,12 @@ def test_text_that_does_not_parse_is_pointed_at(text, wanted):
     assert error.value.message.startswith(f"options: {wanted}")
 
 
+@pytest.mark.parametrize("opening", ["[", "{a="])
+def test_text_that_is_nested_deeply_is_refused(opening):
+    with pytest.raises(UsageError, match="nested more than 50 deep"):
+        TextCursor(opening * 100_000, "options").value()
+
+
 def test_every_type_of_the_options_has_words():
     assert all(legal(kind) for kind in get_type_hints(Options).values())
 

@@ -153,7 +153,6 @@ class _Way:
 
 
 def _keeps_channels(graph: Graph, node: Node) -> bool:
-    rank = graph.types[node.inputs[0]].rank or 0
-    attrs = node.attributes
+    rank, attrs = graph.types[node.inputs[0]].rank, node.attributes
     axes = attrs.axes if isinstance(attrs, AxesAttrs) else ()
-    return all(axis % max(rank, 1) != rank - 1 for axis in axes)
+    return not axes or (rank is not None and all(axis % rank != rank - 1 for axis in axes))

@@ -38,25 +38,31 @@ LEGEND = (
 )
 
 
+BITS, USUAL_WAYS = "32,16,8,6,5,4,3,2", "papers,weights,actor"
+
+
 @with_groups
 def evaluate(
     model: Model,
     environment: EnvironmentOption = None,
     bits: Annotated[
-        str,
-        typer.Option(
-            metavar="LIST", help="Bits of weights: 32, 16, 15 to 2; for packed forms, 8 to 2."
-        ),
-    ] = "32,16,8,6,5,4,3,2",
-    ways: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="LIST",
+            help="Bits of weights: 32, 16, 15 to 2; for packed forms, 8 to 2.",
+            show_default=BITS,
+        ),
+    ] = None,
+    ways: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            show_default=USUAL_WAYS,
             help="Ways to quantize. papers: simulate weights and activations of the same bits. "
             "weights: simulate weights only. actor: pack as in training. dynamic, static: pack as "
             "`qgraph rl quantize --env` does.",
         ),
-    ] = "papers,weights,actor",
+    ] = None,
     episodes: Annotated[int, typer.Option(min=1, metavar="N", help="Episodes of each form.")] = 100,
     seed: Annotated[
         int | None,
@@ -96,9 +102,17 @@ def evaluate(
     from qgraph.rl.policy.plots import check_figures, plot
     from qgraph.rl.policy.study import PACKED_FORMS, WAYS, forms, study
 
-    wanted = bits_of(bits)
-    wanted_ways = [chosen((*WAYS, *PACKED_FORMS), way, "way") for way in names(ways) or [""]]
     packed = is_packed(model)
+    for option, value in (("--bits", bits), ("--ways", ways)):
+        if packed and value is not None:
+            raise UsageError(
+                f"{option} is for a float policy: a .qpol file is already packed",
+                node=str(model),
+                hint=f"leave {option} out",
+            )
+    wanted = bits_of(BITS if bits is None else bits)
+    listed = names(USUAL_WAYS if ways is None else ways) or [""]
+    wanted_ways = [chosen((*WAYS, *PACKED_FORMS), way, "way") for way in listed]
     if packed and against is None:
         raise UsageError(
             "a .qpol file is compared with its float policy",

@@ -8,7 +8,14 @@ import numpy as np
 
 from qgraph.ir.graph import Node
 from qgraph.ir.types import Array
-from qgraph.rewrite.constants import Float64, channel_vector, channels_of, is_layer, other_users
+from qgraph.rewrite.constants import (
+    Float64,
+    channel_vector,
+    channels_of,
+    is_layer,
+    narrowed,
+    other_users,
+)
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
 
@@ -58,8 +65,10 @@ def _merge_biases(rewriter: Rewriter, node: Node) -> bool:
         return False
     if users := other_users(graph, first.name, node.name):
         return rewriter.refuse(node, f"cannot join the bias before it: {users}")
-    total = biases[0].astype(np.float64) + biases[1].astype(np.float64)
-    bias = rewriter.const(total.astype(biases[1].dtype), f"{node.name}/sum_of_biases")
+    total = narrowed(biases[0].astype(np.float64) + biases[1], biases[1].dtype)
+    if total is None:
+        return rewriter.refuse(node, "the sum with the bias before it is not finite")
+    bias = rewriter.const(total, f"{node.name}/sum_of_biases")
     return rewriter.put(replace(node, inputs=(first.inputs[0], bias)))
 
 
@@ -88,11 +97,14 @@ def _absorb(rewriter: Rewriter, node: Node) -> bool:
     gamma, beta = (graph.constant(v) for v in norm.inputs[1:3])
     if gamma is None or beta is None:
         return False
-    new_gamma, new_beta = _joined(node.op, gamma, beta, constant.astype(np.float64))
+    wide_gamma, wide_beta = _joined(node.op, gamma, beta, constant.astype(np.float64))
+    new_gamma, new_beta = narrowed(wide_gamma, gamma.dtype), narrowed(wide_beta, beta.dtype)
+    if new_gamma is None or new_beta is None:
+        return rewriter.refuse(node, f"gamma or beta of `{norm.name}` would not be finite")
     inputs = (
         norm.inputs[0],
-        rewriter.const(new_gamma.astype(gamma.dtype), f"{node.name}/gamma"),
-        rewriter.const(new_beta.astype(beta.dtype), f"{node.name}/beta"),
+        rewriter.const(new_gamma, f"{node.name}/gamma"),
+        rewriter.const(new_beta, f"{node.name}/beta"),
         *norm.inputs[3:],
     )
     return rewriter.put(replace(norm, name=node.name, inputs=inputs, control=node.control))

@@ -135,9 +135,9 @@ def is_spatial(graph: Graph, node: Node) -> bool:
     if node.op not in _SPATIAL or padding_value(node):
         return False
     before, after = graph.types[node.inputs[0]], graph.types[node.name]
-    rank = before.rank or 0
     if node.op in ("mean", "reduce_max", "squeeze"):
-        return all(axis % rank != rank - 1 for axis in node.typed(AxesAttrs).axes)
+        rank, axes = before.rank, node.typed(AxesAttrs).axes
+        return rank is not None and all(axis % rank != rank - 1 for axis in axes)
     whole = node.op != "slice" or node.typed(PartAttrs).strides[-1] in (None, 1)
     sizes = [t.shape[-1] for t in (before, after) if t.shape]
     return whole and len(sizes) == 2 and sizes[0] == sizes[1]

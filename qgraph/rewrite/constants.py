@@ -113,6 +113,13 @@ def leaky_product(graph: Graph, maximum: Node) -> tuple[str, str] | None:
     return None
 
 
+def narrowed(wide: Float64, dtype: npt.DTypeLike) -> Array | None:
+    """Numbers in a narrower float type; None if one of them becomes infinite."""
+    with np.errstate(over="ignore"):
+        narrow: Array = wide.astype(dtype)
+    return narrow if np.isfinite(narrow).all() else None
+
+
 def times(weights: Any, factor: Float64) -> Any:
     """`weights * factor`, each product in float64 and rounded once, without a float64 copy."""
     with np.errstate(over="ignore"):

@@ -21,6 +21,7 @@ from qgraph.verification.compare import Difference, DifferenceTally, expected_co
 from qgraph.verification.explain import Line, explain
 
 PREFIXES = ("codes/", "tensors/")
+INPUTS = "dump the float inputs, or the codes of the tensors behind them"
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,10 @@ def _entries(
         name: dump.get(f"input/{name}", dump.get(name, network.sample.get(name)))
         for name in network.graph.inputs
     }
+    for name, array in floats.items():
+        if array is not None and array.dtype.kind not in "biuf":
+            label = next(n for n in (f"input/{name}", name) if n in dump)
+            raise UsageError(f"`{label}` is of dtype {array.dtype}, not numbers", hint=INPUTS)
     cases = list(from_samples(network, {n: a for n, a in floats.items() if a is not None}))
     if len(cases) > 1 and not network.program.batch_free:
         raise UsageError("a dump of several batches", hint="give one batch")

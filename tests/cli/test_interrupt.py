@@ -8,7 +8,9 @@ import time
 
 import pytest
 
-from tests.helpers.cli import left_in
+from qgraph.cli import start
+from qgraph.errors import Interrupted
+from tests.helpers.cli import left_in, run_process
 
 SLOW = pytest.mark.slow
 SOURCE = """
@@ -102,3 +104,48 @@ def test_an_interrupt_that_python_drops_is_raised_again(model, tmp_path):
         "  to start again, run the same command\n"
     )
     assert left_in(tmp_path) - {"__pycache__"} == {"slow.py"}
+
+
+# Runs `qgraph --version`, and sends Ctrl-C at the import of the given number, counted from the
+# entry point on. Prints the number of imports, if it gets there.
+AT_IMPORT = """
+import os, runpy, signal, sys
+
+at, count, begun = int(sys.argv.pop()), 0, False
+# In the background of a shell Ctrl-C is ignored, which a child inherits.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+def hook(event, arguments):
+    global count, begun
+    begun |= event == "import" and arguments[0] == "qgraph.cli.start"
+    if begun and event == "import":
+        count += 1
+        if count == at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.addaudithook(hook)
+sys.argv.append("--version")
+try:
+    runpy.run_module("qgraph", run_name="__main__")
+finally:
+    print(count)
+"""
+
+
+def interrupted_at(number: int) -> tuple[int, str, str]:
+    """Exit code and text of a process that is interrupted at its import of this number."""
+    done = run_process("-c", AT_IMPORT, str(number))
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_an_interrupt_at_any_import_prints_no_traceback():
+    code, out, err = interrupted_at(0)
+    assert (code, err) == (0, "")
+    imports = int(out.splitlines()[-1])
+    assert imports > 100
+    for number in (3, 6, 14, 50, imports // 2, imports * 3 // 4):
+        assert interrupted_at(number) == (130, "", ""), number
+
+
+def test_the_entry_point_and_the_errors_agree_on_the_exit_code():
+    assert Interrupted.exit_code == start.INTERRUPTED

@@ -1,6 +1,7 @@
 """Channels that are constant for every input."""
 
 import numpy as np
+import pytest
 
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
@@ -42,3 +43,13 @@ def test_pruning_keeps_a_function_with_a_comparison() -> None:
     PassManager((PruneConstantChannels(),)).run(graph)
     (found,) = evaluate(graph, {"x": x}, graph.outputs.values()).values()
     np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("op", ["mean", "reduce_max"])
+def test_channels_of_a_value_of_unknown_rank_are_unknown(op) -> None:
+    graph = Graph("net")
+    x = graph.input("x", "float32", None)
+    graph.outputs["y"] = graph.add(op, x, name="y", attrs={"axes": (1,), "keepdims": False})
+    graph.facts.add("batch-norm-folded")
+    assert constant_channels(graph)["y"].size == 0
+    PassManager((PruneConstantChannels(),)).run(graph)

@@ -42,6 +42,19 @@ def test_golden():
     )
 
 
+def test_biases_whose_sum_is_not_finite_stay_two():
+    g = Graph("net")
+    y = g.input("x", "float32", (None, 4, 4, 3))
+    y = g.add("conv2d", y, g.const(np.ones((1, 1, 3, 3), np.float32), "w"), attrs=WINDOW)
+    large = np.full(3, 3e38, np.float32)
+    y = g.add("bias_add", y, g.const(large, "b"))
+    g.outputs["y"] = g.add("bias_add", y, g.const(large.copy(), "c"), name="y")
+    trace = Trace()
+    CanonicalizeArithmetic().run(g, trace)
+    assert ops(g) == ["input", "conv2d", "bias_add", "bias_add"]
+    assert reasons(trace) == [("y", "the sum with the bias before it is not finite")]
+
+
 @pytest.mark.parametrize("shape", [(3,), (1, 1, 1, 3), (1, 3), (), (1,)], ids=str)
 @pytest.mark.parametrize("swapped", [True, False])
 def test_a_vector_added_to_a_layer_is_a_bias(shape, swapped):

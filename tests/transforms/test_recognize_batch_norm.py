@@ -3,6 +3,7 @@ import pytest
 
 from qgraph.ir.graph import Graph
 from qgraph.ir.printing import print_graph
+from qgraph.rewrite.trace import Trace
 from qgraph.transforms.recognize_batch_norm import RecognizeBatchNorm
 from tests.helpers.evaluate import reasons, run_pass
 
@@ -165,3 +166,18 @@ def test_constants_are_shared_and_not_changed():
     before = b.g.constant(b.gamma).copy()
     run_pass(RecognizeBatchNorm(), b.g)
     assert np.array_equal(b.g.constant("gamma"), before)
+
+
+@pytest.mark.parametrize(("op", "gamma"), [("mul", 1e10), ("add", 1.0), ("sub", -1.0)])
+def test_a_vector_that_makes_gamma_or_beta_infinite_is_not_merged(op, gamma):
+    g = Graph("net")
+    numbers = {"gamma": gamma, "beta": np.copysign(3e38, gamma), "mean": 0, "variance": 1}
+    vectors = [g.const(np.full(C, value, np.float32), name) for name, value in numbers.items()]
+    x = g.input("x", "float32", (2, 4, 4, C))
+    y = g.add("batch_norm", x, *vectors, name="norm", attrs={"epsilon": 1e-3})
+    large = g.const(np.full(C, 3e38, np.float32), "large")
+    g.outputs["y"] = g.add(op, y, large, name="y")
+    trace = Trace()
+    RecognizeBatchNorm().run(g, trace)
+    assert g.nodes["y"].op == op
+    assert reasons(trace) == [("y", "gamma or beta of `norm` would not be finite")]

@@ -231,6 +231,8 @@ def test_the_layer_that_comes_first_is_named_first(network, dump) -> None:
         ({"codes/second": np.zeros((1, 9), np.int32)}, "has shape"),
         ({"codes/second": np.full((1, 4), 0.3)}, "not on its grid"),
         ({"codes/second": np.full((1, 4), "x")}, "not numbers"),
+        ({"input/image": np.full((1, 8, 8, 3), "x")}, "`input/image` is of dtype <U1, not numbers"),
+        ({"image": np.full((1, 8, 8, 3), 1j)}, "`image` is of dtype complex128, not numbers"),
         ({"codes/second": np.full((1, 4), np.inf)}, "not on its grid"),
         ({"codes/image/q8": np.zeros((3, 7), np.int8)}, "has shape"),
         ({"codes/image/q8": np.zeros((), np.int8)}, "has shape"),
@@ -264,6 +266,11 @@ def test_verbs(out, dump, tmp_path) -> None:
     assert as_json["equal"] is True
     np.savez(tmp_path / "right.npz", **dump)
     assert "to the last bit" in cli("verify", out, "--against", tmp_path / "right.npz").out
+    words = {"input/image": np.full((1, 8, 8, 3), "x"), "codes/second": dump["codes/second"]}
+    np.savez(tmp_path / "words.npz", **words)
+    text = cli("verify", out, "--against", tmp_path / "words.npz")
+    assert text.code == 2
+    assert f"error: {tmp_path / 'words.npz'}: `input/image` is of dtype <U1" in text.err
     dump["codes/second"] = dump["codes/second"] + 1
     np.savez(tmp_path / "wrong.npz", **dump)
     wrong = cli("verify", out, "--against", tmp_path / "wrong.npz")

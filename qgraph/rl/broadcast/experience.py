@@ -157,11 +157,25 @@ class Experience:
         Raises:
             UsageError: The number is not that of a writer.
         """
+        return RecordWriter(self, number)
+
+    def checked(self, number: int) -> int:
+        """Check the number of an actor.
+
+        Args:
+            number: Number of the actor, from 0.
+
+        Returns:
+            The number.
+
+        Raises:
+            UsageError: The number is not that of a writer.
+        """
         if not 0 <= number < self.writers:
             raise UsageError(
                 f"actor {number} does not exist: the number of rings is {self.writers}"
             )
-        return RecordWriter(self, number)
+        return number
 
     def reader(self) -> RecordReader:
         """Get the end of the learner. There is one at a time.
@@ -180,7 +194,7 @@ class Experience:
         Returns:
             The place of the ring.
         """
-        return RingPlace(self.name, writer)
+        return RingPlace(self.name, self.checked(writer))
 
     def filled(self, writer: int) -> int:
         """Count the records in a ring.
@@ -191,7 +205,7 @@ class Experience:
         Returns:
             The number of records that the learner has not taken yet.
         """
-        return self.native.filled(writer)
+        return self.native.filled(self.checked(writer))
 
     def written(self, writer: int) -> int:
         """Count the records that were put into a ring since it was created.
@@ -202,7 +216,7 @@ class Experience:
         Returns:
             The number of records.
         """
-        return self.native.written(writer)
+        return self.native.written(self.checked(writer))
 
     def put_waited(self, writer: int) -> float:
         """Get the time that an actor has waited for space in its ring.
@@ -213,7 +227,7 @@ class Experience:
         Returns:
             Seconds.
         """
-        return self.native.put_waited(writer) / 1e9
+        return self.native.put_waited(self.checked(writer)) / 1e9
 
     @property
     def take_waited(self) -> float:
@@ -238,7 +252,7 @@ class RecordWriter:
 
     def __init__(self, rings: Experience, number: int) -> None:
         self.rings = rings
-        self.number = number
+        self.number = rings.checked(number)
         self._native = rings.native
 
     @staticmethod
@@ -331,7 +345,7 @@ class RecordReader:
     def _take(self, count: int, writer: int | None) -> Array:
         rings = self.rings
         turn = [(self._next + i) % rings.writers for i in range(rings.writers)]
-        order = turn if writer is None else [writer]
+        order = turn if writer is None else [rings.checked(writer)]
         count = min(count, sum(rings.filled(number) for number in order))
         found = np.empty(count, rings.dtype)
         done = 0

@@ -37,11 +37,13 @@ class RunDirectory:
             raise unwritable(path, error) from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             self.close()
             raise OutputError(
                 "another run uses this directory", node=str(path), hint="choose another directory"
             ) from None
+        except OSError:
+            pass  # a file system without locks, as for other outputs (`drafts.py`)
         begun = (path / CHECKPOINT).exists()  # a run without one can be replaced
         if begun != resume:
             self.close()

@@ -19,7 +19,7 @@ Costs: TypeAlias = "Mapping[str, float | Costs]"
 
 
 class Meter:
-    """Measures this process and its children until `read`. Raises UsageError."""
+    """Measures this process and its children until `read` or `close`. Raises UsageError."""
 
     def __init__(self) -> None:
         try:
@@ -38,11 +38,12 @@ class Meter:
             allow_multiple_runs=True,
         )
         self._tracker.start()
+        self._measures = True
 
     def read(self, processes: Mapping[str, int]) -> Costs:
         """Call this once, at the end, while the processes (ids by name) are alive."""
         seconds = {name: cpu_seconds(process) for name, process in processes.items()}
-        self._tracker.stop()
+        self.close()
         data = self._tracker.final_emissions_data
         return {
             "estimated_kwh": data.energy_consumed,
@@ -51,6 +52,12 @@ class Meter:
             "seconds": data.duration,
             "processor_seconds": seconds,
         }
+
+    def close(self) -> None:
+        """Stop measuring, which takes a thread. Does nothing if it has stopped."""
+        if self._measures:
+            self._measures = False
+            self._tracker.stop()
 
 
 def together(before: Costs, after: Costs) -> Costs:

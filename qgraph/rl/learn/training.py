@@ -112,7 +112,12 @@ class Training:
                 f"the run has reached its end, {self.limiter.inserts} steps",
                 hint=SettingText("more {steps}"),
             )
-        meter = Meter() if self.config.energy else None
+        if not self.config.energy:
+            return self._run(watch, tick, None)
+        with closing(Meter()) as meter:
+            return self._run(watch, tick, meter)
+
+    def _run(self, watch: Watch, tick: Steps, meter: Meter | None) -> bool:
         self.actors = actors = self._actors()
         saved = time.monotonic()
         try:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -40,39 +41,29 @@ class DecisionRow:
 class Log:
     """The log of one run in `folder`: a row for each look and for each new failure.
 
-    until: a resumed run keeps the rows up to that version, in `kept`. Raises OutputError.
+    until: a resumed run keeps the rows up to that version, in `kept`. The files are rewritten
+    completely or not at all, and are open for one row at a time. Raises OutputError.
     """
 
     def __init__(self, folder: Path, until: int | None = None) -> None:
         self.kept: list[DecisionRow] = []
         if until is not None and (folder / LINES).exists():
             self.kept = [row for row in read_log(folder / LINES) if row.seen.version <= until]
-        write_whole(folder / LINES, b"")
-        try:
-            self._lines = (folder / LINES).open("a", encoding="utf-8")
-            self._table = (folder / TABLE).open("w", newline="", encoding="utf-8")
-        except OSError as error:
-            raise unwritable(folder, error) from None
         self._folder = folder
-        self._writer = csv.DictWriter(self._table, COLUMNS)
-        self._writer.writeheader()
-        for row in self.kept:
-            self.add(row)
+        columns = [_columns(row) for row in self.kept]
+        write_whole(folder / LINES, "".join(map(_json_line, columns)).encode())
+        write_whole(
+            folder / TABLE, _csv_lines([{name: name for name in COLUMNS}, *columns]).encode()
+        )
 
     def add(self, row: DecisionRow) -> None:
-        columns: dict[str, object] = {**asdict(row.seen), **asdict(_decided(row))}
-        plain = {k: None if v != v else v for k, v in columns.items()}  # JSON has no NaN
-        try:
-            self._lines.write(json.dumps(plain) + "\n")
-            self._writer.writerow(columns)
-            self._lines.flush()
-            self._table.flush()
-        except OSError as error:
-            raise unwritable(self._folder, error) from None
-
-    def close(self) -> None:
-        self._lines.close()
-        self._table.close()
+        columns = _columns(row)
+        for name, text in ((LINES, _json_line(columns)), (TABLE, _csv_lines([columns]))):
+            try:
+                with (self._folder / name).open("ab") as stream:
+                    stream.write(text.encode())
+            except OSError as error:
+                raise unwritable(self._folder / name, error) from None
 
 
 def read_log(path: Path) -> list[DecisionRow]:
@@ -105,6 +96,21 @@ class _DecisionColumns:
     failed: bool
     refused: str | None = None
     looked: bool = True
+
+
+def _columns(row: DecisionRow) -> Mapping[str, object]:
+    return {**asdict(row.seen), **asdict(_decided(row))}
+
+
+def _json_line(columns: Mapping[str, object]) -> str:
+    plain = {k: None if v != v else v for k, v in columns.items()}  # JSON has no NaN
+    return json.dumps(plain) + "\n"
+
+
+def _csv_lines(rows: Iterable[Mapping[str, object]]) -> str:
+    text = io.StringIO(newline="")
+    csv.DictWriter(text, COLUMNS).writerows(rows)
+    return text.getvalue()
 
 
 def _decided(row: DecisionRow) -> _DecisionColumns:

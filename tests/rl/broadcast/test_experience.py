@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qgraph.errors import LoadError, UsageError
-from qgraph.rl.broadcast import Experience
+from qgraph.rl.broadcast import Experience, RecordWriter
 from qgraph.rl.broadcast.experience import read_form
 
 TRANSITION = np.dtype(
@@ -113,6 +113,14 @@ def test_what_cannot_be_shared_is_refused(tmp_path: Path) -> None:
     rings = Experience.create(TRANSITION, 10, 1)
     with pytest.raises(UsageError, match="actor 1 does not exist: the number of rings is 1"):
         rings.writer(1)
+    for ask in (
+        rings.filled, rings.written, rings.put_waited, rings.settings,
+        lambda number: RecordWriter(rings, number),
+        lambda number: rings.reader().take(1, writer=number),
+    ):  # fmt: skip
+        for number in (-1, 1, 1 << 40):
+            with pytest.raises(UsageError, match=f"actor {number} does not exist"):
+                ask(number)
     with pytest.raises(UsageError, match="records have dtype float64"):
         rings.writer(0).put(np.zeros(3))
     other = tmp_path / "other"

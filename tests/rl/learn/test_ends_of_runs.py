@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import sys
+from contextlib import nullcontext
 from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from qgraph.cli.rl.train_summary import facts_of
 from qgraph.errors import LoadError, OutputError, UsageError
 from qgraph.rl.agents import config_for
+from qgraph.rl.learn import directory as directories
 from qgraph.rl.learn import training as trainings
 from qgraph.rl.learn import worker as workers
 from qgraph.rl.learn.directory import RunDirectory
@@ -60,6 +64,48 @@ def test_environments_of_actors_are_closed_if_a_later_one_fails(tmp_path, monkey
     with pytest.raises(UsageError, match="no more environments"):
         train(tmp_path / "run", "dqn", "CartPole-v1", {**SMALL, "actors": 2})
     assert list(opened.values()) == [1]
+
+
+class Tracker:
+    """Instead of codecarbon's, which has to be stopped."""
+
+    stops: ClassVar[list[int]] = []
+
+    def __init__(self, **settings):
+        self.final_emissions_data = SimpleNamespace(
+            energy_consumed=1.0, cpu_energy=1.0, ram_energy=0.0, duration=1.0
+        )
+
+    def start(self):
+        pass
+
+    def stop(self):
+        self.stops.append(1)
+
+
+@pytest.mark.parametrize("fails_at", [None, 1])
+def test_energy_is_no_longer_measured_after_a_run(tmp_path, monkeypatch, fails_at):
+    module = SimpleNamespace(OfflineEmissionsTracker=Tracker)
+    monkeypatch.setitem(sys.modules, "codecarbon", module)
+    monkeypatch.setattr(Tracker, "stops", [])
+    monkeypatch.setattr(workers, "make", recorded(workers.make, {}, fails_at))
+    settings = {**SMALL, "actors": 2, "energy": True}
+    with nullcontext() if fails_at is None else pytest.raises(UsageError, match="no more"):
+        train(tmp_path / "run", "dqn", "CartPole-v1", settings)
+    assert Tracker.stops == [1]
+
+
+@pytest.mark.parametrize("error", [BlockingIOError(11, "Busy"), OSError(37, "No locks available")])
+def test_a_file_system_without_locks_is_not_another_run(tmp_path, monkeypatch, error):
+    def without(handle, operation):
+        raise error
+
+    monkeypatch.setattr(directories.fcntl, "flock", without)
+    if isinstance(error, BlockingIOError):
+        with pytest.raises(OutputError, match="another run uses this directory"):
+            RunDirectory(tmp_path, resume=False)
+    else:
+        RunDirectory(tmp_path, resume=False).close()
 
 
 def test_a_config_excludes_settings_and_a_resumed_run(tmp_path):

@@ -3,6 +3,8 @@
 import csv
 import json
 import math
+import os
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +23,6 @@ def watched(folder, values=(1.0, 15.0, math.nan), **more):
     monitor = Monitor(KlMax(14), CHAIN, log)
     seen = [Indicators(10 * i, 0.5 * i, kl_max=v, staleness=3.0) for i, v in enumerate(values)]
     made = [monitor.look(one) for one in seen]
-    log.close()
     return seen, made
 
 
@@ -45,11 +46,28 @@ def test_a_resumed_run_keeps_what_is_before_its_checkpoint(tmp_path):
     watched(tmp_path)
     with (tmp_path / LINES).open("a") as stream:
         stream.write('{"cut')
-    log = Log(tmp_path, until=10)
-    log.close()
+    Log(tmp_path, until=10)
     assert [row.seen.version for row in read_log(tmp_path / LINES)] == [0, 0, 10]
     watched(tmp_path)
     assert len(read_log(tmp_path / LINES)) == 4
+
+
+def test_rows_survive_a_failure_to_rewrite_them(tmp_path):
+    watched(tmp_path)
+    (tmp_path / TABLE).unlink()
+    (tmp_path / TABLE).mkdir()
+    with pytest.raises(OutputError):
+        Log(tmp_path, until=10)
+    assert [row.seen.version for row in read_log(tmp_path / LINES)] == [0, 0, 10]
+
+
+def test_no_file_stays_open(tmp_path):
+    watched(tmp_path)
+    log = Log(tmp_path, until=10)
+    log.add(log.kept[-1])
+    linked = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    opened = {os.readlink(link) for link in linked if os.path.lexists(link)}
+    assert not {path for path in opened if path.startswith(str(tmp_path))}
 
 
 def test_the_monitor_of_a_resumed_run_goes_on(tmp_path):
@@ -64,12 +82,10 @@ def test_the_monitor_of_a_resumed_run_goes_on(tmp_path):
     for one in seen[:7]:
         first.look(one)
     first.failed(seen[6], "no layer")
-    log.close()
     log = Log(tmp_path, until=5)
     again = Monitor(strategy, CHAIN, log)
     assert again.decision == wanted[5] and again.looks == whole.looks[:6]
     assert [again.look(one) for one in seen[6:]] == wanted[6:]
-    log.close()
     assert [row.decision for row in read_log(tmp_path / LINES) if row.looked] == wanted
 
 
@@ -88,7 +104,6 @@ def test_a_run_that_goes_on_knows_what_does_not_work(tmp_path):
     left = first.look(seen[0])
     first.failed(seen[1], "no layer", good, for_good=True)
     assert left.compressor != good.compressor
-    log.close()
     again = Monitor(KlMax(14), CHAIN, Log(tmp_path, until=1))
     assert again.refused == first.refused == (left.compressor,)
     assert again.decision.compressor == good.compressor
@@ -102,7 +117,6 @@ def test_a_strategy_that_fails_is_a_look_at_what_stays(tmp_path):
     first = Monitor(parse_strategy("tests.helpers.plain_links.FailsToDecide:1"), CHAIN, log)
     for one in seen[:3]:
         first.look(one)
-    log.close()
     _, fine, *failed = read_log(tmp_path / LINES)
     assert fine.decision.reason == "fine"
     for row in failed:
@@ -118,7 +132,6 @@ def test_the_first_of_a_bandits_settings_that_failed_stays_refused(tmp_path):
     log, seen = Log(tmp_path), Indicators(0, 0.0)
     first = Monitor(Growth("quantize(4);quantize(8)"), CHAIN, log)
     first.failed(seen, "no layer", for_good=True)
-    log.close()
     again = Monitor(first.strategy, CHAIN, Log(tmp_path, until=0))
     assert again.decision == first.decision and str(again.decision.compressor) == "quantize(8)"
     assert again.refused == (Compressor().quantize(4),) and again.looks == first.looks == []

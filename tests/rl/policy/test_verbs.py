@@ -68,6 +68,11 @@ def test_a_policy_is_packed_where_it_acts_and_played(made, model, tmp_path, form
     assert done.code == 0, done.err
     played = json.loads(done.out)
     assert played["counts"]["observations"] == 3 * 20 + 20
+    for option, value in (("--bits", "4"), ("--ways", "papers")):
+        done = run(
+            "rl", "evaluate", file, "--against", model, "--env", "Chase", option, value
+        )  # fmt: skip
+        assert done.code == 2 and f"{option} is for a float policy" in done.err
     (row,) = played["rows"]
     assert (row["way"], row["bits"]) == (form, 8) and row["same_action"] > 0.8
 

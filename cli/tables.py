@@ -98,6 +98,8 @@ def _print_trials(trials: Sequence[TrialFacts]) -> None:
     samples = counted(trials[0].agreement.samples, "sample")
     columns = ("plan", ">SQNR\ndB", ">as\nfloat")
     title = f"{len(trials)} plans compared on {samples}, the best first (it is used)"
+    if len(trials) > len(rows):
+        title = f"{title}; {len(rows)} are shown"
     if len(trials) == 1:
         title = f"one plan tried, on {samples}"
     print_table(title, columns, rows)

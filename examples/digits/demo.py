@@ -8,6 +8,7 @@ Needs: qgraph, scikit-learn (`pip install scikit-learn`).
 from __future__ import annotations
 
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,9 @@ def main() -> None:
     qgraph("quantize", files / "model.pb", "-c", files / "calib.npz", "-o", output, "--force")
     print("Test images, used neither to train nor to calibrate:", flush=True)
     qgraph("evaluate", output, "--data", files / "test.npz")
+    if shutil.which("qgraph") is None:  # as in `make demo`
+        activate = Path(sys.executable).with_name("activate")
+        print(f"To use the command qgraph in this shell: . {shlex.quote(str(activate))}")
 
 
 if __name__ == "__main__":

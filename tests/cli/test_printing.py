@@ -13,9 +13,13 @@ import pytest
 
 from qgraph import transforms
 from qgraph.cli.console import fold_name, progress_bar
+from qgraph.cli.tables import _print_trials
 from qgraph.errors import QGraphError
 from qgraph.pipelines import PASSES
+from qgraph.quant.plan import PLAIN
 from qgraph.recipes import OPTIONAL, RECIPES
+from qgraph.static.agreement import Agreement
+from qgraph.static.facts import TrialFacts
 from tests.helpers.cli import run, run_process, small_network
 
 
@@ -272,3 +276,17 @@ def test_help_fits_80_columns(verb, columns):
     done = run(verb, "--help")
     assert done.code == 0 and "--json" in done.out
     assert max(map(len, done.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("count", "title"),
+    [
+        (1, "one plan tried, on 8 samples"),
+        (6, "6 plans compared on 8 samples, the best first (it is used)"),
+        (13, "13 plans compared on 8 samples, the best first (it is used); 6 are shown"),
+    ],
+)
+def test_the_title_of_plans_counts_those_that_are_not_shown(capsys, count, title):
+    _print_trials([TrialFacts(PLAIN, Agreement(10.0, 0.5, 8))] * count)
+    first, *rows = capsys.readouterr().out.splitlines()
+    assert first == title and sum("50.0%" in row for row in rows) == min(count, 6)

@@ -96,7 +96,8 @@ def compiler() -> str:
     """A C compiler of this machine. Raises UnsupportedError where there is none."""
     found = next(filter(None, map(shutil.which, COMPILERS)), None)
     if found is None:
-        raise UnsupportedError("no C compiler was found", hint=f"install one of {COMPILERS}")
+        hint = f"install one of {', '.join(COMPILERS)}"
+        raise UnsupportedError("no C compiler was found", hint=hint)
     return found
 
 

@@ -3,7 +3,11 @@
 import subprocess
 from pathlib import Path
 
+import pytest
+
+from qgraph.backends.c import c_form
 from qgraph.backends.c.c_form import compiler
+from qgraph.errors import UnsupportedError
 from qgraph.exports import export
 from qgraph.stored import load_network
 from qgraph.verification.verify import verify
@@ -47,3 +51,10 @@ def test_a_wrong_weight_is_found(digits: Path, monkeypatch) -> None:
 
     monkeypatch.setattr(c_form, "write_program", altered)
     assert not verify(digits, forms=["c"]).equal
+
+
+def test_a_missing_compiler_names_those_that_will_do(monkeypatch) -> None:
+    monkeypatch.setattr(c_form.shutil, "which", lambda name: None)
+    with pytest.raises(UnsupportedError, match="no C compiler was found") as raised:
+        c_form.compiler()
+    assert raised.value.hint == "install one of cc, gcc, clang"

@@ -7,9 +7,9 @@ The factors minimize a sum over layers, in units of the float network, of
     input noise   q_x^2 sum_c f_c^2 |W_c|^2 / var_n
     weight noise  q_w^2 sum_c E[x_c^2] f_n^2 / f_c^2 / var_n
 
-where channel c is divided by f_c, the steps q follow from the largest ranges that factors leave,
-and var_n is the variance of output n: behind its activation and over the share that is not clipped,
-where samples show it. Everything else comes from weights and batch norms.
+where channel c is divided by f_c, the steps q follow from bits and the largest ranges that factors
+leave, and var_n is the variance of output n: behind its activation and over the share that is not
+clipped, where samples show it. Everything else comes from weights and batch norms.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ STEPS = 200
 RATE = 0.05  # of a step, in powers of two
 NORM = 12.0  # a norm of this power stands in for the largest range: it has a slope everywhere
 TAIL = 4.0  # deviations from the mean to the end of a range
-STEP = 2.0**-8  # of inputs of range 1
-WEIGHT_STEP = 2.0**-7
 # The share of a mean that counts: rounded weights and biases make up for most of a constant error.
 MEANS = 0.1
 LEAST_VARIANCE = 0.01  # of an output, as a share of the median
@@ -42,15 +40,33 @@ FLAT = 1e-9  # the least of it in terms of the largest, where most outputs do no
 LARGEST_LOG2 = 12.0
 
 
+@dataclass(frozen=True)
+class LayerSteps:
+    """Steps of a layer's input and of its weights, relative to the largest magnitude of each."""
+
+    input: float = 2.0**-8
+    weights: float = 2.0**-7
+
+
+EIGHT_BITS = LayerSteps()
+
+
 def noise_factors(
-    graph: Graph, channels: ChannelMap, seen: Mapping[str, ActivatedChannels] | None = None
+    graph: Graph,
+    channels: ChannelMap,
+    seen: Mapping[str, ActivatedChannels] | None = None,
+    steps: Mapping[str, LayerSteps] | None = None,
 ) -> Float64:
     """log2 of the factor by which each channel is divided; 0 where no batch norm knows it.
 
-    `graph` is float, with its batch norms folded. seen: outputs by layer, from samples.
+    `graph` is float, with its batch norms folded. seen: outputs by layer, from samples. steps: by
+    layer; those of 8 bits if not given.
     """
-    seen = seen or {}
-    made = (_layer(graph, channels, node, seen.get(node.name)) for node in channels.layers)
+    seen, steps = seen or {}, steps or {}
+    made = (
+        _layer(graph, channels, node, seen.get(node.name), steps.get(node.name, EIGHT_BITS))
+        for node in channels.layers
+    )
     layers = [layer for layer in made if layer is not None]
     moved = np.zeros(channels.count, bool)
     for layer in layers:
@@ -93,6 +109,8 @@ class LayerNoise:
     1 / var of each output.
     """
 
+    steps: LayerSteps
+
     inputs: Ids
     outputs: Ids
     known: bool
@@ -106,14 +124,14 @@ class LayerNoise:
         """The noise with these factors."""
         into, out = np.exp2(log2[self.inputs]), np.exp2(log2[self.outputs])
         step, shares = _norm(self.ranges / into)
-        noise = (STEP * step) ** 2 * self.gains * into**2
+        noise = (self.steps.input * step) ** 2 * self.gains * into**2
         slope = self.inputs, 2 * noise - 2 * noise.sum() * shares
         of_weights = (self._of_pairs if self.largest.ndim == 1 else self._of_products)(into, out)
         return NoiseSlopes(float(noise.sum() + of_weights.total), [slope, *of_weights.slopes])
 
     def _of_pairs(self, into: Float64, out: Float64) -> NoiseSlopes:
         step, shares = _norm(self.largest * into / out)
-        noise = (WEIGHT_STEP * step * out / into) ** 2 * self.power * self.weights
+        noise = (self.steps.weights * step * out / into) ** 2 * self.power * self.weights
         change = 2 * noise - 2 * noise.sum() * shares
         return NoiseSlopes(float(noise.sum()), [(self.outputs, change), (self.inputs, -change)])
 
@@ -128,7 +146,7 @@ class LayerNoise:
         left, right = (into / into.max()) ** NORM, (out / out.min()) ** -NORM
         rows, columns = left * (raised @ right), right * (left @ raised)
         whole = float(rows.sum()) or 1.0
-        step = WEIGHT_STEP * size * into.max() / out.min() * whole ** (1 / NORM)
+        step = self.steps.weights * size * into.max() / out.min() * whole ** (1 / NORM)
         inner, outer = self.power / into**2, self.weights * out**2
         noise = float(step**2 * inner.sum() * outer.sum())
         by_input, by_output = inner / (inner.sum() or 1.0), outer / (outer.sum() or 1.0)
@@ -150,7 +168,11 @@ def _norm(values: Float64) -> tuple[float, Float64]:
 
 
 def _layer(
-    graph: Graph, channels: ChannelMap, node: Node, samples: ActivatedChannels | None
+    graph: Graph,
+    channels: ChannelMap,
+    node: Node,
+    samples: ActivatedChannels | None,
+    steps: LayerSteps,
 ) -> LayerNoise | None:
     """The noise of a layer; None where its outputs are unknown, or it has groups of channels."""
     weights = weights_of(graph, node).astype(np.float64)
@@ -183,6 +205,7 @@ def _layer(
         power = (MEANS * known.mean) ** 2 + known.deviation**2
         ranges = np.abs(known.mean) + TAIL * known.deviation
     return LayerNoise(
+        steps,
         inputs,
         outputs,
         known is not None,

@@ -7,26 +7,47 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from qgraph.ir.graph import Graph
+from qgraph.ir.reading import spec_if_any
 from qgraph.ir.types import Array
 from qgraph.passes import Pass
 from qgraph.quant.activations import activated_channels
 from qgraph.quant.exponents import Factors
-from qgraph.quant.noise_balance import noise_factors
+from qgraph.quant.noise_balance import LayerSteps, noise_factors
+from qgraph.quant.topology import sources
 from qgraph.rewrite.channels import channel_map
+from qgraph.rewrite.constants import is_layer
 from qgraph.transforms.equalize_channels import EqualizeChannels, factors_by_layer
 
 
-def channel_factors(graph: Graph, data: Mapping[str, Array]) -> Factors:
+def channel_factors(
+    graph: Graph, data: Mapping[str, Array], steps: Mapping[str, LayerSteps] | None = None
+) -> Factors:
     """The factors that minimize noise, by layer, in sixteenths of log2.
 
-    graph: float, as it is in front of the pass. data: arrays [samples, ...] by input name. Empty
-    without batch norms, which know what channels may gain.
+    graph: float, as it is in front of the pass. data: arrays [samples, ...] by input name. steps:
+    see `noise_factors`. Empty without batch norms, which know what channels may gain.
     """
     if not graph.moments:  # no channel moves
         return {}
     channels = channel_map(graph)
     seen = activated_channels(graph, channels.layers, data)
-    return factors_by_layer(channels, noise_factors(graph, channels, seen))
+    return factors_by_layer(channels, noise_factors(graph, channels, seen, steps))
+
+
+def layer_steps(quantized: Graph) -> dict[str, LayerSteps]:
+    """The steps of the layers of a graph with quantizers, for those that have integer inputs."""
+    found: dict[str, LayerSteps] = {}
+    for node in quantized.topological():
+        if not is_layer(node):
+            continue
+        specs = [
+            spec_if_any(quantized.nodes[source])
+            for value in node.inputs
+            for source in sources(quantized, value)[:1]
+        ]
+        if len(specs) == 2 and all(specs):
+            found[node.name] = LayerSteps(*(1.0 / (spec.hi + 1) for spec in specs if spec))
+    return found
 
 
 def measured_pass(steps: Sequence[Pass]) -> int | None:

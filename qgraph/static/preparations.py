@@ -16,6 +16,7 @@ from qgraph.recipes import FLOAT
 from qgraph.rewrite.trace import Trace
 from qgraph.static.channel_factors import (
     channel_factors,
+    layer_steps,
     measured_pass,
     with_factors,
     without_factors,
@@ -44,10 +45,11 @@ class PassesDone:
 
 @dataclass(frozen=True)
 class FactorsFound:
-    """Factors of channels that `data` gave the graph behind the passes `before`."""
+    """Factors of channels for a target that `data` gave the graph behind the passes `before`."""
 
     before: tuple[Pass, ...]
     data: Mapping[str, Array]
+    target: tuple[Pass, ...]
     factors: Factors
 
 
@@ -79,7 +81,7 @@ class Preparations:
         if exponents is not None:
             steps = with_factors(steps, exponents.factors)
         elif not invented:
-            steps = self._measured(steps, data)
+            steps = self._measured(steps, data, self.pipeline.insert(profile))
         done = self._after(steps)
         if plan.scale_inputs:
             found = feature_exponents(done.graph, data) if exponents is None else exponents.features
@@ -101,17 +103,24 @@ class Preparations:
         self._done = [done for done in self._done if is_needed(without_factors(done.steps))]
         self._factors = [known for known in self._factors if is_needed(known.before)]
 
-    def _measured(self, steps: tuple[Pass, ...], data: Mapping[str, Array]) -> tuple[Pass, ...]:
-        """The passes of a plan, with factors of channels that come from samples."""
+    def _measured(
+        self, steps: tuple[Pass, ...], data: Mapping[str, Array], target: Sequence[Pass]
+    ) -> tuple[Pass, ...]:
+        """The passes of a plan, with factors of channels that come from samples.
+
+        target: the passes that insert quantizers, whose bits factors depend on.
+        """
         place = measured_pass(steps)
         if place is None:
             return steps
-        before = steps[:place]
+        before, inserting = steps[:place], tuple(target)
         for known in self._factors:
-            if known.before == before and known.data is data:
+            if (known.before, known.target) == (before, inserting) and known.data is data:
                 return with_factors(steps, known.factors)
-        found = channel_factors(self._after(before).graph, data)
-        self._factors.append(FactorsFound(before, data, found))
+        unscaled = PassesDone(before, self._after(before).graph, Trace())
+        quantized = unscaled.then([*steps[place + 1 :], *inserting]).graph
+        found = channel_factors(unscaled.graph, data, layer_steps(quantized))
+        self._factors.append(FactorsFound(before, data, inserting, found))
         return with_factors(steps, found)
 
     def _after(self, steps: tuple[Pass, ...]) -> PassesDone:

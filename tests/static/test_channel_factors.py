@@ -20,21 +20,21 @@ from qgraph.pipelines import USUAL, parse_passes, pipeline_of, print_passes
 from qgraph.quant import activations
 from qgraph.quant.activations import activated_channels
 from qgraph.quant.exponents import parse_exponents
-from qgraph.quant.noise_balance import noise_factors
+from qgraph.quant.noise_balance import LayerSteps, noise_factors
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import load_profile
 from qgraph.recipes import FLOAT
 from qgraph.rewrite.channels import channel_map
 from qgraph.rewrite.trace import Trace
 from qgraph.static.build import build
-from qgraph.static.channel_factors import channel_factors
+from qgraph.static.channel_factors import channel_factors, layer_steps
 from qgraph.static.given_exponents import with_exponents
 from qgraph.static.preparations import Preparations
 from qgraph.transforms.equalize_channels import EqualizeChannels
 from tests.helpers.generators.graphs import random_graph
 from tests.transforms.test_equalize_channels import outputs
 
-INT8 = load_profile("graffitist-int8")
+INT8, INT4 = (load_profile(f"graffitist-int{bits}") for bits in (8, 4))
 NOISE = Plan(equalize="noise", method="mse")
 WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
 
@@ -178,6 +178,47 @@ def test_neither_threads_nor_batch_matter(
     assert found[0] == found[1] == channel_factors(prepared(network()), {"x": images()})
 
 
+# -- bits ----------------------------------------------------------------------------------------
+
+
+def test_steps_are_those_of_the_bits_and_the_sign_of_codes() -> None:
+    _, quantized = build(network(joined=True), INT4, Plan(), {"x": images()}, Trace())
+    fine, coarse = 2.0**-7, 2.0**-3
+    assert layer_steps(quantized) == {
+        "first": LayerSteps(input=2.0**-7, weights=fine),  # signed inputs
+        "left": LayerSteps(input=2.0**-7, weights=fine),
+        "depthwise": LayerSteps(input=2.0**-8, weights=coarse),
+        "last": LayerSteps(input=2.0**-8, weights=fine),
+    }
+
+
+def test_layers_without_integer_inputs_have_no_steps() -> None:
+    assert layer_steps(prepared(network())) == {}
+
+
+def test_factors_follow_the_bits_of_the_target() -> None:
+    shared, data = Preparations(network()), {"x": images()}
+    found = [shared.prepared(p, NOISE, data, Trace())[0].factors for p in (INT8, INT4, INT8)]
+    assert found[0] == found[2] != found[1]
+
+
+def test_factors_for_the_bits_of_the_target_leave_less_noise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = {"x": images()}
+
+    def noise() -> float:
+        floating, graph = build(network(), INT4, replace(NOISE, reconstruct=True), data, Trace())
+        found, wanted = (
+            np.concatenate(list(evaluate(g, data).values())) for g in (graph, floating)
+        )
+        return float(((found - wanted) ** 2).mean() / (wanted**2).mean())
+
+    known = noise()
+    monkeypatch.setattr("qgraph.static.preparations.layer_steps", lambda quantized: {})
+    assert known < 0.9 * noise()
+
+
 # -- the pass ------------------------------------------------------------------------------------
 
 
@@ -262,9 +303,9 @@ def test_factors_of_the_file_that_are_wrong_are_named() -> None:
 def test_samples_are_measured_once_for_each_set(monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[object] = []
 
-    def watched(graph: Graph, data: object) -> object:
+    def watched(graph: Graph, data: object, steps: object) -> object:
         measured.append(data)
-        return channel_factors(graph, data)
+        return channel_factors(graph, data, steps)
 
     monkeypatch.setattr("qgraph.static.preparations.channel_factors", watched)
     shared, one, other = Preparations(network()), {"x": images()}, {"x": images(seed=7)}

@@ -10,7 +10,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.printing import print_graph
 from qgraph.ir.types import Moments
 from qgraph.passes import PassManager
-from qgraph.quant.noise_balance import LayerNoise
+from qgraph.quant.noise_balance import LayerNoise, LayerSteps
 from qgraph.recipes import FLOAT
 from qgraph.transforms.equalize_channels import EqualizeChannels
 from tests.helpers.generators.graphs import random_graph
@@ -159,6 +159,7 @@ def test_slopes_of_the_noise_are_those_of_small_differences(pairs: bool) -> None
     rng = np.random.default_rng(0)
     shape = (5,) if pairs else (5, 7)
     layer = LayerNoise(
+        LayerSteps(input=2.0**-7, weights=2.0**-3),
         np.arange(5), np.arange(5, 10 if pairs else 12), True,
         *(rng.uniform(0.1, 2, s) for s in (5, 5, shape, 5, shape[-1])),
     )  # fmt: skip

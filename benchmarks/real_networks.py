@@ -26,6 +26,7 @@ from benchmarks.real import (
     plan_choice,
     plan_variants,
     policies,
+    text,
     thresholds,
 )
 from benchmarks.result import JsonFile, report
@@ -43,6 +44,7 @@ NETWORKS: dict[str, Callable[[], Iterator[Table]]] = {
     "plan-variants": plan_variants.tables,
     "plan-choice": plan_choice.tables,
     "noise-factors": noise_factors.tables,
+    "text": text.tables,
     "data-free": data_free.tables,
     "foreign-samples": data_free.foreign_tables,
     "thresholds": thresholds.tables,

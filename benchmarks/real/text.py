@@ -1,0 +1,125 @@
+"""PP-OCR on rendered text, by effort: where is text, and which way up is a line?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import assets
+from benchmarks.real.measure import batches, exactness, same_class, sqnr
+from benchmarks.tables import Table
+from qgraph.backends.tf.agreement import Checker
+from qgraph.choices import Effort
+from qgraph.compiler import quantize
+from qgraph.frontends import load
+from qgraph.interpret import evaluate
+from qgraph.ir.types import Array
+
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789   "
+TEXT = 0.3  # the score from which a pixel is text, as in PP-OCR
+COMPARED = 2
+EFFORTS = (Effort.PLAIN, Effort.FAST, Effort.DEFAULT)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A network, images [n, 3, height, width] to calibrate it, and others for the test.
+
+    same: how much two outputs agree, from 0 to 1; measure: in words.
+    """
+
+    title: str
+    network: Callable[[], Path]
+    calibration: Array
+    test: Array
+    same: Callable[[Array, Array], float]
+    measure: str
+
+
+def tables() -> Iterator[Table]:
+    table = Table(
+        "PP-OCR on rendered text",
+        {"network": "", "effort": "", "SQNR dB": ".1f", "as float": ".1%",
+         "differ from reference": "", "seconds": ".1f", "plan": ""},
+        notes=["graffitist-int8: 8 bits, one power-of-two scale per tensor",
+               f"compared with the integer reference on {COMPARED} images"],
+    )  # fmt: skip
+    for reading in readings():
+        _measure(reading, table)
+    yield table
+
+
+def readings() -> Iterator[Reading]:
+    pages = pictures(128, (160, 320))
+    yield Reading(
+        "PP-OCR detection", assets.text_detection_network, pages[:96], pages[96:], _overlap,
+        f"shared pixels of text among all pixels of text (score {TEXT} or more)",
+    )  # fmt: skip
+    lines = pictures(640, (48, 192), seed=1)
+    turned = np.random.default_rng(2).random(len(lines)) < 0.5
+    lines[turned] = lines[turned, :, ::-1, ::-1]
+    yield Reading(
+        "PP-OCR direction", assets.text_direction_network, lines[:128], lines[128:], same_class,
+        "images with the same answer",
+    )  # fmt: skip
+
+
+def _overlap(found: Array, wanted: Array) -> float:
+    ours, theirs = found >= TEXT, wanted >= TEXT
+    return float((ours & theirs).sum() / (ours | theirs).sum())
+
+
+def _measure(reading: Reading, table: Table) -> None:
+    model = load(reading.network())
+    (name,), (output,) = model.inputs, model.outputs
+    wanted = evaluate(model, {name: reading.test})[output]
+    shape = " x ".join(map(str, reading.test.shape[2:][::-1]))
+    table.notes.append(
+        f"{reading.title}: {len(reading.calibration)} images of {shape} to calibrate, "
+        f"{len(reading.test)} others; as float: {reading.measure}"
+    )
+    for effort in EFFORTS:
+        start = time.perf_counter()
+        made = quantize(model, reading.calibration, effort=effort)
+        seconds = time.perf_counter() - start
+        found = evaluate(made.graph, {name: reading.test})[output]
+        same = exactness(Checker(made.graph), batches(name, reading.test[:COMPARED], COMPARED))
+        table.add(
+            reading.title, effort, sqnr(wanted, found), reading.same(found, wanted), str(same),
+            seconds, made.facts.choice.plan_spec,
+        )  # fmt: skip
+
+
+def pictures(count: int, size: tuple[int, int], seed: int = 0) -> Array:
+    """Lines of random letters in the fonts of matplotlib, float32 [n, 3, height, width]."""
+    rng = np.random.default_rng(seed)
+    return np.stack([_picture(rng, *size) for _ in range(count)])
+
+
+def _picture(rng: np.random.Generator, height: int, width: int) -> Array:
+    from PIL import Image, ImageDraw, ImageFont
+
+    paper = rng.integers(150, 256, 3)
+    image = Image.new("RGB", (width, height), tuple(paper.tolist()))
+    pen, fonts, top = ImageDraw.Draw(image), _fonts(), int(rng.integers(2, 10))
+    while top < height - 12:
+        points = int(rng.integers(10, 24))
+        font = ImageFont.truetype(fonts[rng.integers(len(fonts))], points)
+        text = "".join(rng.choice(list(LETTERS), rng.integers(3, 20)))
+        ink, left = tuple(rng.integers(0, 110, 3).tolist()), int(rng.integers(0, 60))
+        pen.text((left, top), text, font=font, fill=ink)
+        top += points + int(rng.integers(4, 24))
+    pixels = np.asarray(image, np.float32) / np.float32(127.5) - 1
+    noisy = pixels + rng.normal(0, 0.02, pixels.shape)
+    return noisy.transpose(2, 0, 1).astype(np.float32)
+
+
+def _fonts() -> list[str]:
+    import matplotlib
+
+    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    return sorted(str(path) for path in folder.glob("DejaVu*.ttf") if "Display" not in path.name)

@@ -85,4 +85,23 @@ EFFORT_PEERS = Topic(
     Points("seconds", "images with another class than float", log_x=True, log_y=True, percent=True),
 )
 
-TOPICS = (EFFORT_PEERS, PLAN_CHOICE)
+
+def _of_detection(result: Result, effort: str) -> str:
+    row = result.tables[0].row(network="PP-OCR detection", effort=effort)
+    return f"{row['SQNR dB']:.1f} dB"
+
+
+RENDERED_TEXT = Topic(
+    "text",
+    "PP-OCR on rendered text",
+    lambda result: (
+        f"detection of text: {_of_detection(result, 'plain')} with plain calibration, "
+        f"{_of_detection(result, 'default')} by effort `default`"
+    ),
+    "graffitist-int8; images of random letters in the fonts of matplotlib",
+    first_table,
+    lambda result: result.tables[0].pivot("network", "effort", "SQNR dB"),
+    Bars("SQNR of the outputs, dB"),
+)
+
+TOPICS = (EFFORT_PEERS, PLAN_CHOICE, RENDERED_TEXT)

@@ -9,6 +9,7 @@ from datetime import date
 from benchmarks.result import Result
 from benchmarks.tables import Table
 from benchmarks.topics.figures import Kind
+from qgraph.words import counted
 
 NOT_RECORDED = "processor not recorded"
 TableOf = Callable[[Result], Table]
@@ -59,7 +60,7 @@ def provenance(topic: Topic, result: Result) -> str:
     """List the command, the data, the date, the machine, versions and seeds."""
     machine = result.machine
     processor = ", ".join((machine.processor, *machine.instructions))
-    place = f"{processor}; {machine.cores} cores"
+    place = f"{processor}; {counted(machine.cores, 'core')}"
     if machine.load is not None:
         place += f"; mean load {machine.load}"
     lines = [
@@ -94,7 +95,7 @@ def index_table(topics: Mapping[Topic, Result]) -> str:
         link = f"[{topic.title}]({topic.name}.md)"
         machine = result.machine
         busy = "" if machine.load is None else f", mean load {machine.load}"
-        known = f"{machine.processor}, {machine.cores} cores{busy}"
+        known = f"{machine.processor}, {counted(machine.cores, 'core')}{busy}"
         place = None if machine.processor == NOT_RECORDED else known
         table.add(link, topic.headline(result), topic.condition, place)
     return table.markdown() + "\n"

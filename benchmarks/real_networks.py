@@ -44,6 +44,7 @@ NETWORKS: dict[str, Callable[[], Iterator[Table]]] = {
     "plan-variants": plan_variants.tables,
     "plan-choice": plan_choice.tables,
     "noise-factors": noise_factors.tables,
+    "noise-bits": noise_factors.bits_tables,
     "text": text.tables,
     "data-free": data_free.tables,
     "foreign-samples": data_free.foreign_tables,

@@ -64,17 +64,9 @@ def declared(field: Field[object]) -> Declaration:
 
 @dataclass(frozen=True)
 class PassOver(ABC, Generic[S]):
-    """A transform as a value. Its fields are its options.
+    """A transform of graphs (`Pass`) or of integer programs, as a value. Its fields are options.
 
     A pass preserves the function of its subject, or states in its docstring what it changes.
-
-    Attributes:
-        name: Name of the pass.
-        requires: Facts that must hold before the pass.
-        ensures: Facts that hold after it.
-
-    Raises:
-        UsageError: An option is outside its range.
     """
 
     name: ClassVar[str]

@@ -37,10 +37,11 @@ class EqualizeChannels(Pass):
     ReLU6 becomes ReLU and a clip of 6 / factor per channel. With `biases` a channel's range
     includes its bias: a channel of tiny weights may have a large constant value, which, scaled up,
     would dominate the range of the whole activation. With `powers_of_two` factors are rounded to
-    powers of two, which makes the rewrite exact in floating point. With `noise` ranges need not
-    meet: factors minimize the noise that 8 bits make, by what batch norms remember, and channels
-    without a batch norm stay. `factors` are taken instead of computed ones: for the outputs
-    of a layer, log2 in sixteenths (`qgraph.static.channel_factors` finds them on samples).
+    powers of two, which makes the rewrite exact in floating point. With `noise`, ranges need
+    not be equal: factors minimize the noise of 8-bit codes, by the statistics of batch norms, and
+    channels without a batch norm keep their scale. `quantize` computes `factors` for the bits of
+    its target, from samples if there are some (`qgraph.static.channel_factors`): log2 in
+    sixteenths, for the outputs of a layer.
     """
 
     biases: bool = option("Include biases in the range of a channel.", default=True)

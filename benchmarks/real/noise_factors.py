@@ -1,8 +1,9 @@
-"""`equalize=noise` by batch norms alone and with calibration samples: agreement with float."""
+"""`equalize=noise`: factors by batch norms or samples, for 8 bits or for those of the target."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
@@ -30,6 +31,8 @@ WAYS: Mapping[str, dict[str, Any]] = {
 }
 THOUSAND = "1,000 CIFAR-10 test images"
 FOUND = "qgraph.static.preparations.channel_factors"
+STEPS = "qgraph.static.preparations.layer_steps"
+PROFILES = ("graffitist-int8", "graffitist-int4")
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,25 @@ def tables() -> Iterator[Table]:
     for part in resumed("noise-factors", SCENES):
         for row in part.rows:
             table.add(*row)
+    yield table
+
+
+def bits_tables() -> Iterator[Table]:
+    """One table: networks and profiles, with factors for 8 bits and for those of the target."""
+    table = Table(
+        f"Bits that factors of `{BALANCED.spec()}` are made for",
+        {"network": "", "profile": "", "factors for": "", "SQNR dB": ".2f", "as float": ".1%"},
+        notes=["8 bits: of weights and of activations without a sign, in all layers"],
+    )  # fmt: skip
+    for case in (mobilenet_v1(), face_mask()):
+        tests = enlarged(_pictures(500))
+        table.notes.append(f"{case.title}: 64 training images to calibrate, {len(tests)} others")
+        for profile in PROFILES:
+            for bits, known in (("8 bits", mock.patch(STEPS, return_value={})), ("target", None)):
+                with known or nullcontext():
+                    graph = case.built(BALANCED, profile)[1]
+                near = agreement(case.original, graph, {case.model.inputs[0]: tests})
+                table.add(case.title, profile, bits, near.sqnr, near.top1)
     yield table
 
 

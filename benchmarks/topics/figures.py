@@ -73,14 +73,30 @@ class Bars:
 
 
 @dataclass(frozen=True)
-class Lines:
-    """A line for each column but the first, over the numbers or names of the first."""
+class Axes:
+    """The names and scales of two axes. percent: y is a share."""
 
     xlabel: str
     ylabel: str
     log_x: bool = False
     log_y: bool = False
     percent: bool = False
+
+    def set_up(self, axis: Any, series: int) -> None:
+        """Label and scale the axes of a drawing, and name its series."""
+        axis.set(xlabel=self.xlabel, ylabel=self.ylabel)
+        if self.log_x:
+            axis.set_xscale("log")
+        if self.log_y:
+            axis.set_yscale("log")
+        if self.percent:
+            _in_percent(axis.yaxis)
+        _legend(axis, series)
+
+
+@dataclass(frozen=True)
+class Lines(Axes):
+    """A line for each column but the first, over the numbers or names of the first."""
 
     def height(self, table: Table) -> float:
         return 3.6
@@ -93,29 +109,16 @@ class Lines:
             error = errors if any(errors) else None
             places = [row[first] for row in known]
             axis.errorbar(places, means, error, label=name, marker="o", markersize=4, capsize=2)
-        axis.set(xlabel=self.xlabel, ylabel=self.ylabel)
-        if self.log_x:
-            axis.set_xscale("log")
-        if self.log_y:
-            axis.set_yscale("log")
-        if self.percent:
-            _in_percent(axis.yaxis)
-        _legend(axis, len(series))
+        self.set_up(axis, len(series))
 
 
 @dataclass(frozen=True)
-class Points:
+class Points(Axes):
     """Points with names. Columns: the series (a colour), the name of the point, x and y.
 
     Names stand above and below the points in turn, and left of the first point of a series, so that
     those of neighbours stay apart.
     """
-
-    xlabel: str
-    ylabel: str
-    log_x: bool = False
-    log_y: bool = False
-    percent: bool = False
 
     def height(self, table: Table) -> float:
         return 4.4
@@ -138,16 +141,10 @@ class Points:
                     textcoords="offset points", fontsize=6.5,
                     ha="right" if first else "left",
                 )  # fmt: skip
-        axis.set(xlabel=self.xlabel, ylabel=self.ylabel)
+        self.set_up(axis, len(groups))
         if self.log_x:
-            axis.set_xscale("log")
             for place in (axis.xaxis.set_major_formatter, axis.xaxis.set_minor_formatter):
                 place(LogFormatter(minor_thresholds=(2, 0.5)))
-        if self.log_y:
-            axis.set_yscale("log")
-        if self.percent:
-            _in_percent(axis.yaxis)
-        _legend(axis, len(groups))
 
 
 def _legend(axis: Any, series: int) -> None:

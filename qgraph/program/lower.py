@@ -53,7 +53,7 @@ def lower(graph: Graph, shapes: Mapping[str, Shape] | None = None) -> Program:
 
 def _is_open(shape: Shape | None) -> bool:
     """Whether the batch is of any size."""
-    return bool(shape) and shape is not None and shape[0] is None
+    return shape is not None and shape[:1] == (None,)
 
 
 def _blocks_free(

@@ -20,17 +20,18 @@ from qgraph.transforms.equalize_channels import EqualizeChannels, factors_by_lay
 
 
 def channel_factors(
-    graph: Graph, data: Mapping[str, Array], steps: Mapping[str, LayerSteps] | None = None
+    graph: Graph, data: Mapping[str, Array] | None, steps: Mapping[str, LayerSteps] | None = None
 ) -> Factors:
     """The factors that minimize noise, by layer, in sixteenths of log2.
 
-    graph: float, as it is in front of the pass. data: arrays [samples, ...] by input name. steps:
-    see `noise_factors`. Empty without batch norms, which know what channels may gain.
+    graph: float, as it is in front of the pass. data: arrays [samples, ...] by input name; None
+    uses batch norms alone. steps: see `noise_factors`. The result is empty without batch norms,
+    which know what channels may gain.
     """
     if not graph.moments:  # no channel moves
         return {}
     channels = channel_map(graph)
-    seen = activated_channels(graph, channels.layers, data)
+    seen = None if data is None else activated_channels(graph, channels.layers, data)
     return factors_by_layer(channels, noise_factors(graph, channels, seen, steps))
 
 
@@ -50,15 +51,15 @@ def layer_steps(quantized: Graph) -> dict[str, LayerSteps]:
     return found
 
 
-def measured_pass(steps: Sequence[Pass]) -> int | None:
-    """The place of the pass whose factors samples give."""
-    measured = (i for i, step in enumerate(steps) if _by_noise(step) and step.factors is None)
-    return next(measured, None)
+def pass_without_factors(steps: Sequence[Pass]) -> int | None:
+    """The place of the pass that equalizes by noise and has no factors yet."""
+    places = (i for i, step in enumerate(steps) if _by_noise(step) and step.factors is None)
+    return next(places, None)
 
 
 def with_factors(steps: Sequence[Pass], factors: Factors) -> tuple[Pass, ...]:
-    """`steps` with given factors; where there are none, batch norms give them."""
-    place = measured_pass(steps) if factors else None
+    """`steps` with given factors; without any, the pass computes its own."""
+    place = pass_without_factors(steps) if factors else None
     return tuple(
         replace(step, factors=factors) if i == place and _by_noise(step) else step
         for i, step in enumerate(steps)

@@ -17,7 +17,7 @@ from qgraph.rewrite.trace import Trace
 from qgraph.static.channel_factors import (
     channel_factors,
     layer_steps,
-    measured_pass,
+    pass_without_factors,
     with_factors,
     without_factors,
 )
@@ -45,10 +45,13 @@ class PassesDone:
 
 @dataclass(frozen=True)
 class FactorsFound:
-    """Factors of channels for a target that `data` gave the graph behind the passes `before`."""
+    """Factors of channels for a target, of the graph behind the passes `before`.
+
+    data: samples that they come from; None for batch norms alone.
+    """
 
     before: tuple[Pass, ...]
-    data: Mapping[str, Array]
+    data: Mapping[str, Array] | None
     target: tuple[Pass, ...]
     factors: Factors
 
@@ -74,14 +77,15 @@ class Preparations:
         """The float graph that the passes of `plan` make, and its twin with quantizers.
 
         data: scales of input features and factors of channels come from it, unless `exponents` has
-        them; where it is `invented`, factors come from batch norms. `trace` and `on_pass` learn of
-        all passes, whenever they ran.
+        them; where it is `invented`, factors come from batch norms alone. `trace` and `on_pass`
+        learn of all passes, whenever they ran.
         """
         steps = self.pipeline.prepare(plan)
         if exponents is not None:
             steps = with_factors(steps, exponents.factors)
-        elif not invented:
-            steps = self._measured(steps, data, self.pipeline.insert(profile))
+        else:
+            seen = None if invented else data
+            steps = self._with_factors(steps, seen, self.pipeline.insert(profile))
         done = self._after(steps)
         if plan.scale_inputs:
             found = feature_exponents(done.graph, data) if exponents is None else exponents.features
@@ -103,25 +107,26 @@ class Preparations:
         self._done = [done for done in self._done if is_needed(without_factors(done.steps))]
         self._factors = [known for known in self._factors if is_needed(known.before)]
 
-    def _measured(
-        self, steps: tuple[Pass, ...], data: Mapping[str, Array], target: Sequence[Pass]
+    def _with_factors(
+        self, steps: tuple[Pass, ...], data: Mapping[str, Array] | None, target: tuple[Pass, ...]
     ) -> tuple[Pass, ...]:
-        """The passes of a plan, with factors of channels that come from samples.
+        """The passes of a plan, with factors of channels.
 
-        target: the passes that insert quantizers, whose bits factors depend on.
+        data: samples; None uses batch norms alone. target: the passes that insert quantizers, whose
+        bits factors depend on.
         """
-        place = measured_pass(steps)
+        place = pass_without_factors(steps)
         if place is None:
             return steps
-        before, inserting = steps[:place], tuple(target)
+        before = steps[:place]
         for known in self._factors:
-            if (known.before, known.target) == (before, inserting) and known.data is data:
+            if (known.before, known.target) == (before, target) and known.data is data:
                 return with_factors(steps, known.factors)
-        unscaled = PassesDone(before, self._after(before).graph, Trace())
-        quantized = unscaled.then([*steps[place + 1 :], *inserting]).graph
-        found = channel_factors(unscaled.graph, data, layer_steps(quantized))
-        self._factors.append(FactorsFound(before, data, inserting, found))
-        return with_factors(steps, found)
+        unscaled = self._after(before)
+        quantized = unscaled.then([*steps[place + 1 :], *target]).graph
+        factors = channel_factors(unscaled.graph, data, layer_steps(quantized))
+        self._factors.append(FactorsFound(before, data, target, factors))
+        return with_factors(steps, factors)
 
     def _after(self, steps: tuple[Pass, ...]) -> PassesDone:
         """The graph after `steps`; it is kept also in front of passes that only some plans have."""

@@ -53,7 +53,7 @@ def memory(json_file: JsonFile = None) -> None:
 
 NOTE = (
     "activations: results of all layers of both critics for one batch (states 1024, images 512) "
-    "and standardised weights, kept for the backward pass; for actors: the policy in float32, as "
+    "and standardized weights, kept for the backward pass; for actors: the policy in float32, as "
     "they act; less: memory of float32 divided by that of the format"
 )
 

@@ -15,6 +15,7 @@ from benchmarks.result import JsonFile, report
 from benchmarks.tables import Table
 from qgraph.rl.learn.records import record_type
 from qgraph.rl.learn.replay import Batch
+from qgraph.words import counted
 
 VARIANTS = ("float32", "mixed", "all")
 WARM = 2
@@ -55,7 +56,10 @@ def speed(
     table = Table(
         f"a step of SAC on {found or 'a CPU without float16'}",
         {"learner": "", "ms": ",.1f", "times quicker": ".2f"},
-        notes=[f"median of {turns} turns of {steps} steps, layers of 1024, batches as in `memory`"],
+        notes=[
+            f"median of {counted(turns, 'turn')} of {counted(steps, 'step')}, layers of 1024, "
+            "batches as in `memory`"
+        ],
     )
     for name, taken in facts.items():
         for how, ms in taken.items():

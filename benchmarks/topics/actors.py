@@ -47,7 +47,7 @@ ACTOR_SPEED = Topic(
     "Runtime, PyTorch, TensorFlow",
     _steps,
     _ratios,
-    Bars("the quickest peer's time over ours: above 1 ours is quicker", line=1.0),
+    Bars("time of the quickest peer / time of qgraph: above 1, qgraph is quicker", line=1.0),
 )
 
 
@@ -167,14 +167,14 @@ POLICIES_DEPLOYED = Topic(
     "layers of 4096, 512 and 1024, batch 1, one thread, weights in memory",
     first_table,
     _deployed,
-    Bars("times as quick as our float32", line=1.0),
+    Bars("times as quick as qgraph in float32", line=1.0),
 )
 
 COMPRESSION_NETWORKS = Topic(
     "compression_networks",
     "Networks of AcceRL's table 6",
-    lambda result: "the original with int8: {:.1f} times as quick as our float32, {:.1f} times as "
-    "quick as ONNX Runtime's".format(
+    lambda result: "the original with int8: {:.1f} times as quick as qgraph in float32, "
+    "{:.1f} times as quick as ONNX Runtime in float32".format(
         *(
             result.tables[0].row(network="original")[heading]
             for heading in ("int8, times", "int8, times of the peer")

@@ -88,8 +88,8 @@ PHOTOS = Topic(
     "LiteRT {1[0]:.1f} ± {1[1]:.1f} %".format(
         *(_photo(result, name)["as float"] for name in (OURS, "LiteRT"))
     ),
-    "640 views of 20 photos; calibrated on 64 enlarged CIFAR-10 images; ours has one power-of-two "
-    "scale per tensor, LiteRT free scales for each channel",
+    "640 views of 20 photos; calibrated on 64 enlarged CIFAR-10 images; qgraph has one "
+    "power-of-two scale per tensor, LiteRT free scales for each channel",
     lambda result: result.table("MobileNetV1 on 640 views").only(
         "what", "photos right", "views right", "as float", "SQNR dB", "other photos, as float",
         "CIFAR-10, as float",

@@ -78,7 +78,7 @@ EFFORT_PEERS = Topic(
         f"cifar_10_model at 8 bits: {_of_cifar(result, 'default', 'graffitist-int8')}, "
         f"LiteRT {_of_cifar(result, 'LiteRT', None)}"
     ),
-    "the share of images with the class of float; ours has one power-of-two scale per tensor, "
+    "the share of images with the class of float; qgraph has one power-of-two scale per tensor, "
     "LiteRT float scales, one for each channel of weights",
     first_table,
     _points,

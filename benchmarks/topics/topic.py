@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 
-from benchmarks.result import Result
+from benchmarks.result import MEASURED, Result
 from benchmarks.tables import Table
 from benchmarks.topics.figures import Kind
 from qgraph.words import counted
 
 NOT_RECORDED = "processor not recorded"
+# Tables that a page of an earlier version had; the index of results explains it.
+TRANSCRIBED = "[transcribed](index.md#transcribed-data)"
 TableOf = Callable[[Result], Table]
 
 
@@ -63,9 +65,10 @@ def provenance(topic: Topic, result: Result) -> str:
     place = f"{processor}; {counted(machine.cores, 'core')}"
     if machine.load is not None:
         place += f"; mean load {machine.load}"
+    source = MEASURED if result.source == MEASURED else TRANSCRIBED
     lines = [
         f"**Script**: `{result.command}`",
-        f"**Data**: `benchmarks/results/{topic.name}.json`, {result.source}",
+        f"**Data**: `benchmarks/results/{topic.name}.json`, {source}",
         f"**Measured**: {_day(result.date)}, commit {result.commit}",
         f"**Machine**: {place}",
     ]

@@ -41,7 +41,7 @@ def quantize(
             "--output",
             "-o",
             help="Output directory, new or empty.",
-            show_default="MODEL_int8 or MODEL_retrain, beside the model",
+            show_default="MODEL_int8, MODEL_mixed or MODEL_retrain, beside the model",
         ),
     ] = None,
     calibration: Calibration = None,

@@ -47,7 +47,7 @@ def _page(title: str, text: str, context: Any) -> str:
         if name != "rl":
             parts += _verb(_context(group.get_command(context, name), name, context))
     if program == "qgraph":
-        parts += ["## Options of every command", _table("option", _records(context, "option"))]
+        parts += ["## Options of every command", *_tables(context, "option")]
     return "\n\n".join(parts) + "\n"
 
 
@@ -55,22 +55,24 @@ def _verb(context: Any) -> Iterator[str]:
     command = context.command
     yield f"## {context.command_path}"
     pieces = [p.replace("{", "").replace("}", "") for p in command.collect_usage_pieces(context)]
-    usage = [p if p.startswith("[") else p.upper() for p in pieces]
+    usage = [p.replace("[[", "[").replace("]]", "]") for p in pieces]
+    usage = [p if p.startswith("[") else p.upper() for p in usage]
     yield f"```text\n{' '.join([context.command_path, *usage])}\n```"
     yield _markdown(command.help)
     for kind in ("argument", "option"):
-        if records := _records(context, kind):
-            yield _table(kind, records)
+        yield from _tables(context, kind)
 
 
-def _records(context: Any, kind: str) -> list[tuple[str, str]]:
-    """Each parameter of a kind: how it is written, and its help."""
-    found = (
-        parameter.get_help_record(context)
-        for parameter in context.command.params
-        if parameter.param_type_name == kind
-    )
-    return [record for record in found if record is not None]
+def _tables(context: Any, kind: str) -> Iterator[str]:
+    """A table for each panel of the help, below the panel's title; the first has no title."""
+    panels: dict[str, list[tuple[str, str]]] = {"": []}
+    for parameter in context.command.params:
+        record = parameter.get_help_record(context)
+        if parameter.param_type_name == kind and record is not None:
+            panels.setdefault(parameter.rich_help_panel or "", []).append(record)
+    for title, records in panels.items():
+        if records:
+            yield from [f"### {title}", _table(kind, records)] if title else [_table(kind, records)]
 
 
 def _table(kind: str, records: list[tuple[str, str]]) -> str:
@@ -78,7 +80,7 @@ def _table(kind: str, records: list[tuple[str, str]]) -> str:
     for names, text in records:
         extra = EXTRA.search(text)
         cells = (
-            _names(names) if kind == "option" else f"`{names.upper()}`",
+            _names(names) if kind == "option" else f"`{names.partition(' <')[0].upper()}`",
             _default(extra["extra"]) if extra else "",
             _markdown(EXTRA.sub("", text)),
         )
@@ -98,7 +100,7 @@ def _default(extra: str) -> str:
     text = extra.removeprefix("default: ")
     if match := re.match(r"\((.*)\)(; .*)?$", text, re.DOTALL):
         text = match[1] + (match[2] or "")
-    return _markdown(text)
+    return _markdown(re.sub(r"x>=(\S+)", r"at least \1", text))
 
 
 def _markdown(text: str | None) -> str:

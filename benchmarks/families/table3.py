@@ -30,7 +30,7 @@ from benchmarks.tables import Table
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
-from qgraph.choices import Equalization, Learning
+from qgraph.choices import Effort, Equalization, Learning
 from qgraph.compiler import TO_TRAIN, quantize
 from qgraph.files import sha256_of
 from qgraph.ir.graph import Graph
@@ -56,7 +56,9 @@ BOTH_STARTS = ("mobilenet_v1", "inception")  # of several orders of the batches
 NOTES = (
     "wt: weights are trained; wt+th: weights and thresholds. INT4: weights of 4 bits, those of the "
     "first and the last layer of 8; activations of 8",
-    "before thresholds learn, channels are equalized and weights clipped at three deviations",
+    "before thresholds learn, channels are equalized and weights clipped at three deviations; "
+    "INT4 from static begins as static INT4, which is what the default effort finds, and anneals "
+    "the rate of weights",
     f"{CALIBRATION} training images to calibrate; rates {OPTIONS.weight_rate:g} (weights) and "
     f"{OPTIONS.threshold_rate:g} (thresholds), batches of {OPTIONS.batch_size}, no augmentation, "
     f"{OPTIONS.epochs} epochs; batch norms are frozen after one",
@@ -78,16 +80,23 @@ class Way:
     learn: str | None = None
     equalized: bool = True
     annealed: bool = False
+    searched: bool = False  # it begins as what the default effort of static mode finds
 
     @property
     def key(self) -> str:
         marks = [] if self.equalized else ["unequalized"]
         marks += ["annealed"] if self.annealed else []
+        marks += ["searched"] if self.searched else []
         return "-".join(part for part in (self.profile or "float", self.learn, *marks) if part)
 
     @property
-    def plan(self) -> Plan:
-        """As it is, by MAX; or what `--mode retrain` does, where thresholds learn too."""
+    def plan(self) -> Plan | None:
+        """As it is, by MAX; or what `--mode retrain` does, where thresholds learn too.
+
+        None: that of the search.
+        """
+        if self.searched:
+            return None
         plan = TO_TRAIN if self.learn == "all" else PLAIN
         return plan if self.equalized else replace(plan, equalize=Equalization.OFF)
 
@@ -99,8 +108,15 @@ WAYS = (
     Way("wt INT8", "graffitist-int8", "weights"),
     Way("wt+th INT8", "graffitist-int8", "all"),
     Way("wt+th INT4", "graffitist-int4", "all"),
+    Way("static INT4", "graffitist-int4", searched=True),
+    Way("INT4 from static", "graffitist-int4", "all", annealed=True, searched=True),
 )
-REFERENCE, BOTH, FOUR = WAYS[2], WAYS[4], WAYS[5]
+REFERENCE, BOTH, FOUR, FROM_STATIC = WAYS[2], WAYS[4], WAYS[5], WAYS[7]
+OVER = {
+    "INT8 over wt FP32": BOTH,
+    "INT4 over wt FP32": FOUR,
+    "INT4 from static over wt FP32": FROM_STATIC,
+}
 FOUR_AS_IT_WAS = replace(FOUR, title="wt+th INT4, not equalized", equalized=False)
 BOTH_AS_IT_WAS = replace(BOTH, title="wt+th INT8, not equalized", equalized=False)
 ANNEALED = tuple(replace(w, title=f"{w.title}, annealed", annealed=True) for w in (REFERENCE, BOTH))
@@ -132,7 +148,7 @@ def measured(case: Case, way: Way, folder: Path, again: bool, seed: int = OPTION
     asked = {
         "network": sha256_of(case.path),
         "options": _said(asdict(options)) if way.learn else None,
-        "plan": way.plan.spec(),
+        "plan": way.plan.spec() if way.plan else Effort.DEFAULT.value,
     }
     place = folder / f"{case.name}-{way.key}{f'-seed{seed}' if seed != OPTIONS.seed else ''}"
     file = place.with_suffix(".json")
@@ -154,7 +170,14 @@ def _made(case: Case, way: Way, options: Options, checkpoints: Path) -> Facts:
     start = time.perf_counter()
     mode = "retrain" if way.learn else "static"
     target = way.profile or "graffitist-int8"
-    result = quantize(case.path, case.data.calibration, profile=target, mode=mode, plan=way.plan)
+    result = quantize(
+        case.path,
+        case.data.calibration,
+        profile=target,
+        mode=mode,
+        plan=way.plan,
+        effort=Effort.DEFAULT if way.searched else None,
+    )
     graph = result.graph if way.profile else result.floating
     facts: Facts = {}
     if way.learn:
@@ -214,7 +237,7 @@ def table_3(rows: dict[str, dict[Way, Facts]], notes: Iterable[str]) -> Table:
         columns[way.title] = ".2%"
         if any(found[way].get("best") for found in rows.values()):
             columns[f"{way.title}, epoch"] = ".1f"
-    over = {f"{way} over wt FP32": "+.2f" for way in ("INT8", "INT4")}
+    over = dict.fromkeys(OVER, "+.2f")
     table = Table(
         "Test accuracy, static and retrained", {"network": "", **columns, **over}, notes=list(notes)
     )
@@ -223,7 +246,7 @@ def table_3(rows: dict[str, dict[Way, Facts]], notes: Iterable[str]) -> Table:
         cells: dict[str, float | None] = {}
         for way in WAYS:
             cells |= {way.title: found[way]["test"], f"{way.title}, epoch": _epoch(found[way])}
-        above = [100 * (found[way]["test"] - reference) for way in WAYS[-2:]]
+        above = [100 * (found[way]["test"] - reference) for way in OVER.values()]
         table.add(name, *(cells[heading] for heading in columns), *above)
     return table
 

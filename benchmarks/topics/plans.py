@@ -191,4 +191,30 @@ FOREIGN_SAMPLES = Topic(
     Bars("largest difference, as a multiple of its bound", log=True, line=1.0),
 )
 
-TOPICS = (THRESHOLDS, CONSTANT_CHANNELS, PLAN_VARIANTS, DATA_FREE, FOREIGN_SAMPLES)
+
+def _sqnr_by_bits(result: Result) -> Table:
+    made = Table("", {"": "", "factors for": "", "sqnr": ".1f"})
+    for row in result.tables[0].rows:
+        made.add(f"{row['network']}, {row['profile']}", row["factors for"], row[SQNR])
+    return made.pivot("", "factors for", "sqnr")
+
+
+def _gained(result: Result) -> str:
+    by_way = _sqnr_by_bits(result).rows
+    gains = [row["target"] - row["8 bits"] for row in by_way]
+    return f"factors for the bits of the target: {min(gains):+.1f} to {max(gains):+.1f} dB"
+
+
+NOISE_BITS = Topic(
+    "noise_bits",
+    "Bits that channel factors are for",
+    _gained,
+    "`equalize=noise,method=mse,reconstruct` on MobileNetV1 and V2, one power-of-two scale per "
+    "tensor, against factors for 8 bits everywhere",
+    first_table,
+    _sqnr_by_bits,
+    Bars("SQNR of the outputs, dB"),
+)
+
+
+TOPICS = (THRESHOLDS, CONSTANT_CHANNELS, PLAN_VARIANTS, NOISE_BITS, DATA_FREE, FOREIGN_SAMPLES)

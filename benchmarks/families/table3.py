@@ -23,6 +23,17 @@ import typer
 from benchmarks.families.data import CALIBRATION, Split, cifar10, fashion_mnist
 from benchmarks.families.networks import FAMILIES
 from benchmarks.families.train import path_of
+from benchmarks.families.ways import (
+    ANNEALED,
+    BOTH,
+    BOTH_AS_IT_WAS,
+    FOUR,
+    FOUR_AS_IT_WAS,
+    OVER,
+    REFERENCE,
+    WAYS,
+    Way,
+)
 from benchmarks.real.measure import batches, exactness
 from benchmarks.registry import cache
 from benchmarks.result import JsonFile, report
@@ -30,11 +41,10 @@ from benchmarks.tables import Table
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
-from qgraph.choices import Effort, Equalization, Learning
-from qgraph.compiler import TO_TRAIN, quantize
+from qgraph.choices import Effort, Learning
+from qgraph.compiler import quantize
 from qgraph.files import sha256_of
 from qgraph.ir.graph import Graph
-from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quiet import import_tensorflow_quietly
 from qgraph.retrain import make_deterministic
 from qgraph.train.checkpoint import restore
@@ -69,57 +79,6 @@ NOTES = (
     "trained it on",
 )
 Facts = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Way:
-    """A column: a profile (none: float), and what is trained, if anything is."""
-
-    title: str
-    profile: str | None
-    learn: str | None = None
-    equalized: bool = True
-    annealed: bool = False
-    searched: bool = False  # it begins as what the default effort of static mode finds
-
-    @property
-    def key(self) -> str:
-        marks = [] if self.equalized else ["unequalized"]
-        marks += ["annealed"] if self.annealed else []
-        marks += ["searched"] if self.searched else []
-        return "-".join(part for part in (self.profile or "float", self.learn, *marks) if part)
-
-    @property
-    def plan(self) -> Plan | None:
-        """As it is, by MAX; or what `--mode retrain` does, where thresholds learn too.
-
-        None: that of the search.
-        """
-        if self.searched:
-            return None
-        plan = TO_TRAIN if self.learn == "all" else PLAIN
-        return plan if self.equalized else replace(plan, equalize=Equalization.OFF)
-
-
-WAYS = (
-    Way("FP32", None),
-    Way("static INT8", "graffitist-int8"),
-    Way("wt FP32", None, "weights"),
-    Way("wt INT8", "graffitist-int8", "weights"),
-    Way("wt+th INT8", "graffitist-int8", "all"),
-    Way("wt+th INT4", "graffitist-int4", "all"),
-    Way("static INT4", "graffitist-int4", searched=True),
-    Way("INT4 from static", "graffitist-int4", "all", annealed=True, searched=True),
-)
-REFERENCE, BOTH, FOUR, FROM_STATIC = WAYS[2], WAYS[4], WAYS[5], WAYS[7]
-OVER = {
-    "INT8 over wt FP32": BOTH,
-    "INT4 over wt FP32": FOUR,
-    "INT4 from static over wt FP32": FROM_STATIC,
-}
-FOUR_AS_IT_WAS = replace(FOUR, title="wt+th INT4, not equalized", equalized=False)
-BOTH_AS_IT_WAS = replace(BOTH, title="wt+th INT8, not equalized", equalized=False)
-ANNEALED = tuple(replace(w, title=f"{w.title}, annealed", annealed=True) for w in (REFERENCE, BOTH))
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ import pytest
 from benchmarks.families import table3
 from benchmarks.families.data import Part, Split
 from benchmarks.families.networks import FAMILIES
-from benchmarks.families.table3 import OPTIONS, WAYS, Case, measured, table_3, table_5
+from benchmarks.families.table3 import OPTIONS, Case, measured, table_3, table_5
 from benchmarks.families.train import freeze
+from benchmarks.families.ways import WAYS
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ def step_of(variant: str, case: Case) -> Step:
     if variant in (FLOAT, FLOAT_FROZEN):
         return _keras_step(case.make(), case, training=variant == FLOAT)
     if variant == TFMOT:
-        return _keras_step(_by_tfmot(case.make()), case, training=True)
+        return _keras_step(by_tfmot(case.make()), case, training=True)
     return _qgraph_step(case, variant)
 
 
@@ -143,7 +143,7 @@ def _qgraph_step(case: Case, variant: str) -> Step:
     return lambda: steps.train(fed, wanted)[0].numpy()
 
 
-def _by_tfmot(network: Network) -> Network:
+def by_tfmot(network: Network) -> Network:
     """The network with TFMOT's quantizers; batch norms that it has no pattern for stay float."""
     import tf_keras
     from tensorflow_model_optimization.quantization import keras as tfmot

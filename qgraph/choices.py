@@ -46,6 +46,7 @@ class WeightMethod(StrEnum):
 
     MAX = "max"
     DEVIATIONS = "3sd"
+    PERCENTILE = "percentile"
 
 
 class Equalization(StrEnum):

@@ -14,7 +14,7 @@ from qgraph.ir.graph import Graph
 from qgraph.quantized import Quantized
 from qgraph.stored import load_network
 from qgraph.train.options import Options
-from qgraph.train.state import state_of
+from qgraph.train.state import constants_of
 from qgraph.verification.verify import verify
 from tests.helpers.c_programs import needs_compiler
 from tests.helpers.onnx_graphs import model_of
@@ -118,7 +118,7 @@ def test_one_quantizer_and_one_variable_for_a_matrix_of_many_layers(tmp_path) ->
         assert len(weight_quantizers(made.graph)) == 1, options
         shapes = [n.attrs["value"].shape for n in made.graph.nodes.values() if n.op == "const"]
         assert shapes.count((16, 16)) == 1, options
-    assert len(state_of(made.graph).constants) == 2
+    assert len(constants_of(made.graph)) == 2
 
 
 def test_copies_that_an_exporter_made_are_one_constant(tmp_path) -> None:

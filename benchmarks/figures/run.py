@@ -23,6 +23,7 @@ from qgraph.train.model import TrainingGraph
 from qgraph.train.options import Options
 from qgraph.train.score import TrainingStatus
 from qgraph.train.state import scale_of
+from qgraph.train.tqt import TqtQuantizers
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class Run:
 
     def _first(self) -> dict[str, Node]:
         """The first quantizer of each scale that learns."""
-        graph, learning = self.found.graph, set(self.found.model().state.names)
+        graph, learning = self.found.graph, set(self.found.model().quantizers.names)
         first: dict[str, Node] = {}
         for node in graph.topological():
             if node.op in QUANTIZERS and scale_of(node) in learning:
@@ -115,10 +116,10 @@ class Run:
         return first
 
     def _log2_t(self, model: TrainingGraph) -> Mapping[str, float]:
-        ranges: dict[str, Any] = model.state.unstacked()
-        return {
-            node.name: float(model.state.log2_t(node, ranges)) for node in self._first().values()
-        }
+        assert isinstance(model.quantizers, TqtQuantizers)
+        scales = model.quantizers.scales
+        ranges: dict[str, Any] = scales.unstacked()
+        return {node.name: float(scales.log2_t(node, ranges)) for node in self._first().values()}
 
 
 class _EnoughError(Exception):

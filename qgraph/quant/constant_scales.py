@@ -13,9 +13,11 @@ from qgraph.numerics import exponent_for_max, finest_exponent
 CHANNEL_SPREAD = 12
 
 
-# Thresholds of weights: the largest one; or three standard deviations, to be trained from there
-# (TQT, table 2), about 0, as the quantizer is. Those that clip nothing stay.
+# Thresholds of weights: the largest one; or three standard deviations about 0, as the quantizer
+# is, or a share of all magnitudes, to be trained from there (TQT, section 5.1 and table 2).
+# Those that clip nothing stay.
 DEVIATIONS = 3.0
+KEPT = 0.99
 
 
 def constant_exponent(
@@ -26,19 +28,31 @@ def constant_exponent(
 ) -> Exponent:
     """Threshold of weights by `method`, MAX of biases; the finest unclipped scale of the rest.
 
-    Per channel, always by MAX: along the last axis, or the last two ([h, w, c, m]) of `depthwise`
-    filters.
+    Per channel along the last axis, or the last two ([h, w, c, m]) of `depthwise` filters.
     """
     if spec.role not in (Role.WEIGHT, Role.BIAS, Role.CLIP):
         return finest_exponent(value, spec.bits, spec.signed)
-    largest = np.abs(np.asarray(value))
-    if spec.per_channel and largest.size:
-        columns = largest.reshape(*largest.shape[:2], -1) if depthwise else largest
-        peaks = columns.max(axis=tuple(range(columns.ndim - 1)))
-        peaks = np.maximum(peaks, np.ldexp(peaks.max(), -CHANNEL_SPREAD))
-        return tuple(exponent_for_max(float(p) or 1.0, spec.bits, spec.signed) for p in peaks)
-    threshold = float(largest.max(initial=0))
-    if method == WeightMethod.DEVIATIONS and spec.role == Role.WEIGHT and largest.size:
-        deviation = float(np.sqrt(np.mean(np.square(largest, dtype=np.float64))))
-        threshold = min(threshold, DEVIATIONS * deviation)
+    if spec.role != Role.WEIGHT:
+        method = WeightMethod.MAX
+    magnitudes = np.abs(np.asarray(value))
+    if spec.per_channel and magnitudes.size:
+        columns = magnitudes.reshape(*magnitudes.shape[:2], -1) if depthwise else magnitudes
+        columns = columns.reshape(-1, columns.shape[-1])
+        least = np.ldexp(columns.max(), -CHANNEL_SPREAD)
+        found = np.maximum(_thresholds(columns, method), least)
+        return tuple(exponent_for_max(float(t) or 1.0, spec.bits, spec.signed) for t in found)
+    threshold = float(_thresholds(magnitudes.reshape(-1, 1), method)[0]) if magnitudes.size else 0.0
     return exponent_for_max(threshold or 1.0, spec.bits, spec.signed)
+
+
+def _thresholds(magnitudes: Array, method: WeightMethod) -> Array:
+    """The threshold of each column of magnitudes [n, columns]."""
+    largest: Array = magnitudes.max(axis=0)
+    match method:
+        case WeightMethod.MAX:
+            return largest
+        case WeightMethod.DEVIATIONS:
+            squares = np.square(magnitudes, dtype=np.float64)
+            return np.minimum(largest, DEVIATIONS * np.sqrt(squares.mean(axis=0)))
+        case WeightMethod.PERCENTILE:
+            return np.asarray(np.quantile(magnitudes, KEPT, axis=0))

@@ -15,7 +15,10 @@ from qgraph.artifacts import constants, versions
 from qgraph.choices import CalibrationMethod
 from qgraph.errors import LoadError, UnsupportedError
 from qgraph.files import Reserved, reserved, sha256_of
+from qgraph.frontends.opaque import TFSource
+from qgraph.frontends.sources import source_arrays, sources_of
 from qgraph.ir.graph import Graph
+from qgraph.ir.ops.structure import OpaqueAttrs, Source
 from qgraph.ir.parsing import parse_graph
 from qgraph.ir.printing import print_graph
 from qgraph.ir.reading import kind_of
@@ -31,7 +34,7 @@ from qgraph.stored import INFERENCE, TRAINING, part
 from qgraph.train.folded import Norm, norms_of
 from qgraph.train.loop import CHECKPOINTS, network_of
 from qgraph.train.model import TrainingGraph
-from qgraph.train.state import state_of
+from qgraph.train.state import scales_of
 
 FORMAT = 2  # of the directory; stored in training.json
 FILES = MappingProxyType(
@@ -144,6 +147,8 @@ def write(result: Quantized, place: Reserved) -> None:
     arrays: dict[str, Array] = {
         **constants("constant", result.graph),
         **constants("float", result.floating),
+        **source_arrays(result.floating),
+        **source_arrays(result.graph),
         **{f"sample/{name}": array for name, array in result.sample.items()},
         **{f"few/{name}": array for name, array in result.measured_samples.items()},
     }
@@ -177,14 +182,14 @@ def _lasting_warnings(result: Quantized) -> list[str]:
 
 def check_trainable(graph: Graph) -> None:
     """Raise UnsupportedError for a graph that cannot be trained or stored."""
-    opaque = next((node for node in graph.topological() if node.op == "opaque"), None)
-    if opaque is not None:
-        raise UnsupportedError(
-            f"`{kind_of(opaque)}` is not supported in training",
-            node=opaque.name,
-            hint="cut the network before or after it: --inputs, --outputs",
-        )
-    state_of(graph)
+    for node in graph.topological():
+        if node.op == "opaque" and not isinstance(node.typed(OpaqueAttrs).source, TFSource):
+            raise UnsupportedError(
+                f"`{kind_of(node)}` is not supported in training",
+                node=node.name,
+                hint="cut the network before or after it: --inputs, --outputs",
+            )
+    scales_of(graph)
 
 
 DAMAGED = "was changed or damaged since it was written"
@@ -230,8 +235,9 @@ def load(path: str | Path) -> TrainingDirectory:
             )
         _check_unchanged(path, about.get("files", {}))
         arrays = read_arrays(path / "arrays.npz", problem=DAMAGED)
-        graph = _graph(path / "graph.txt", part(arrays, "constant"))
-        floating = _graph(path / "float.txt", part(arrays, "float"))
+        sources = sources_of(arrays)
+        graph = _graph(path / "graph.txt", part(arrays, "constant"), sources)
+        floating = _graph(path / "float.txt", part(arrays, "float"), sources)
         graph.facts.update(map(str, about["established"]))
         with reading(path / "rewrites.json", DAMAGED, AGAIN):
             trace = Trace.of(from_json(TraceRecord, read_json(path / "rewrites.json")))
@@ -252,9 +258,9 @@ def _check_unchanged(path: Path, hashes: Mapping[str, str]) -> None:
                 raise LoadError(DAMAGED)
 
 
-def _graph(path: Path, constants: Mapping[str, Array]) -> Graph:
+def _graph(path: Path, constants: Mapping[str, Array], sources: Mapping[str, Source]) -> Graph:
     with reading(path, DAMAGED, AGAIN):
-        return parse_graph(path.read_text("utf-8"), constants)
+        return parse_graph(path.read_text("utf-8"), constants, sources)
 
 
 def _norm(i: int, names: Mapping[str, Any], arrays: Mapping[str, Any], graph: Graph) -> Norm:

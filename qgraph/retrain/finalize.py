@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from qgraph.compiler import finished
-from qgraph.errors import LoadError
+from qgraph.errors import LoadError, UnsupportedError
 from qgraph.ir.graph import Graph
 from qgraph.quant.shifts import check_shifts
 from qgraph.quantized import Quantized
@@ -16,6 +16,7 @@ from qgraph.static.agreement import agreement
 from qgraph.static.facts import AgreementFacts, Facts
 from qgraph.train.checkpoint import read_checkpoint, record_of, restore
 from qgraph.train.loop import BEST, CHECKPOINTS, LAST, network_of
+from qgraph.train.record import TrainingRecord
 from qgraph.train.saved_graph.checkpoint import read_tensorflow_checkpoint
 
 
@@ -88,6 +89,7 @@ def _trained(
     network = network_of(found.graph)
     if checkpoint is None:  # read first: a missing file is an error before TensorFlow is imported
         learned = read_checkpoint(_written(path, last), network)
+        _check_ends_in_integers(record_of(learned), path)
         model = found.model()
     else:
         model = found.model()
@@ -99,6 +101,16 @@ def _trained(
     if found.measured_samples:
         near = AgreementFacts.of(agreement(found.floating, graph, found.measured_samples), False)
     return graph, replace(found.facts, agreement=near, training=record_of(learned))
+
+
+def _check_ends_in_integers(record: TrainingRecord, path: Path) -> None:
+    """Raise UnsupportedError for a checkpoint of quantizers that are only for comparison."""
+    if not record.integers:
+        raise UnsupportedError(
+            f"it was trained with quantizers `{record.kind}`, which do not end in integers",
+            node=str(path / CHECKPOINTS),
+            hint=f"they are for comparison; train again: qgraph train {path} --restart",
+        )
 
 
 def with_trained_constants(floating: Graph, trained: Graph) -> Graph:

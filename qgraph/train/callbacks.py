@@ -178,7 +178,7 @@ class ThresholdBoard(keras.callbacks.Callback):  # type: ignore[misc]
 
     def _write(self, logs: Logs) -> None:
         self._written = step = self._step()
-        freezing, names = self.model.freezing, self.model.network.state.names
+        freezing, names = self.model.freezing, self.model.network.quantizers.names
         ranges, gradients = freezing.ranges.numpy(), freezing.latest.numpy()
         with self._writer.as_default(step):
             for name, value in (logs or {}).items():

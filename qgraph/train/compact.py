@@ -23,9 +23,14 @@ def coded_inputs(graph: Graph) -> dict[str, Node]:
         while before.op in MOVES:
             before = graph.producer(before.inputs[0])
         spec = spec_if_any(before)
-        if before.op == "quantize" and spec is not None and spec.bits <= BYTE:
+        if before.op == "quantize" and spec is not None and _is_byte(spec):
             found[node.name] = before
     return found
+
+
+def _is_byte(spec: QuantSpec) -> bool:
+    """Whether codes fit in one byte, on one scale."""
+    return spec.bits <= BYTE and isinstance(spec.exponent, int)
 
 
 def keeping_codes(piece: Piece, spec: QuantSpec, log2_t: Tensor) -> Piece:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from qgraph.foreign import Tensor, TFModule
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.reading import spec_of
-from qgraph.ir.types import Rounding
+from qgraph.ir.types import Overflow, Rounding
 from qgraph.train.quantizer import chosen
 
 MOST_CHANNELS = 4096  # sums of more channels in blocks would take as much memory as a tensor
@@ -107,8 +107,10 @@ def _fits(graph: Graph, inner: Node, outer: Node, bias: str, high: str | None) -
     if not shape or len(shape) != 1 or (shape[0] or MOST_CHANNELS + 1) > MOST_CHANNELS:
         return False
     same_shape = high is None or graph.types[high].shape == shape
-    rounding = spec_of(inner).rounding
-    return same_shape and rounding == spec_of(outer).rounding != Rounding.DOUBLE
+    specs = [spec_of(inner), spec_of(outer)]
+    if not all(isinstance(s.exponent, int) and s.overflow == Overflow.SATURATE for s in specs):
+        return False
+    return same_shape and specs[0].rounding == specs[1].rounding != Rounding.DOUBLE
 
 
 def epilogue_op() -> TFModule | None:

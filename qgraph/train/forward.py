@@ -8,10 +8,10 @@ from types import MappingProxyType
 
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import as_tensorflow
-from qgraph.errors import UsageError
+from qgraph.errors import UnsupportedError, UsageError
 from qgraph.foreign import Tensor
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.reading import value_of
+from qgraph.ir.reading import kind_of, value_of
 from qgraph.ir.types import TensorType
 
 # Replaces an op: called with a node and the tensor of its first input.
@@ -60,7 +60,48 @@ def piece_of(graph: Graph, node: Node, dtype: str | None = None) -> Piece:
         return tf.graph_util.import_graph_def(made, fed, [f"{r}:0" for r in results], name="")
 
     function: Piece = tf.compat.v1.wrap_function(imported, signature)
+    if node.op == "opaque" and not _has_gradient(function, signature):
+        return _without_gradient(function, node)
     return function
+
+
+def _has_gradient(piece: Piece, signature: Sequence[Tensor]) -> bool:
+    """Whether all float results of `piece` have a gradient."""
+    import tensorflow as tf
+
+    def run(*inputs: Tensor) -> list[Tensor]:
+        floats = [x for x in inputs if x.dtype.is_floating]
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(floats)
+            results = [y for y in piece(*inputs) if y.dtype.is_floating]
+        return [all(g is None for g in tape.gradient(y, floats)) for y in results]
+
+    missing: list[bool] = []
+    try:
+        with tf.Graph().as_default():
+            missing = run(*(tf.compat.v1.placeholder(s.dtype, s.shape) for s in signature))
+    except LookupError:  # TensorFlow has no gradient for the op
+        return False
+    return not any(missing)
+
+
+def _without_gradient(piece: Piece, node: Node) -> Piece:
+    """`piece`, whose gradient raises UnsupportedError that names `node`."""
+    import tensorflow as tf
+
+    def run(*inputs: Tensor) -> tuple[Sequence[Tensor], Callable[..., Tensor]]:
+        def gradient(*upstream: Tensor) -> Tensor:
+            raise UnsupportedError(
+                f"`{kind_of(node)}` has no gradient, so nothing before it can be trained",
+                node=node.name,
+                hint="train an output that does not depend on it (--output), or cut the network "
+                "before it (--outputs)",
+            )
+
+        return piece(*inputs), gradient
+
+    made: Piece = tf.custom_gradient(run)
+    return made
 
 
 class Forward:

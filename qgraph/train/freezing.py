@@ -41,10 +41,11 @@ class FreezeSchedule:
 class Freezing:
     """The frozen thresholds, and the moving averages that select the next one.
 
-    ranges: the variable [scales] of a training graph (`TrainingState.ranges`).
+    ranges: the variable [scales] of a training graph (`Quantizers.ranges`). at_once: thresholds to
+    freeze together, 0 for none; one by one, those of single channels would take too many steps.
     """
 
-    def __init__(self, ranges: Variable) -> None:
+    def __init__(self, ranges: Variable, at_once: int = 1) -> None:
         import tensorflow as tf
 
         def held(value: Tensor, name: str) -> Tensor:
@@ -55,7 +56,7 @@ class Freezing:
                 aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,  # all assign the same
             )
 
-        self.ranges = ranges
+        self.ranges, self.at_once = ranges, at_once
         self.frozen = held(tf.zeros(ranges.shape, tf.bool), "frozen")
         self.average = held(tf.identity(ranges), "average")
         self.gradient = held(tf.zeros_like(ranges), "gradient")
@@ -81,20 +82,18 @@ class Freezing:
         self.ranges.assign(tf.where(self.frozen, before, self.ranges))
         self.observe(gradient)
 
-    def freeze_next(self) -> int | None:
-        """Freeze the threshold with the smallest mean gradient among those that have settled.
+    def freeze_next(self) -> list[int]:
+        """Freeze the `at_once` thresholds with the smallest mean gradients among the settled ones.
 
-        A threshold has settled if it has the power of two of its moving average. Returns its index,
-        or None if none has settled.
+        A threshold has settled if it has the power of two of its moving average. Returns their
+        indices, fewer if fewer have settled.
         """
         frozen = self.frozen.numpy()
         settled = np.ceil(self.ranges.numpy()) == np.ceil(self.average.numpy())
         candidates = np.flatnonzero(settled & ~frozen)
-        if not len(candidates):
-            return None
-        chosen = int(candidates[np.argmin(self.gradient.numpy()[candidates])])
-        frozen[chosen] = True
-        self.frozen.assign(frozen)
+        order = np.argsort(self.gradient.numpy()[candidates], kind="stable")
+        chosen = [int(index) for index in candidates[order[: self.at_once]]]
+        self.freeze(chosen)
         return chosen
 
     def count(self) -> int:

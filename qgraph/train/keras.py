@@ -51,7 +51,8 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
     ) -> None:
         super().__init__(name=name)
         self.network = TrainingGraph(graph, norms, momentum=momentum)
-        self.freezing = Freezing(self.network.state.ranges)
+        quantizers = self.network.quantizers
+        self.freezing = Freezing(quantizers.ranges, quantizers.frozen_at_once)
         self.state = variables_of(self.network, self.freezing)  # Keras saves attributes like this
         self._floating, self._teacher = floating, Forward(floating)
         self._norms_frozen, self._refuses_nan = not norms, False
@@ -150,7 +151,7 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
     def train_step(self, data: Tensor) -> Tensor:
         """One step by any optimizer; frozen thresholds do not change."""
         inputs, targets, weights = self._unpacked(data)
-        ranges, variables = self.network.state.ranges, self.trainable_variables
+        ranges, variables = self.network.quantizers.ranges, self.trainable_variables
         before = tf.identity(ranges)
         with tf.GradientTape() as tape:
             found = self(inputs, training=True)

@@ -26,12 +26,14 @@ from qgraph.train.diagnosis import first_not_finite
 from qgraph.train.folded import Norm
 from qgraph.train.forward import shaped
 from qgraph.train.freezing import Freezing
+from qgraph.train.kind import QuantizerKind
 from qgraph.train.losses import Loss, loss_for
 from qgraph.train.model import TrainingGraph
 from qgraph.train.options import Options
 from qgraph.train.record import Position, TrainingRecord
 from qgraph.train.score import Score, TrainingStatus, Watch
 from qgraph.train.step import Steps
+from qgraph.train.tqt import TQT
 from qgraph.train.weight_scales import with_unclipped_weights
 
 CHECKPOINTS, LAST, BEST = "checkpoints", "last.npz", "best.npz"
@@ -42,9 +44,10 @@ class Trainer:
     """Trains a calibrated graph, or a float graph with the same options.
 
     graph, norms: as in `TrainingGraph`. floating: the float graph, the teacher of training without
-    labels. folder: directory for checkpoints; None writes none. save_seconds: longest time between
-    two checkpoints. watch: called with the state of the run after each step. `best` is the
-    checkpoint of the best validation. Raises UsageError, UnsupportedError, TrainingError.
+    labels. kind: of the quantizers. folder: directory for checkpoints; None writes none.
+    save_seconds: longest time between two checkpoints. watch: called with the state of the run
+    after each step. `best` is the checkpoint of the best validation. Raises UsageError,
+    UnsupportedError, TrainingError.
     """
 
     def __init__(
@@ -56,12 +59,11 @@ class Trainer:
         validation: TrainingData | None = None,
         options: Options | None = None,
         *,
+        kind: QuantizerKind = TQT,
         folder: Path | None = None,
         save_seconds: float = SAVE_SECONDS,
         watch: Watch = lambda status: None,
     ) -> None:
-        from qgraph.train.optimizer import adam_for
-
         self.options = options = options or Options()
         self.data, self.validation = data, validation
         self.folder, self.save_seconds, self.watch = folder, save_seconds, watch
@@ -71,10 +73,10 @@ class Trainer:
             raise UsageError("the training data has labels, the validation data has none")
         if options.learn == "weights":
             graph = with_unclipped_weights(graph)
-        self.model = TrainingGraph(graph, norms, momentum=options.norm_momentum)
-        self.freezing = Freezing(self.model.state.ranges)
+        self.model = TrainingGraph(graph, norms, momentum=options.norm_momentum, kind=kind)
+        self.freezing = Freezing(self.model.quantizers.ranges, self.model.quantizers.frozen_at_once)
         learning = _learning(self.model, options)
-        self.optimizer = adam_for(options, self.freezing)
+        self.optimizer = kind.optimizer(options, self.freezing)
         self.steps = Steps(
             self.model, floating, self.loss, self.optimizer, learning, options.weight_decay
         )
@@ -139,13 +141,7 @@ class Trainer:
         return self.at.done / self.data.steps if self.data.steps else 0.0
 
     def _validate(self) -> None:
-        loss, right, count = 0.0, 0.0, 0
-        if self.validation:
-            self.steps.wide = self.model.wide_now()
-        for batch in self.validation.batches(None) if self.validation else ():
-            inputs, labels, size = self._tensors(batch)
-            mean, found = self.steps.evaluate(inputs, labels)
-            loss, right, count = loss + float(mean) * size, right + float(found), count + size
+        loss, right, count = self.evaluate(self.validation) if self.validation else (0.0, 0.0, 0)
         if not count:  # without validation data, the newest checkpoint counts as the best
             loss, right, count = -float(self.at.step), 0.0, 1
         accuracy = right / count if self.validation and self.loss.classes else None
@@ -158,12 +154,22 @@ class Trainer:
                 self.best.write(self.folder / BEST)
         self._save()
 
+    def evaluate(self, data: TrainingData) -> tuple[float, float, int]:
+        """The sum of the loss, the right answers and the samples of `data`, as in inference."""
+        self.steps.wide = self.model.wide_now()
+        loss, right, count = 0.0, 0.0, 0
+        for batch in data.batches(None):
+            inputs, labels, size = self._tensors(batch)
+            mean, found = self.steps.evaluate(inputs, labels)
+            loss, right, count = loss + float(mean) * size, right + float(found), count + size
+        return loss, right, count
+
     def _status(self) -> TrainingStatus:
         at = self.at
         return TrainingStatus(
             at.epoch, self.options.epochs, at.done, self.data.steps,
             at.loss / at.samples, at.right / at.samples if self.loss.classes else None,
-            self.freezing.count(), len(self.model.state.names), self.best_score,
+            self.freezing.count(), len(self.model.quantizers.names), self.best_score,
         )  # fmt: skip
 
     def _tensors(self, batch: LabelledBatch) -> tuple[dict[str, Tensor], Tensor, int]:
@@ -195,8 +201,9 @@ class Trainer:
     def _checkpoint(self, variables: Mapping[str, Variable]) -> Checkpoint:
         arrays: dict[str, Array] = {name: np.array(v.numpy()) for name, v in variables.items()}
         record = TrainingRecord(
-            self.options, self.loss.kind, self.at, self.history, self.best_score
-        )
+            self.options, self.loss.kind, self.at, self.history, self.best_score,
+            self.model.kind.name, self.model.kind.integers,
+        )  # fmt: skip
         return Checkpoint(self.network, arrays, to_object(record))
 
     def _save(self) -> None:
@@ -211,6 +218,13 @@ class Trainer:
         last = read_checkpoint(self.folder / LAST, self.network)
         record = record_of(last)
         options = record.options or Options()
+        if record.kind != self.model.kind.name:
+            raise UsageError(
+                f"the checkpoint belongs to a run with quantizers `{record.kind}`, "
+                f"not `{self.model.kind.name}`",
+                node=str(self.folder / LAST),
+                hint="start again with --restart",
+            )
         if replace(options, epochs=self.options.epochs) != self.options:
             differs = _difference(options, self.options)
             raise UsageError(

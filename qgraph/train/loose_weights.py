@@ -7,7 +7,7 @@ import numpy as np
 from qgraph.ir.graph import Graph
 from qgraph.ir.reading import spec_if_any
 from qgraph.ir.types import Array, QuantSpec, Role
-from qgraph.numerics import dequantize, quantize
+from qgraph.numerics import aligned, dequantize, quantize
 
 
 def with_loose_weights(graph: Graph, floating: Graph) -> Graph:
@@ -20,19 +20,19 @@ def with_loose_weights(graph: Graph, floating: Graph) -> Graph:
     made = graph.copy()
     for node in graph.topological():
         spec = spec_if_any(node)
-        if spec is None or spec.role != Role.WEIGHT or not isinstance(spec.exponent, int):
+        if spec is None or spec.role != Role.WEIGHT or spec.exponent is None:
             continue
         name = node.inputs[0]
         chosen = graph.constant(name)
         trained = floating.constant(name) if name in floating.nodes else None
         if chosen is not None and trained is not None and chosen.shape == trained.shape:
-            made.set_attrs(name, value=_nearest(trained, chosen, spec, spec.exponent))
+            made.set_attrs(name, value=_nearest(trained, chosen, spec))
     return made
 
 
-def _nearest(wanted: Array, given: Array, spec: QuantSpec, exponent: int) -> Array:
+def _nearest(wanted: Array, given: Array, spec: QuantSpec) -> Array:
     """The numbers nearest to `wanted` that have the same codes as `given`."""
-    fixed, half = quantize(given, spec), np.ldexp(0.5, -exponent)
+    fixed, half = quantize(given, spec), np.ldexp(0.5, -aligned(spec.exponent, given.shape))
     middle = dequantize(fixed).astype(given.dtype)
     edge = np.clip(wanted, middle - half, middle + half).astype(given.dtype)
     inside = np.where(np.abs(wanted - middle) < half, wanted, np.nextafter(edge, middle))

@@ -31,7 +31,8 @@ class TrainingModule(tf.Module):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.network = TrainingGraph(graph, norms, momentum=momentum)
-        self.freezing = Freezing(self.network.state.ranges)
+        quantizers = self.network.quantizers
+        self.freezing = Freezing(quantizers.ranges, quantizers.frozen_at_once)
         self.kernels, self.gammas = self.network.kernels, self.network.gammas
         self.thresholds = self.network.thresholds
         self.state = variables_of(self.network, self.freezing)

@@ -97,6 +97,12 @@ class TqtAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
 
 def adam_for(options: Options, freezing: Freezing) -> TqtAdam:
     """The optimizer with the learning rates of `options`, which decay as in TQT (section 5.2)."""
-    weights = Rate(options.weight_rate, 0.94, options.steps_for(3000), options.anneal_steps)
-    thresholds = Rate(options.threshold_rate, 0.5, options.steps_for(1000))
-    return TqtAdam(weights, thresholds, freezing)
+    return TqtAdam(*rates_of(options), freezing)
+
+
+def rates_of(options: Options) -> tuple[Rate, Rate]:
+    """The learning rates of weights and of thresholds."""
+    return (
+        Rate(options.weight_rate, 0.94, options.steps_for(3000), options.anneal_steps),
+        Rate(options.threshold_rate, 0.5, options.steps_for(1000)),
+    )

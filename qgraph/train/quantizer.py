@@ -22,6 +22,7 @@ from qgraph.train.gpu import gpu_ops
 
 MAX_BITS = 32  # past 24, codes are rounded to what float32 holds
 FLOATS = ("float32", "bfloat16", "float16")
+WRAP_LIMIT = 2.0**62  # where left shifts of integers end, before codes wrap
 
 Forward = Callable[[Tensor, Tensor], Tensor]
 Backward = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -151,6 +152,7 @@ def _keeping_only_x(forward: Forward, backward: Backward) -> Forward:
 class Spec:
     """Bits, sign, rounding and offset of a quantizer, and the quantizer in TensorFlow's own ops.
 
+    wraps: whether codes outside the range wrap instead of saturating; the gradient is the same.
     Raises UsageError for values out of range.
     """
 
@@ -158,6 +160,7 @@ class Spec:
     signed: bool
     rounding: str
     offset: int
+    wraps: bool = False
 
     def __post_init__(self) -> None:
         if not 1 + self.signed <= self.bits <= MAX_BITS:
@@ -192,7 +195,10 @@ class Spec:
         scale, step = (tf.cast(power, x.dtype) for power in self._scales(log2_t))
         whole = self._rounded(x * scale, x)
         low, high, zero = (tf.constant(v, x.dtype) for v in (self.low, self.high, 0.0))
-        code = tf.where(whole < low, low, tf.where(whole > high, high, whole))
+        if self.wraps:
+            code = _wrapped(whole, low, high)
+        else:
+            code = tf.where(whole < low, low, tf.where(whole > high, high, whole))
         return tf.where(tf.equal(code, zero), zero, code * step)  # no -0
 
     def backward(self, upstream: Tensor, x: Tensor, log2_t: Tensor) -> tuple[Tensor, Tensor]:
@@ -254,6 +260,15 @@ def evened(x: Tensor, exponent: Tensor, drops: Tensor) -> Tensor:
 
     made: Tensor = tf.grad_pass_through(run)(x)
     return made
+
+
+def _wrapped(codes: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Codes in the range from low to high, after whole turns; exact in float64."""
+    import tensorflow as tf
+
+    turn = high - low + 1.0
+    held = tf.clip_by_value(codes, -WRAP_LIMIT, WRAP_LIMIT)
+    return tf.math.floormod(tf.math.floormod(held, turn) - low, turn) + low
 
 
 def _powers(exponent: Tensor) -> tuple[Tensor, Tensor]:

@@ -26,10 +26,15 @@ class Position:
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """Options, position and scores of a run; all None if a script trained, without a record."""
+    """Options, position and scores of a run; all None if a script trained, without a record.
+
+    kind: name of the kind of quantizers. integers: whether such networks end in integers.
+    """
 
     options: Options | None = None
     loss: str | None = None
     at: Position | None = None
     history: Sequence[Score] | None = None
     best: Score | None = None
+    kind: str = "tqt"
+    integers: bool = True

@@ -79,7 +79,7 @@ class Steps:
             )
             found = values[self.loss.value]
             loss = self.loss(found, taught, labels)
-            total = loss + self._decay()
+            total = loss + self._decay() + self.graph.quantizers.penalty()
         gradients = tape.gradient(
             total, self.variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
@@ -94,7 +94,7 @@ class Steps:
             return tf.constant(True)
 
         tf.cond(finite, apply, lambda: tf.constant(False))
-        ranges = self.graph.state.ranges
+        ranges = self.graph.quantizers.ranges
         by_variable = {id(v): g for v, g in zip(self.variables, gradients, strict=True)}
         gradient = by_variable.get(id(ranges), tf.zeros_like(ranges))
         return loss, self.loss.right(found, taught, labels), finite, gradient

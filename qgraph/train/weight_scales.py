@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from qgraph.ir.graph import Graph, Node
+from functools import reduce
+
+import numpy as np
+
+from qgraph.ir.graph import Graph
 from qgraph.ir.reading import spec_of
-from qgraph.ir.types import Role
+from qgraph.ir.types import Codes, Role
+from qgraph.numerics import frozen_exponent
 from qgraph.quant.constant_scales import constant_exponent
 from qgraph.quant.topology import QUANTIZERS
-from qgraph.train.state import scale_of, state_of
+from qgraph.train.state import scale_of, scales_of
 
 
 def with_unclipped_weights(graph: Graph) -> Graph:
@@ -18,28 +23,19 @@ def with_unclipped_weights(graph: Graph) -> Graph:
     layer needs it. Scales that depend on those of weights change with them; others do not. Raises
     UnsupportedError for a graph that cannot be trained.
     """
-    made, state = graph.copy(), state_of(graph)
+    made, scales = graph.copy(), scales_of(graph)
     quantizers = [node for node in graph.topological() if node.op in QUANTIZERS]
-    exponents: dict[str, int] = {}  # by scale
+    exponents: dict[str, Codes] = {}  # by scale: one, or one for each channel
     for node in quantizers:
         spec = spec_of(node)
-        known = exponents.setdefault(scale_of(node), _exponent(node))
+        known = exponents.setdefault(scale_of(node), np.asarray(spec.exponent, np.int64))
         weights = graph.constant(node.inputs[0])
         if spec.role == Role.WEIGHT and weights is not None:
-            largest = constant_exponent(weights, spec)
-            assert isinstance(largest, int)  # one scale per tensor: `state_of` refuses others
-            exponents[scale_of(node)] = min(known, largest)
+            depthwise = any(u.op == "depthwise_conv2d" for u in graph.users(node.name))
+            largest = constant_exponent(weights, spec, depthwise)
+            exponents[scale_of(node)] = np.minimum(known, largest)
     for node in quantizers:
-        factors = state.follows.get(node.name)
-        if factors is None:
-            exponent = exponents[scale_of(node)]
-        else:
-            exponent = sum(exponents[scale_of(factor)] for factor in factors)
-        made.set_attrs(node.name, spec=spec_of(node).with_exponent(exponent))
+        factors = scales.follows.get(node.name, (node,))
+        exponent = reduce(np.add, [exponents[scale_of(factor)] for factor in factors])
+        made.set_attrs(node.name, spec=spec_of(node).with_exponent(frozen_exponent(exponent)))
     return made
-
-
-def _exponent(node: Node) -> int:
-    exponent = spec_of(node).exponent
-    assert isinstance(exponent, int)
-    return exponent

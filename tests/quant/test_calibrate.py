@@ -299,3 +299,25 @@ def test_three_standard_deviations_of_weights(bits, exponent):
     for role in ("bias", "constant"):
         other = QuantSpec(bits, True, role)
         assert constant_exponent(weights, other, method="3sd") == constant_exponent(weights, other)
+
+
+def test_a_share_of_the_weights_is_not_clipped():
+    """99 % of the magnitudes 1/1000 to 1 are at most 0.99, whatever the others are."""
+    spec = QuantSpec(8, True, "weight")
+    weights = np.arange(1, 1001) / 1000
+    assert constant_exponent(weights, spec, method="percentile") == 7
+    weights[-5:] = 100.0
+    assert constant_exponent(weights, spec, method="percentile") == 7
+    assert constant_exponent(weights, spec) == 0
+
+
+@pytest.mark.parametrize("method", ["max", "3sd", "percentile"])
+@pytest.mark.parametrize("depthwise", [False, True])
+def test_channels_have_the_thresholds_that_they_have_alone(method, depthwise):
+    rng = np.random.default_rng(1)
+    weights = rng.normal(size=(3, 3, 4, 2)) * rng.uniform(0.1, 10, (4, 2) if depthwise else 2)
+    spec = QuantSpec(4, True, "weight", per_channel=True)
+    columns = weights.reshape(9, 8) if depthwise else weights.reshape(-1, 2)
+    alone = QuantSpec(4, True, "weight")
+    wanted = tuple(constant_exponent(c, alone, method=method) for c in columns.T)
+    assert constant_exponent(weights, spec, depthwise, method) == wanted

@@ -8,10 +8,11 @@ import tensorflow as tf
 
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import ROUNDINGS, QuantSpec
-from qgraph.train import fused, model
+from qgraph.train import fused, tqt
 from qgraph.train.epilogue import epilogue_op, epilogues
-from qgraph.train.model import ScaledOps, TrainingGraph
+from qgraph.train.model import TrainingGraph
 from qgraph.train.quantizer import quantize
+from qgraph.train.tqt import ScaledOps, tqt_with
 
 ACTIVATIONS = ("none", "relu", "relu6", "clip")
 INNER, OUTER = 0.3, 0.7  # logarithms of thresholds: grids of 2^-6 and 2^-3, or 2^-4
@@ -31,7 +32,7 @@ def op_by_op(x, bias, high, inner, outer, activation, signed=False, rounding="ha
     v = tf.nn.bias_add(quantize(x, inner, 8, True, rounding), bias)
     v = v if activation == "none" else tf.nn.relu(v)
     if activation == "relu6":
-        v = model._clipped(v, high[0])
+        v = tqt._clipped(v, high[0])
     elif activation == "clip":
         v = tf.minimum(v, high)
     return quantize(v, outer, 4, signed, rounding)
@@ -196,7 +197,9 @@ def test_a_graph_learns_the_same(activation) -> None:
 def test_an_end_learns_its_scale_too() -> None:
     """Clipped values move the threshold of the constant that clips them."""
     training = TrainingGraph(layer("clip"))
-    shares = dict(zip(training.state.names, learned(training, ["least/q"])[1][-1], strict=True))
+    shares = dict(
+        zip(training.quantizers.names, learned(training, ["least/q"])[1][-1], strict=True)
+    )
     assert shares["six/q"] != 0
 
 
@@ -217,7 +220,7 @@ def test_two_roundings_stay_two_ops() -> None:
 
 
 def test_nodes_run_one_by_one_without_the_op() -> None:
-    training = TrainingGraph(layer("relu"), ops=ScaledOps(epilogue=lambda: None))
+    training = TrainingGraph(layer("relu"), kind=tqt_with(ScaledOps(epilogue=lambda: None)))
     assert "QgraphEpilogue" not in learned(training, training.graph.outputs.values())[2]
 
 

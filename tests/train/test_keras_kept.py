@@ -22,13 +22,15 @@ def test_what_tensorboard_is_told(plain, tmp_path):
     assert [*found["loss"]] == [3, 4, 7, 8]
     np.testing.assert_allclose([found["loss"][4], found["loss"][8]], history["loss"], rtol=1e-6)
     ranges, gradients = model.freezing.ranges.numpy(), model.freezing.latest.numpy()
-    for name, log2, gradient in zip(model.network.state.names, ranges, gradients, strict=True):
+    for name, log2, gradient in zip(model.network.quantizers.names, ranges, gradients, strict=True):
         ours = {what: found[f"thresholds/{name}/{what}"][8] for what in WHAT}
         assert ours == {"log2": log2, "exponent": -np.ceil(log2), "gradient": gradient}
     exponents = {
         n.attrs["spec"].exponent for n in model.finalized().topological() if "spec" in n.attrs
     }
-    assert {found[f"thresholds/{n}/exponent"][8] for n in model.network.state.names} <= exponents
+    assert {
+        found[f"thresholds/{n}/exponent"][8] for n in model.network.quantizers.names
+    } <= exponents
     assert gradients.any() and found["thresholds/frozen"][8] == 0
 
 

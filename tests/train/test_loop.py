@@ -185,7 +185,7 @@ def test_thresholds_are_frozen_one_by_one_and_stay(made):
     options = Options(epochs=3, batch_size=16, freeze_start=3, freeze_every=2)
     run, seen = trainer(made, options), []
     run.watch = lambda status: seen.append(
-        (status.frozen, run.freezing.frozen.numpy(), run.model.state.ranges.numpy())
+        (status.frozen, run.freezing.frozen.numpy(), run.model.quantizers.ranges.numpy())
     )
     run.run()
     assert [count for count, _, _ in seen] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8]
@@ -283,7 +283,7 @@ def test_a_variable_of_another_shape_changes_nothing(made, folder):
 
 def test_decay_of_a_network_without_matrices(made):
     run = trainer(made, replace(FAST, weight_decay=1.0))
-    run.model.state.constants.clear()
+    run.model.weights.clear()
     assert run.steps._decay().numpy() == 0
 
 

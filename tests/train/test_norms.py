@@ -137,7 +137,7 @@ def test_frozen_it_is_inference_to_the_bit(made, sides, tmp_path):
     PassManager(insert(load_profile("graffitist-int8"))).run(graph)
     calibrate(graph, feeds)
     training, rng = TrainingGraph(graph, norms), np.random.default_rng(5)
-    before = {n: graph.nodes[n].attrs["value"] for n in training.state.constants}
+    before = {n: graph.nodes[n].attrs["value"] for n in training.weights}
     for name, value in training.constants().items():
         np.testing.assert_array_equal(value, before[name])
     assert_is_inference(training, feeds)

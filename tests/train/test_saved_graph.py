@@ -15,10 +15,11 @@ from qgraph.errors import LoadError
 from qgraph.ir.graph import Graph
 from qgraph.train.freezing import Freezing
 from qgraph.train.fused import fused_ops
-from qgraph.train.model import ScaledOps, TrainingGraph
+from qgraph.train.model import TrainingGraph
 from qgraph.train.module import learn
 from qgraph.train.optimizer import Rate, TqtAdam
 from qgraph.train.saved_graph.checkpoint import read_tensorflow_checkpoint
+from qgraph.train.tqt import TQT, ScaledOps, tqt_with
 from tests.helpers.cli import run
 from tests.helpers.layers import WINDOW
 from tests.helpers.sources import needs_sources
@@ -94,8 +95,8 @@ def folder(tmp_path_factory, form: str) -> Path:
 def training(folder: Path, form: str) -> TrainingGraph:
     """Ours; the ops one by one, where the other one has TensorFlow's only."""
     found = retrain.load(folder)
-    ops = ScaledOps(epilogue=lambda: None) if form == "stock" else None
-    return TrainingGraph(found.graph, found.norms, ops=ops)
+    kind = tqt_with(ScaledOps(epilogue=lambda: None)) if form == "stock" else TQT
+    return TrainingGraph(found.graph, found.norms, kind=kind)
 
 
 def variables_of(network: TrainingGraph) -> list:
@@ -137,7 +138,7 @@ def test_a_script_without_us_trains_as_our_optimizer(folder, form, checkpoint) -
     ours, data = training(folder, form), np.load(folder.parent / "train.npz")
     network = json.loads((folder / "training.json").read_text())["network"]
     before = ours.arrays()
-    freezing = Freezing(ours.state.ranges)
+    freezing = Freezing(ours.quantizers.ranges)
     optimizer = TqtAdam(Rate(1e-3, 1.0, 10**6), Rate(1e-2, 1.0, 10**6), freezing)
     variables = variables_of(ours)
 

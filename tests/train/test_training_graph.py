@@ -16,11 +16,15 @@ from qgraph.quant.calibrate import calibrate
 from qgraph.recipes import static
 from qgraph.train.forward import Forward
 from qgraph.train.model import TrainingGraph
+from qgraph.transforms.wrap_accumulators import WrapAccumulators
 from tests.helpers.evaluate import random_feeds
 from tests.helpers.generators.graphs import random_graph
 from tests.helpers.quantized import PROFILES
 
-TRAINABLE = ("int8", "int4", "int32-bias", "half_up", "half_away", "floor", "double")
+TRAINABLE = (
+    "int8", "int4", "int32-bias", "half_up", "half_away", "floor", "double", "per-channel",
+    "per-channel-int32", "wrap",
+)  # fmt: skip
 
 
 def calibrated(seed: int, profile: str = "int8", layers: int = 6) -> tuple[Graph, dict]:
@@ -58,7 +62,9 @@ def test_what_is_not_trained_yet_is_inference(seed, profile):
     assert print_graph(training.finalized()) == print_graph(graph)
 
 
-@pytest.mark.parametrize("profile", ["int8", "int32-bias", "double"])
+@pytest.mark.parametrize(
+    "profile", ["int8", "int32-bias", "double", "per-channel", "per-channel-int32", "wrap"]
+)
 @pytest.mark.parametrize("seed", range(2))
 def test_wherever_the_variables_go(seed, profile):
     graph, feeds = calibrated(seed, profile)
@@ -119,10 +125,12 @@ def test_relu6_on_a_grid_lets_gradients_through_inside_only(exponent):
     assert np.isnan(training({"x": tf.fill([1, 8], np.nan)})["y"]).all()
 
 
-@pytest.mark.parametrize("profile", ["per-channel", "wrap"])
-def test_what_cannot_be_trained_is_said(profile):
-    with pytest.raises(UnsupportedError, match="cannot be trained yet"):
-        TrainingGraph(calibrated(0, profile)[0])
+def test_accumulators_that_wrap_are_refused():
+    graph, _ = calibrated(0, "narrow")
+    PassManager((WrapAccumulators(14),)).run(graph)
+    with pytest.raises(UnsupportedError, match="accumulators that wrap cannot be trained") as found:
+        TrainingGraph(graph)
+    assert "accumulator.overflow: error" in str(found.value)
 
 
 def wide_layer(rng: np.random.Generator) -> tuple[Graph, dict]:

@@ -63,7 +63,7 @@ def trained_with(*kind) -> tuple[Graph, dict]:
 
 def gradient_of(training: TrainingGraph, feeds: dict) -> tuple[tf.Variable, tf.Tensor | None]:
     """The weights of the windows, and what a loss gives them."""
-    weights = training.state.constants["weights"]
+    weights = training.weights["weights"]
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(training(tensors(feeds))["y"] ** 2)
     return weights, tape.gradient(loss, weights)

@@ -12,9 +12,10 @@ from qgraph.ir.graph import Graph
 from qgraph.names import tensorflow_name
 from qgraph.train.folded import Norm
 from qgraph.train.loop import network_of
-from qgraph.train.model import ScaledOps, TrainingGraph
+from qgraph.train.model import TrainingGraph
 from qgraph.train.module import by_name, learn
 from qgraph.train.saved_graph.names import NETWORK, state_names
+from qgraph.train.tqt import ScaledOps, tqt_with
 
 BOTH = (False, True)
 
@@ -28,7 +29,7 @@ class SavedGraph(tf.Module):  # type: ignore[misc]
 
     def __init__(self, graph: Graph, norms: Sequence[Norm], ops: ScaledOps) -> None:
         super().__init__()
-        network = TrainingGraph(graph, norms, ops=ops)
+        network = TrainingGraph(graph, norms, kind=tqt_with(ops))
         self.kernels, self.gammas = network.kernels, network.gammas
         self.thresholds = network.thresholds
         named = network.named_variables()

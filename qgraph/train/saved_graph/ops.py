@@ -11,8 +11,8 @@ from functools import cache
 
 from qgraph.choices import QuantizerForm
 from qgraph.foreign import Tensor, TFModule
-from qgraph.train.model import ScaledOps
 from qgraph.train.quantizer import Spec, chosen, quantize
+from qgraph.train.tqt import ScaledOps
 
 Function = Callable[[Tensor, Tensor], Tensor]
 

@@ -1,0 +1,1 @@
+"""Quantizers of other papers in qgraph's trainer, to compare TQT with them."""

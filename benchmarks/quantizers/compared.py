@@ -56,7 +56,8 @@ class ComparedQuantizers:
         import tensorflow as tf
 
         self.graph, self.name = graph, name
-        values, nodes = _values(graph, sample), {}
+        values = _values(graph, sample)
+        nodes: dict[str, list[Node]] = {}
         for node in graph.topological():
             if node.name in values and both.of(spec_of(node).role) is not None:
                 nodes.setdefault(scale_of(node), []).append(node)

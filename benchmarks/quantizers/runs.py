@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ LAST = 3  # of them, whose mean is shown
 STARTS, COMPARED = 128, 16  # samples from which quantizers start, and on which forms are compared
 TESTED = 500
 Facts = dict[str, Any]
+Run = Callable[[int], Facts]  # of an order of the batches
 
 
 @dataclass
@@ -52,30 +54,30 @@ class Case:
             )
         return self.made[key]
 
-    def batches(self, part: Part, size: int, seed: int, quantized: Quantized) -> TrainingData:
-        """Labelled batches of images."""
-        return training_data((part.images, part.labels), quantized.graph, size, seed)
 
-
-def measured(case: Case, compared: Compared, profile: str, seed: int, folder: Path) -> Facts:
-    """The facts of a run: from its file, or made now and written there."""
-    steps = len(case.data.training.labels) // case.options.batch_size
-    every = max(steps * case.options.epochs // VALIDATIONS, 1)
-    options = replace(case.options, learn=compared.learn, seed=seed, validate_every=every)
-    asked = {
-        "network": sha256_of(case.path),
-        "training": len(case.data.training.labels),
-        "options": {k: v for k, v in asdict(options).items() if v is not None},
-        "kind": compared.name,
-        "plan": compared.plan.spec(),
-    }
-    file = file_of(case.name, compared, profile, seed, folder)
-    known = read(file)
-    if known is not None and known["asked"] == asked:
-        return known
-    made = {"asked": asked, **_made(case, compared, profile, options)}
-    write_whole(file, (json.dumps(made, indent=1) + "\n").encode())
-    return made
+def measured(
+    case: Case, compared: Compared, profile: str, seeds: Iterable[int], folder: Path
+) -> Iterator[tuple[int, Facts]]:
+    """The facts of a run for each seed: from its file, or made now and written there."""
+    run: Run | None = None
+    for seed in seeds:
+        asked = {
+            "network": sha256_of(case.path),
+            "training": len(case.data.training.labels),
+            "options": {k: v for k, v in asdict(case.options).items() if v is not None},
+            "seed": seed,
+            "kind": compared.name,
+            "plan": compared.plan.spec(),
+        }
+        file = file_of(case.name, compared, profile, seed, folder)
+        known = read(file)
+        if known is None or known["asked"] != asked:
+            run = run or run_of(case, compared, profile)
+            start = time.perf_counter()
+            found = run(seed)
+            known = {"asked": asked, **found, "seconds": round(time.perf_counter() - start, 1)}
+            write_whole(file, (json.dumps(known, indent=1) + "\n").encode())
+        yield seed, known
 
 
 def file_of(network: str, compared: Compared, profile: str, seed: int, folder: Path) -> Path:
@@ -89,40 +91,51 @@ def read(file: Path) -> Facts | None:
     return json.loads(file.read_text("utf-8")) if file.exists() else None
 
 
-def _made(case: Case, compared: Compared, profile: str, options: Options) -> Facts:
-    start = time.perf_counter()
-    found = case.calibrated(profile, compared)
+def run_of(case: Case, compared: Compared, profile: str) -> Run:
+    """A function of the order of the batches that trains, always from the same start."""
+    found, options = case.calibrated(profile, compared), options_of(case, compared)
     graph = found.graph if compared.quantized else found.floating
-    size, seed = options.batch_size, options.seed
-    training = case.batches(case.data.training, size, seed, found)
-    validation, tested = (
-        case.batches(part, TESTED, seed, found) for part in (case.data.validation, case.data.test)
-    )
+
+    def batches_of(part: Part, size: int, seed: int = 0) -> TrainingData:
+        return training_data((part.images, part.labels), graph, size, seed)
+
+    validation, tested = (batches_of(p, TESTED) for p in (case.data.validation, case.data.test))
+    training = partial(batches_of, case.data.training, options.batch_size)
     if compared.by_tfmot:
-        given = (case.name, case.path, training, validation, tested)
-        return {**trained(*given, options), "seconds": round(time.perf_counter() - start, 1)}
+        given = (case.name, case.path)
+        return lambda seed: trained(*given, training(seed), validation, tested, options)
     sample = {graph.inputs[0]: case.data.calibration[:STARTS]}
     trainer = Trainer(
-        graph, found.floating, norms_of(found.floating), training, validation, options,
+        graph, found.floating, norms_of(found.floating), training(0), validation, options,
         kind=compared.kind_for(sample),
     )  # fmt: skip
-    test = partial(accuracy, trainer, tested)
-    untrained = test()
-    trainer.run()
-    assert trainer.best is not None and trainer.best_score is not None
-    restore(trainer.model.named_variables(), trainer.best)
-    facts: Facts = {
-        "untrained": untrained,
-        "test": test(),
-        "best": asdict(trainer.best_score),
-        "history": [asdict(score) for score in trainer.history],
-    }
-    if compared.kind.integers:
-        final = trainer.model.finalized()
-        images = batches(graph.inputs[0], case.data.test.images[:COMPARED], COMPARED)
-        facts["different"] = exactness(Checker(final), images).different
-    facts["seconds"] = round(time.perf_counter() - start, 1)
-    return facts
+    start, untrained = trainer.state(), accuracy(trainer, tested)
+
+    def run(seed: int) -> Facts:
+        trainer.start_again(start, training(seed))
+        trainer.run()
+        assert trainer.best is not None and trainer.best_score is not None
+        restore(trainer.model.named_variables(), trainer.best)
+        facts: Facts = {
+            "untrained": untrained,
+            "test": accuracy(trainer, tested),
+            "best": asdict(trainer.best_score),
+            "history": [asdict(score) for score in trainer.history],
+        }
+        if compared.kind.integers:
+            final = trainer.model.finalized()
+            images = batches(graph.inputs[0], case.data.test.images[:COMPARED], COMPARED)
+            facts["different"] = exactness(Checker(final), images).different
+        return facts
+
+    return run
+
+
+def options_of(case: Case, compared: Compared) -> Options:
+    """The options of the case, for what the kind trains, with VALIDATIONS in a run."""
+    steps = len(case.data.training.labels) // case.options.batch_size
+    every = max(steps * case.options.epochs // VALIDATIONS, 1)
+    return replace(case.options, learn=compared.learn, validate_every=every)
 
 
 def accuracy(trainer: Trainer, data: TrainingData) -> float:

@@ -53,6 +53,6 @@ def _thresholds(magnitudes: Array, method: WeightMethod) -> Array:
             return largest
         case WeightMethod.DEVIATIONS:
             squares = np.square(magnitudes, dtype=np.float64)
-            return np.minimum(largest, DEVIATIONS * np.sqrt(squares.mean(axis=0)))
+            return np.asarray(np.minimum(largest, DEVIATIONS * np.sqrt(squares.mean(axis=0))))
         case WeightMethod.PERCENTILE:
             return np.asarray(np.quantile(magnitudes, KEPT, axis=0))

@@ -57,7 +57,7 @@ class Quantizers(Protocol):
     def replacements(
         self, pieces: Mapping[str, Piece], wanted: Collection[str] | None
     ) -> Replacements:
-        """The functions for the current ranges. pieces: every node's own. wanted: as in `values`."""
+        """The functions for the current ranges. pieces: of every node. wanted: as in `values`."""
         ...
 
     def penalty(self) -> Tensor:

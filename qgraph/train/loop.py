@@ -154,6 +154,19 @@ class Trainer:
                 self.best.write(self.folder / BEST)
         self._save()
 
+    def state(self) -> Checkpoint:
+        """The state of the run, with all that it needs to continue."""
+        return self._checkpoint(self._variables())
+
+    def start_again(self, start: Checkpoint, data: TrainingData) -> None:
+        """Go back to `start`, a state before training, for other batches.
+
+        Compiled functions are kept, so that the next run begins at once.
+        """
+        restore(self._variables(), start)
+        self.data, self.at, self.history = data, Position(), []
+        self.best = self.best_score = None
+
     def evaluate(self, data: TrainingData) -> tuple[float, float, int]:
         """The sum of the loss, the right answers and the samples of `data`, as in inference."""
         self.steps.wide = self.model.wide_now()

@@ -43,9 +43,7 @@ from qgraph.train.freezing import Freezing
 from qgraph.train.loop import Trainer
 from qgraph.train.optimizer import Rate
 from qgraph.train.options import Options
-from tests.helpers.retraining import batches, images
-from tests.helpers.trained import images as trained_images
-from tests.helpers.trained import trained
+from tests.helpers.retraining import batches, images, keras_network
 
 X = np.array([-9, -2.3, -2, -1.6, -1, -0.3, 0, 0.4, 0.5, 1.2, 1.5, 1.75, 1.8, 2, 7], "float32")
 ONES = [FakeQuant, Lsq, MaxWeights, MovingRange, Pact, RangeOfChannels, RangeOfWeights, RealTqt]
@@ -217,13 +215,12 @@ def test_few_codes_in_order_and_stable(make, bits, signed, start, numbers):
 def calibrated(name: str) -> Quantized:
     compared = BY_NAME[name]
     profile = replace(load_profile("graffitist-int4"), per_channel=compared.per_channel)
-    return quantize(
-        trained(), trained_images(), mode="retrain", profile=profile, plan=compared.plan
-    )
+    network = keras_network()
+    return quantize(network, images(), mode="retrain", profile=profile, plan=compared.plan)
 
 
-def trainer_of(name: str, folder=None) -> Trainer:
-    compared, made = BY_NAME[name], calibrated(name)
+def trainer_of(name: str, folder=None, made: Quantized | None = None) -> Trainer:
+    compared, made = BY_NAME[name], made or calibrated(name)
     graph = made.graph if compared.quantized else made.floating
     options = Options(epochs=1, batch_size=16, learn=compared.learn, weight_rate=1e-3)
     sample = {graph.inputs[0]: images(16)}
@@ -272,7 +269,7 @@ def test_a_checkpoint_of_other_quantizers_is_refused_by_name(tmp_path):
         retrain.finalize(out)
     assert "qgraph train" in str(found.value) and "--restart" in str(found.value)
     with pytest.raises(UsageError, match="a run with quantizers `lsq`, not `tqt`"):
-        trainer_of("tqt", out / CHECKPOINTS).run()
+        trainer_of("tqt", out / CHECKPOINTS, calibrated("lsq")).run()
 
 
 # -- the list and the tables -----------------------------------------------------------------------

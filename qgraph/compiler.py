@@ -119,14 +119,19 @@ def quantize(
         method: Method that chooses thresholds of activations: `kl_j`, `max`, `percentile`, `mse` or
             `output`.
         budget: Time limit of the search in seconds: no trial starts after it.
-        inputs, outputs, input_shapes, signature, trust: As in `load`.
+        inputs: Names of nodes that are inputs, needed if they cannot be detected.
+        outputs: Names of nodes that are outputs, needed if they cannot be detected.
+        input_shapes: Shapes of inputs by name, instead of those of the model.
+        signature: One of several signatures of a SavedModel.
+        trust: Whether a Keras file may run code, as in `load`.
         limit: Use only the first samples.
         input_ranges: Minimum and maximum of each input by name, for use without calibration data.
             The empty name stands for the only input.
         sensitivity: Whether to find the layers that cost accuracy, and why
             (`qgraph.static.analysis`). This runs the network many times.
-        mean_bits, weight_bytes: Largest mean number of bits of a weight, or largest size of all
-            weights in bytes. Bits are then chosen per layer (`qgraph.static.mixed`).
+        mean_bits: Largest mean number of bits of a weight. Bits are then chosen per layer
+            (`qgraph.static.mixed`).
+        weight_bytes: Largest size of all weights in bytes, instead of `mean_bits`.
         memory: Bytes of live values above which calibration uses temporary files.
         passes: Passes to run instead of the recipe, as text (`qgraph.pipelines`) or as values.
             Quantizers are inserted after them unless the list does it.

@@ -159,7 +159,11 @@ def optimize(
         passes: Passes to run instead of the recipe, as text (`qgraph.pipelines`) or as values. They
             must not quantize.
         without: Names of passes to skip.
-        inputs, outputs, input_shapes, signature, trust: As in `load`.
+        inputs: Names of nodes that are inputs, needed if they cannot be detected.
+        outputs: Names of nodes that are outputs, needed if they cannot be detected.
+        input_shapes: Shapes of inputs by name, instead of those of the model.
+        signature: One of several signatures of a SavedModel.
+        trust: Whether a Keras file may run code, as in `load`.
         progress: Called with stage, done and total.
 
     Returns:

@@ -39,7 +39,8 @@ def load(
             `.pbtxt`), a SavedModel directory, a Keras file (`.h5`, `.hdf5`, `.keras`), a checkpoint
             with its MetaGraph (the `.meta` file or the prefix) or an ONNX model (`.onnx`), for
             which TensorFlow is not imported. A graph gives a copy; other arguments have no effect.
-        inputs, outputs: Names of nodes, needed if they cannot be detected.
+        inputs: Names of nodes that are inputs, needed if they cannot be detected.
+        outputs: Names of nodes that are outputs, needed if they cannot be detected.
         input_shapes: Shapes of inputs by name, instead of those of the model.
         signature: One of several signatures of a SavedModel.
         trust: Whether a Keras file may run code: Lambda layers, functions, registered custom

@@ -93,7 +93,11 @@ def trainer(
     """Create the trainer that `train` runs, without starting it.
 
     Args:
-        path, data, validation, options, restart: As in `train`.
+        path: The training directory.
+        data: Training data, as in `train`.
+        validation: Data that the best checkpoint is chosen on, as in `train`.
+        options: Settings of the training.
+        restart: Whether to remove earlier checkpoints and start again.
 
     Returns:
         The trainer; its `run` trains.

@@ -32,12 +32,15 @@ def sections(text: str | None) -> set[str]:
 
 
 def described(text: str, section: str) -> list[str]:
-    """The names that a section of a docstring describes."""
+    """The names that a section of a docstring describes, one for each entry.
+
+    The reference of the site has a row for each entry, with the type and default of its name.
+    """
     names = []
     _, _, rest = text.partition(f"{section}:\n")
     for line in rest.partition("\n\n")[0].splitlines():
         if line.startswith("    ") and line[4] != " ":
-            names += line.partition(":")[0].strip().split(", ")
+            names.append(line.partition(":")[0].strip())
     return sorted(names)
 
 

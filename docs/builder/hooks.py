@@ -23,6 +23,7 @@ LONGEST = 200  # characters of a description; search engines show fewer
 MENU = re.compile(r'(<nav class="md-nav" data-md-level="\d+" )aria-labelledby="(__nav_\w+)_label"')
 SECTIONS = re.compile(r'<nav class="md-nav" aria-label="([^"]*)">')
 MENU_TITLE = re.compile(r'<label class="md-nav__title" for="(__nav_\w+)"')
+CELL = re.compile(r"(?<=<td>)[^<]+(?=</td>)")
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
 
 
@@ -88,11 +89,17 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """The first paragraph describes a page that has no `description` of its own."""
+    """Cells of tables that break well; a page without a `description` has its first paragraph."""
+    html = CELL.sub(_breaking, html)
     if "description" not in page.meta and (found := PARAGRAPH.search(html)):
         text = " ".join(unescape(re.sub(r"<[^>]+>", "", found[1])).split())
         page.meta["description"] = _shortened(text)
     return html
+
+
+def _breaking(cell: re.Match[str]) -> str:
+    """A cell whose line may break after the commas of a plan, and not before an error's `±`."""
+    return re.sub(r",(?=[a-z])", ",<wbr>", cell[0]).replace(" ± ", "&nbsp;±&nbsp;")
 
 
 def on_post_page(html: str, page: Page, config: MkDocsConfig) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -109,3 +110,24 @@ def test_words_of_the_search_end_at_dashes_and_dots() -> None:
     assert line is not None
     words = [w for w in re.split(line[1], "--mean-bits qgraph.quantize 8.5 input_ranges") if w]
     assert words == ["mean", "bits", "qgraph", "quantize", "8.5", "input", "ranges"]
+
+
+CELLS = {
+    "<td>equalize=biases,method=mse,reconstruct</td>": (
+        "<td>equalize=<wbr>biases,<wbr>method=<wbr>mse,<wbr>reconstruct</td>"
+    ),
+    "<td>94.3% ± 0.7%</td>": "<td>94.3%&nbsp;±&nbsp;0.7%</td>",
+    "<td><code>method=kl_j\\|max</code></td>": "<td><code>method=kl_j|max</code></td>",
+    '<td><a href="a,b=c/very/long/address.html">x</a></td>': (
+        '<td><a href="a,b=c/very/long/address.html">x</a></td>'
+    ),
+}
+
+
+def test_cells_of_tables_break_after_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("nbconvert")
+    monkeypatch.syspath_prepend(ROOT / "docs/builder")
+    hooks = importlib.import_module("hooks")
+    made = {cell: hooks.CELL.sub(hooks._breaking, cell) for cell in CELLS}
+    assert made == CELLS

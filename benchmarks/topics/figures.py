@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -177,10 +177,21 @@ def digest(title: str, table: Table, kind: Kind) -> str:
 
 def figure(title: str, table: Table, kind: Kind, existing: Path) -> bytes:
     """The figure as SVG: the file that exists if it was drawn from these data, else a new one."""
+    title, table = _plain(title), _plain_table(table)
     mark = f"data {digest(title, table, kind)}"
     if existing.exists() and mark in existing.read_text("utf-8"):
         return existing.read_bytes()
     return _drawn(title, table, kind, mark)
+
+
+def _plain(value: Any) -> Any:
+    """A text without the marks of code in Markdown; any other value as it is."""
+    return value.replace("`", "") if isinstance(value, str) else value
+
+
+def _plain_table(table: Table) -> Table:
+    rows = [{_plain(name): _plain(value) for name, value in row.items()} for row in table.rows]
+    return replace(table, columns={_plain(k): v for k, v in table.columns.items()}, rows=rows)
 
 
 def _drawn(title: str, table: Table, kind: Kind, mark: str) -> bytes:

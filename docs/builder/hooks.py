@@ -23,7 +23,9 @@ LONGEST = 200  # characters of a description; search engines show fewer
 MENU = re.compile(r'(<nav class="md-nav" data-md-level="\d+" )aria-labelledby="(__nav_\w+)_label"')
 SECTIONS = re.compile(r'<nav class="md-nav" aria-label="([^"]*)">')
 MENU_TITLE = re.compile(r'<label class="md-nav__title" for="(__nav_\w+)"')
-CELL = re.compile(r"(?<=<td>)[^<]+(?=</td>)")
+CELL = re.compile(r"(?<=<td>).*?(?=</td>)", re.DOTALL)
+TAG = re.compile(r"(<[^>]*>)")
+LONG_WORD = re.compile(r"\S{21,}")  # a plan, a line of code
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
 
 
@@ -98,8 +100,14 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 
 def _breaking(cell: re.Match[str]) -> str:
-    """A cell whose line may break after the commas of a plan, and not before an error's `±`."""
-    return re.sub(r",(?=[a-z])", ",<wbr>", cell[0]).replace(" ± ", "&nbsp;±&nbsp;")
+    """A cell whose long words may break, and not a number and its error; `\\|` in code is `|`."""
+    parts = TAG.split(cell[0].replace("\\|", "|").replace(" ± ", "&nbsp;±&nbsp;"))
+    texts = (LONG_WORD.sub(_broken, text) for text in parts[::2])
+    return "".join(part for pair in zip(texts, [*parts[1::2], ""], strict=True) for part in pair)
+
+
+def _broken(word: re.Match[str]) -> str:
+    return re.sub(r"(?<=[,(=])(?=\w)", "<wbr>", word[0])
 
 
 def on_post_page(html: str, page: Page, config: MkDocsConfig) -> str:

@@ -181,3 +181,10 @@ def test_a_script_that_prints_tables_writes_them(script: Path) -> None:
     text = script.read_text("utf-8")
     tables = "import Table" in text or re.search(r'^\s*print\(f?"\|', text, re.MULTILINE)
     assert not tables or OPTION.search(text)
+
+
+def test_figures_show_no_marks_of_code(tmp_path: Path) -> None:
+    table = Table("", {"way": "", "`ms`": ""})
+    table.add("`fast`", 1.0)
+    drawn = figure("Rounding `double`", table, Bars("ms"), tmp_path / "a.svg").decode()
+    assert "`" not in drawn and ">fast</text>" in drawn and ">Rounding double</text>" in drawn

@@ -64,7 +64,7 @@ class Bars:
         axis.invert_yaxis()
         axis.set_xlabel(self.xlabel)
         if self.log:
-            axis.set_xscale("log")
+            _logarithmic(axis)
         if self.line is not None:
             axis.axvline(self.line, color="0.4", linewidth=0.8, linestyle="--")
         if self.percent:
@@ -160,6 +160,17 @@ def _in_percent(axis: Any) -> None:
     from matplotlib.ticker import PercentFormatter
 
     axis.set_major_formatter(PercentFormatter(1))
+
+
+def _logarithmic(axis: Any) -> None:
+    """A logarithmic axis of x whose numbers do not overlap, and of which there are at least two."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axis.set_xscale("log")
+    low, high = axis.get_xlim()
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 200 * low else (1,)))
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _mean(value: Any) -> tuple[float, float]:

@@ -20,6 +20,7 @@ from rich.text import Text
 from qgraph.cli.options import own_modules
 from qgraph.cli.progress_lines import progress_lines
 from qgraph.progress import Progress, silent
+from qgraph.stopping import raise_dropped
 
 # Outside of a terminal, lines are not wrapped: for grep, and for logs.
 PIPE_WIDTH = 1000
@@ -43,7 +44,12 @@ def at_work(as_json: bool) -> Iterator[Progress]:
     ):
         progress("loading", 0, 1)
         own_modules()  # for a calibration from module:function
-        yield progress
+
+        def report(stage: str, done: int, total: int) -> None:
+            raise_dropped()
+            progress(stage, done, total)
+
+        yield report
 
 
 @contextmanager

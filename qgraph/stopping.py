@@ -29,7 +29,7 @@ def raise_interrupts() -> None:
 
     Python drops exceptions of callbacks that it runs between two lines: `__del__`, and those of
     weak references, which each import has. Such an interrupt is raised again. Libraries drop it
-    where they catch every exception: `stoppable` notices that.
+    where they catch every exception: `stoppable` and `raise_dropped` notice that.
     """
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return  # ignored in the background of a shell
@@ -47,6 +47,22 @@ def raise_interrupts() -> None:
         timer.start()
 
     sys.unraisablehook = again
+
+
+def raise_dropped() -> None:
+    """Raise KeyboardInterrupt for a Ctrl-C that a library dropped, in the main thread."""
+    handler = signal.getsignal(signal.SIGINT)
+    in_main = threading.current_thread() is threading.main_thread()
+    if in_main and isinstance(handler, Interrupter) and handler.came:
+        handler.came = False
+        raise KeyboardInterrupt
+
+
+def accept_interrupt() -> None:
+    """State that a KeyboardInterrupt was caught on purpose: it ends a search, not the command."""
+    handler = signal.getsignal(signal.SIGINT)
+    if isinstance(handler, Interrupter):
+        handler.came = False
 
 
 @contextmanager

@@ -7,7 +7,8 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from qgraph.stopping import Interrupter, stoppable
+from qgraph.cli.console import at_work
+from qgraph.stopping import Interrupter, accept_interrupt, raise_dropped, stoppable
 
 
 @contextmanager
@@ -38,6 +39,24 @@ def test_one_that_a_library_dropped_stops_before_the_first_step():
         with pytest.raises(KeyboardInterrupt), stoppable():
             pytest.fail("a step")
         assert signal.getsignal(signal.SIGINT) is raising
+
+
+def test_one_that_a_library_dropped_ends_a_command_at_its_next_stage():
+    with handler(Interrupter()), at_work(as_json=True) as progress:
+        progress("reading", 0, 1)
+        with suppress(BaseException):  # an import that catches everything
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            progress("calibrating", 0, 1)
+        progress("calibrating", 1, 1)  # of the same Ctrl-C, which was raised
+
+
+def test_one_that_ends_a_search_does_not_end_the_command():
+    with handler(Interrupter()):
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        accept_interrupt()
+        raise_dropped()
 
 
 def test_a_signal_that_is_ignored_stays_so():

@@ -89,7 +89,7 @@ class Head:
             rng: Random numbers; None chooses the most likely actions.
 
         Returns:
-            Actions: int64 [n] if they are discrete, else float32 [n, a].
+            Actions, int64 [n] if they are discrete, else float32 [n, a].
         """
         if self.discrete:
             if rng is None or self.kind == "argmax":

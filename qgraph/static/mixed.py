@@ -38,6 +38,7 @@ from qgraph.static.units import (
     uniform,
     units_by,
 )
+from qgraph.stopping import accept_interrupt
 
 ROUNDS = 4
 # Largest correction in a round, since layers hide each other's noise.
@@ -191,6 +192,7 @@ class _MixedSearch:
             self.interrupted = True
             if not self._within(limit):
                 raise
+            accept_interrupt()
         if self.failure is not None and not self._within(limit):
             raise self.failure
         return max(self._within(limit), key=lambda p: p.agreement.sqnr)

@@ -26,6 +26,7 @@ from qgraph.static.comparison import Comparison, FloatOutputs
 from qgraph.static.preparations import Preparations
 from qgraph.static.sample_parts import Split
 from qgraph.static.shared_build import SharedBuild
+from qgraph.stopping import accept_interrupt
 from qgraph.transforms.scale_inputs import scalable_inputs
 
 USUAL_EFFORT = Effort.DEFAULT
@@ -131,6 +132,7 @@ def search(
     try:
         ended = explore()
     except KeyboardInterrupt:
+        accept_interrupt()
         ended = CTRL_C
     best = trials[0]
     if safe is None or best is safe:
@@ -144,6 +146,7 @@ def search(
             again = _Bench(loaded, original, profile, fresh, memory, known)
             certain = again.certainly_nearer(best.plan, safe.plan)
         except KeyboardInterrupt:
+            accept_interrupt()
             ended = CTRL_C
     return Search(trials if certain else [safe, *(t for t in trials if t is not safe)], ended)
 

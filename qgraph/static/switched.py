@@ -21,6 +21,7 @@ from qgraph.progress import Steps, silent_steps
 from qgraph.quant.data import chunk_inputs
 from qgraph.quant.output_error import run_unquantized
 from qgraph.static.agreement import Agreement, SampleTally, decisions, judge, rows_of, tally
+from qgraph.stopping import accept_interrupt
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ def agreements(
         except KeyboardInterrupt:
             if not parts:
                 raise
+            accept_interrupt()
     seen = sum(len(c) for c in next(iter(chunks.values()))[: len(parts)])
     return [judge(graph, switches.ends, found, seen) for found in zip(*parts, strict=True)]
 

@@ -97,7 +97,7 @@ class Options:
         """The schedule of freezing.
 
         Returns:
-            The schedule: its first step, and the steps between two thresholds.
+            The schedule, with its first step and the steps between two thresholds.
 
         Examples:
             >>> from qgraph.train.options import Options

@@ -278,7 +278,7 @@ class RecordWriter:
             timeout: Seconds to wait for space at most; None waits without a limit.
 
         Returns:
-            The number of records that were added: all of them, unless the time was over.
+            The number of records that were added, all of them, unless the time was over.
 
         Raises:
             UsageError: The records have another type.

@@ -104,7 +104,7 @@ class Policy:
             rng: Draws actions; None takes the most likely ones.
 
         Returns:
-            Actions: int64 [n] or float32 [n, a]. Without a head, the first output. For a single
+            Actions, int64 [n] or float32 [n, a]. Without a head, the first output. For a single
             observation, without the first axis.
 
         Raises:

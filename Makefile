@@ -24,7 +24,7 @@ INSTALL := $(PIP) install --no-build-isolation --config-settings=build-dir=$(VEN
 PARALLEL := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo train-demo test test-fast test-extras test-real test-slow fuzz test-native test-avx512 native-tests lint format types golden assets bench measure docs pages wheel test-wheel clean
+.PHONY: help venv demo train-demo test test-fast test-extras test-gpu test-real test-slow fuzz test-native test-avx512 native-tests lint format types golden assets bench measure docs pages wheel test-wheel clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/' | expand -t 14
@@ -74,6 +74,9 @@ test-fast: $(STAMP)  ## the fast tests; PYTEST_ARGS="-k name" picks some; TEST_J
 
 test-extras: $(EXTRAS)  ## the tests of optional packages (PyTorch, Ray, games); one that is missing fails
 	@$(PARALLEL) $(PYTEST_ARGS) --require-extras -m 'not real and not fuzz and (extra or not slow)'
+
+test-gpu: $(STAMP)  ## on a machine with a GPU: the kernels' bits and bandwidth, training steps; prints tables
+	@$(BIN)/python -m benchmarks.gpu_check $(if $(JSON),--json $(JSON))
 
 test-real: $(STAMP)  ## the tests on real networks (downloads them once)
 	@$(BIN)/python -m pytest $(PYTEST_ARGS) -m real || [ $$? -eq 5 ]

@@ -1,5 +1,7 @@
 """Bandwidth of the CUDA kernels beside a copy: ``python -m benchmarks.cuda_quantizer``.
 
+It times the quantizer and the epilogue of a layer.
+
 Needs a GPU, its driver and `_cuda.so`; no TensorFlow. All variants take turns on one stream, each
 timed by events around a run of launches, warmed before; a figure is the median of its rounds. Each
 launch of a run has its own tensors, as many as it takes to be larger than the GPU's caches. The
@@ -26,6 +28,7 @@ SIZES = (1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 28)
 ROUNDS = 15
 CACHES = 1 << 28  # bytes: more than any cache of a GPU
 Launch = Callable[[], None]
+OnTensors = Callable[["Tensors"], None]
 
 
 @dataclass(frozen=True)
@@ -73,32 +76,76 @@ def measure(size: int, dtype: str, channels: int) -> dict[str, float]:
     def backward(t: Tensors) -> None:
         cuda.quantize_gradients(t.x, t.g, t.out, sums, size, quantizer, workspace)
 
+    found = bandwidth(sets, size * width, partial_of(cuda.quantize, size, quantizer), backward)
+    for pointer in (log2_t, sums, workspace):
+        device.free(pointer)
+    return found
+
+
+def measure_epilogue(size: int, activation: str, channels: int) -> dict[str, float]:
+    """Gigabytes a second of each variant, with the epilogue in place of the quantizer."""
+    size = size // channels * channels
+    array = np.random.default_rng(0).normal(size=size).astype(np.float32)
+    device = gpu()
+    count = max(2, CACHES // array.nbytes)
+    sets = [
+        Tensors(device.put(array), device.put(array), device.empty(array.nbytes))
+        for _ in range(count)
+    ]
+    log2_t = device.put(np.full(1, 2, np.float32))
+    bias, high = (device.put(np.full(channels, value, np.float32)) for value in (0.5, 1.5))
+    inner, outer = (cuda.CudaCodes(log2_t, 15, -32768, 32767), cuda.CudaCodes(log2_t, 8, 0, 255))
+    epilogue = cuda.CudaEpilogue(inner, outer, bias, high, channels, activation)
+    sums = [device.empty(8 * n) for n in (1, 1, channels, channels)]
+    workspace = device.empty(cuda.epilogue_workspace_bytes(size, epilogue))
+
+    def backward(t: Tensors) -> None:
+        to = cuda.EpilogueGradients(t.out, *sums)
+        cuda.epilogue_gradients(t.x, t.g, to, size, epilogue, workspace)
+
+    found = bandwidth(sets, array.nbytes, partial_of(cuda.epilogue, size, epilogue), backward)
+    for pointer in (log2_t, bias, high, *sums, workspace):
+        device.free(pointer)
+    return found
+
+
+def partial_of(kernel: Callable[..., None], *arguments: object) -> OnTensors:
+    """A forward pass as a function of its tensors."""
+    return lambda t: kernel(t.x, t.out, *arguments)
+
+
+def bandwidth(
+    sets: list[Tensors], size: int, forward: OnTensors, backward: OnTensors
+) -> dict[str, float]:
+    """Gigabytes a second of a copy and of both passes over tensors of `size` bytes; frees them."""
     times = seconds(
         {
-            "copy": [partial(device.copy, t.out, t.x, array.nbytes) for t in sets],
-            "forward": [partial(cuda.quantize, t.x, t.out, size, quantizer) for t in sets],
+            "copy": [partial(gpu().copy, t.out, t.x, size) for t in sets],
+            "forward": [partial(forward, t) for t in sets],
             "backward": [partial(backward, t) for t in sets],
         }
     )
-    for pointer in [log2_t, sums, workspace, *(p for t in sets for p in (t.x, t.g, t.out))]:
-        device.free(pointer)
+    for pointer in (p for t in sets for p in (t.x, t.g, t.out)):
+        gpu().free(pointer)
     tensors = {"copy": 2, "forward": 2, "backward": 3}
-    return {name: tensors[name] * size * width / taken / 1e9 for name, taken in times.items()}
+    return {name: tensors[name] * size / taken / 1e9 for name, taken in times.items()}
 
 
 def measured(device: Gpu, sizes: list[int], channels: list[int]) -> Table:
     """The copy's bandwidth, and the shares of it that the kernels reach."""
     table = Table(
-        device.name,
-        {"elements": ",d", "type": "", "channels": "d", "copy, GB/s": ".0f", "forward": ".0%",
-         "backward": ".0%"},
+        f"Bandwidth on {device.name}",
+        {"kernel": "", "elements": ",d", "type": "", "channels": "d", "copy, GB/s": ".0f",
+         "forward": ".0%", "backward": ".0%"},
     )  # fmt: skip
     for size in sizes:
-        for dtype in cuda.TYPES:
-            for number in channels:
-                found = measure(size, dtype, number)
-                shares = (found[name] / found["copy"] for name in ("forward", "backward"))
-                table.add(size, dtype, number, found["copy"], *shares)
+        for number in channels:
+            found = {("quantizer", dtype): measure(size, dtype, number) for dtype in cuda.TYPES}
+            for kind in ("relu", "relu6"):
+                found[f"epilogue, {kind}", "float32"] = measure_epilogue(size, kind, number)
+            for (kernel, dtype), speeds in found.items():
+                shares = (speeds[name] / speeds["copy"] for name in ("forward", "backward"))
+                table.add(kernel, size, dtype, number, speeds["copy"], *shares)
     return table
 
 

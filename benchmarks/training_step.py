@@ -35,6 +35,8 @@ QUANTIZED, QUANTIZED_FROZEN = "qgraph", "qgraph, batch norms frozen"
 FOLDED = "qgraph without quantizers, batch norms frozen"
 TFMOT = "TFMOT"
 VARIANTS = (FLOAT, FLOAT_FROZEN, QUANTIZED, QUANTIZED_FROZEN, FOLDED, TFMOT)
+XLA = ", under XLA"
+ON_GPUS = (FLOAT_FROZEN, FLOAT_FROZEN + XLA, QUANTIZED_FROZEN, QUANTIZED_FROZEN + XLA)
 PACKAGES = ("tensorflow", "tf-keras", "tensorflow-model-optimization")
 CLASSES, RATE = 10, 1e-6
 WARM_UP, STEPS_FOR_MEMORY, BATCHES_FOR_MEMORY = 3, 5, 8
@@ -91,14 +93,15 @@ CASES: Mapping[str, Case] = {
 
 def step_of(variant: str, case: Case) -> Step:
     """One training step of the network, to be called again and again."""
+    xla, variant = variant.endswith(XLA), variant.removesuffix(XLA)
     if variant in (FLOAT, FLOAT_FROZEN):
-        return _keras_step(case.make(), case, training=variant == FLOAT)
+        return _keras_step(case.make(), case, training=variant == FLOAT, xla=xla)
     if variant == TFMOT:
-        return _keras_step(by_tfmot(case.make()), case, training=True)
-    return _qgraph_step(case, variant)
+        return _keras_step(by_tfmot(case.make()), case, training=True, xla=xla)
+    return _qgraph_step(case, variant, xla=xla)
 
 
-def _keras_step(network: Network, case: Case, *, training: bool) -> Step:
+def _keras_step(network: Network, case: Case, *, training: bool, xla: bool) -> Step:
     """Adam on the cross entropy; batch norms as in inference unless `training`."""
     import tensorflow as tf
     import tf_keras
@@ -116,11 +119,11 @@ def _keras_step(network: Network, case: Case, *, training: bool) -> Step:
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return loss
 
-    compiled = tf.function(step, autograph=False)
+    compiled = tf.function(step, autograph=False, jit_compile=xla)
     return lambda: compiled(images, labels).numpy()
 
 
-def _qgraph_step(case: Case, variant: str) -> Step:
+def _qgraph_step(case: Case, variant: str, *, xla: bool) -> Step:
     import tensorflow as tf
 
     from qgraph.compiler import quantize
@@ -139,6 +142,8 @@ def _qgraph_step(case: Case, variant: str) -> Step:
     trainer = Trainer(graph, result.floating, norms, data, options=options)
     steps = trainer.steps
     steps.norms_frozen = variant != QUANTIZED
+    if xla:
+        steps.compile_with_xla()
     fed, wanted = {graph.inputs[0]: tf.constant(images)}, tf.constant(labels)
     return lambda: steps.train(fed, wanted)[0].numpy()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +15,7 @@ from qgraph.cli.choice import choice
 from qgraph.cli.completion import complete_passes
 from qgraph.cli.option_groups import OptionGroup, ReadBy
 from qgraph.cli.options import Limit, Profile, byte_count, names, own_modules, ranges, shapes
+from qgraph.errors import UsageError
 from qgraph.words import alternatives
 
 if TYPE_CHECKING:
@@ -123,6 +125,41 @@ class PlanOptions(OptionGroup):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RayOptions(OptionGroup):
+    """Processes that calibration is split over."""
+
+    ray_workers: Annotated[
+        int | None,
+        typer.Option(
+            "--ray-workers",
+            min=1,
+            metavar="N",
+            help="Split calibration over N processes of a Ray cluster, with the same result.",
+            show_default=False,
+        ),
+    ] = None
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            "--ray",
+            metavar="ADDRESS",
+            help="With --ray-workers: the address of the cluster, such as auto.",
+            show_default="a new one on this machine",
+        ),
+    ] = None
+
+    def calibrating(self) -> AbstractContextManager[None]:
+        """Calibration inside the block runs there. Raises UsageError."""
+        if self.ray_workers is None:
+            if self.ray is not None:
+                raise UsageError("--ray is for --ray-workers", hint="give both, or neither")
+            return nullcontext()
+        from qgraph.static.ray_calibration import ray_workers
+
+        return ray_workers(self.ray_workers, self.ray)
+
+
+@dataclass(frozen=True, kw_only=True)
 class PassOptions(OptionGroup):
     """The passes that run."""
 
@@ -214,7 +251,7 @@ class TrainingOptions(OptionGroup):
             metavar="FORM",
             help="With --mode retrain: also write a SavedModel that can be trained without qgraph. "
             "stock: uses TensorFlow ops only. library: uses the fused ops and includes their "
-            "library.",
+            "library. metagraph: writes MetaGraphs with a checkpoint instead.",
             show_default=False,
         ),
     ] = None

@@ -16,6 +16,7 @@ from qgraph.cli.network_options import (
     LoadOptions,
     PassOptions,
     PlanOptions,
+    RayOptions,
     ResultOptions,
     TrainingOptions,
 )
@@ -57,6 +58,7 @@ def quantize(
     ] = Mode.STATIC,
     *,
     search: PlanOptions,
+    elsewhere: RayOptions,
     wanted: ResultOptions,
     loading: LoadOptions,
     listed: PassOptions,
@@ -79,6 +81,7 @@ def quantize(
     if training.train_data is None and (training.validation is not None or training.fast):
         flag = "--fast" if training.validation is None else "--validation"
         raise UsageError(f"{flag} is for --train-data", hint="give both, or neither")
+    calibrating = elsewhere.calibrating()
     check_model(model)
     from qgraph import artifacts, compiler, retrain
     from qgraph.cli.console import at_work
@@ -113,7 +116,7 @@ def quantize(
         if wanted.exponents is not None:
             load_exponents(wanted.exponents)
         budget_of(options["mean_bits"], options["weight_bytes"])
-        with at_work(as_json) as progress, _evidence_kept(output):
+        with at_work(as_json) as progress, _evidence_kept(output), calibrating:
             _check_onnx(model, loading, pipeline)
             result = compiler.quantize(
                 model,

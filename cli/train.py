@@ -125,6 +125,23 @@ def train(
             help="Allow faster TensorFlow ops that are not deterministic: runs will differ.",
         ),
     ] = False,
+    devices: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DEVICES",
+            help="Devices that share each batch: `all` for all GPUs of this machine, or their "
+            "number. Without a GPU, a number divides the CPU, to try it out.",
+            show_default="one",
+        ),
+    ] = None,
+    workers: Annotated[
+        bool,
+        typer.Option(
+            "--workers",
+            help="Share each batch with the workers that the variable TF_CONFIG names. Start the "
+            "same command on each of them.",
+        ),
+    ] = False,
     threads: Annotated[
         int | None,
         typer.Option(min=1, metavar="N", help="Number of threads.", show_default="all cores"),
@@ -165,10 +182,14 @@ def train(
         restart=restart,
         fast=fast,
         threads=threads,
+        devices=devices,
+        workers=workers,
         as_json=as_json,
         resume=shlex.join(["qgraph", "train", *given(context, without=("restart",))]),
     )
     if as_json:
         print(json.dumps({"directory": str(directory), **facts_of(trainer)}))
+        return
+    if not trainer.replicas.task.is_chief:
         return
     print_next(["finalize", str(directory)])

@@ -98,6 +98,8 @@ def train_in(
     restart: bool = False,
     fast: bool = False,
     threads: int | None = None,
+    devices: str | None = None,
+    workers: bool = False,
     as_json: bool = False,
     resume: str,
 ) -> Trainer:
@@ -106,18 +108,22 @@ def train_in(
     Ctrl-C raises Interrupted, which names the command `resume`.
     """
     from qgraph import retrain
-    from qgraph.drafts import sole_user
-    from qgraph.retrain.run import check_files
+    from qgraph.retrain.run import check_files, sole_chief
     from qgraph.stopping import stoppable
+    from qgraph.train.task import task_of
 
-    with sole_user(directory):
+    task = task_of(workers)
+    with sole_chief(directory, task):
         with at_work(as_json):
             check_files(directory, data, validation)
             if not fast:
                 retrain.make_deterministic()
             if threads is not None:
                 retrain.use_threads(threads)
-            trainer = retrain.trainer(directory, data, validation, options, restart=restart)
+            trainer = retrain.trainer(
+                directory, data, validation, options,
+                restart=restart, devices=devices, workers=workers,
+            )  # fmt: skip
         prints = redirect_stdout(sys.stderr) if as_json else nullcontext()
         try:
             with prints, training_bar(as_json) as watch, stoppable() as stopped:
@@ -134,6 +140,12 @@ def train_in(
 
 def _interrupted(trainer: Trainer, resume: str) -> Interrupted:
     """The error of a run that was interrupted, with the command that continues it."""
+    task = trainer.replicas.task
+    if not task.is_chief:
+        return Interrupted(
+            f"worker {task.index} was interrupted; worker 0 keeps the checkpoint",
+            hint=f"to continue: {resume}",
+        )
     if trainer.kept_step is None:
         return Interrupted(
             "interrupted before the first checkpoint", hint=f"to start again: {resume}"
@@ -147,7 +159,10 @@ def _interrupted(trainer: Trainer, resume: str) -> Interrupted:
 def _print_history(trainer: Trainer) -> None:
     from qgraph.train.data import ArrayBatches
 
-    out = console()
+    out, task = console(), trainer.replicas.task
+    if not task.is_chief:
+        out.print(f"worker {task.index} of {task.workers} is done; worker 0 has the results")
+        return
     if trainer.validation is None:
         out.print("No validation data: the last checkpoint is used as the best one.\n")
         return

@@ -115,10 +115,18 @@ class QuantizerForm(StrEnum):
 
 
 class TrainingGraphForm(StrEnum):
-    """Ops of a training graph that is written as a SavedModel."""
+    """Forms of a training graph that trains without qgraph."""
 
     STOCK = "stock"  # TensorFlow's own ops
     LIBRARY = "library"  # the fused ops, for `tf.load_op_library`
+    METAGRAPH = "metagraph"  # TensorFlow's own ops, in MetaGraphs with a checkpoint
+
+
+class LearnerDevice(StrEnum):
+    """Devices on which the learner of a policy computes."""
+
+    CPU = "cpu"
+    GPU = "gpu"
 
 
 class LossKind(StrEnum):

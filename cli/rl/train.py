@@ -26,6 +26,7 @@ def train(
     out: options.Out = None,
     resume: options.Resume = False,
     threads: options.Threads = None,
+    device: options.Device = None,
     as_json: Json = False,
     **given: object,
 ) -> None:
@@ -49,6 +50,7 @@ def train(
                 settings,
                 resume=resume,
                 threads=threads,
+                device=device,
                 watch=watch,
                 tick=tick,
                 warn=_warn,

@@ -13,6 +13,7 @@ from typing import Annotated, get_type_hints
 
 import typer
 
+from qgraph.choices import LearnerDevice
 from qgraph.cli.choice import choice
 from qgraph.cli.completion import complete_environment
 from qgraph.cli.rl.command import RlCommand
@@ -24,6 +25,7 @@ from qgraph.rl.agents.earlier import half_settings
 from qgraph.rl.agents.precision import LearnerPrecision
 from qgraph.rl.agents.registry import AGENTS, config_class, config_classes
 from qgraph.rl.agents.setting import Panel
+from qgraph.words import alternatives
 
 PRIORITY = 0.6  # the exponent of --prioritized
 METAVAR, TYPES = 8, {int: "N", float: "NUMBER"}  # the longest unit that stands for a value
@@ -77,6 +79,16 @@ Threads = Annotated[
     int | None,
     typer.Option(
         min=1, metavar="N", help="Number of threads of the learner.", show_default="all cores"
+    ),
+]
+Device = Annotated[
+    LearnerDevice | None,
+    choice(
+        LearnerDevice,
+        "device",
+        metavar="DEVICE",
+        help=f"Device of the learner: {alternatives(LearnerDevice)}.",
+        show_default="a GPU if TensorFlow sees one",
     ),
 ]
 # Options that stand for values of settings.

@@ -32,6 +32,7 @@ from qgraph.quant.float_statistics import FloatStatistics, statistics_of_chunks
 from qgraph.quant.graph_values import GraphValues
 from qgraph.quant.joint import FINER, joint_exponents, members_of
 from qgraph.quant.output_error import consumers_of, exponent_by_output
+from qgraph.quant.peers import ALONE, Peers, each_with
 from qgraph.quant.running_tensor import RunningTensor
 from qgraph.quant.shifts import check_shifts, fit_zeros, nearest_legal
 from qgraph.quant.thresholds import Distribution, Range, choose_exponent
@@ -92,14 +93,23 @@ def calibrate(
     samples, if they are known. Raises CalibrationError where data is missing, misshaped, NaN or
     infinite, and ExactnessError where a scale or shift is out of range.
     """
-    chunks = chunk_inputs(graph, data)
+    calibrate_chunks(graph, chunk_inputs(graph, data), options, on_node, memory, statistics)
+
+
+def calibrate_chunks(
+    graph: Graph, chunks: Mapping[str, Sequence[Array]], options: Calibration,
+    on_node: Steps = silent_steps, memory: int | None = None,
+    statistics: FloatStatistics | None = None, peers: Peers = ALONE,
+) -> None:  # fmt: skip
+    """As `calibrate`, on samples in chunks, of which each of the `peers` has some."""
     order = list(graph.topological())
-    with over_chunks(chunk_count(chunks)) as each:
+    with over_chunks(chunk_count(chunks)) as chunk_map:
+        each = each_with(chunk_map, peers)
         grouped = options.method in FINER and bool(members_of(graph))
         if statistics is None and (options.of_float or grouped):
-            statistics = statistics_of_chunks(graph, chunks, each)
+            statistics = statistics_of_chunks(graph, chunks, each, peers=peers)
         values = GraphValues(graph, chunks, each, memory)
-        sweep = _Sweep(graph, options, each, values, statistics)
+        sweep = _Sweep(graph, options, each, values, statistics, peers)
         on_node(0, len(order))
         sweep.start(chunks)
         for done, node in enumerate(order, start=1):
@@ -113,14 +123,11 @@ class _Sweep:
     """The exponents known so far: by value, and by scale group."""
 
     def __init__(
-        self,
-        graph: Graph,
-        options: Calibration,
-        each: Each,
-        values: GraphValues,
-        statistics: FloatStatistics | None,
-    ) -> None:
+        self, graph: Graph, options: Calibration, each: Each, values: GraphValues,
+        statistics: FloatStatistics | None, peers: Peers,
+    ) -> None:  # fmt: skip
         self.graph = graph
+        self.peers = peers
         self.statistics = statistics
         self.each = each
         self.options = options
@@ -265,6 +272,7 @@ class _Sweep:
             found.add(exact(x) if exact else x, None if exact else ends)
 
         self.values.reduced(source, look)
+        found.join(self.peers)
         return found.result(node.name)
 
     def _is_counted(self, node: Node) -> bool:
@@ -366,7 +374,7 @@ class _Sweep:
     def _of_constant(self, node: Node) -> Exponent:
         constant, spec = self.values.constants[node.inputs[0]], spec_of(node)
         # A clip that is infinite at one end saturates there, as it should.
-        if (np.isnan if spec.role == Role.CLIP else _is_not_finite)(constant).any():
+        if (np.isnan(constant) if spec.role == Role.CLIP else ~np.isfinite(constant)).any():
             raise ExactnessError(
                 "NaN or infinity, which have no fixed-point code",
                 node=node.inputs[0],
@@ -389,7 +397,3 @@ class _Sweep:
         unsigned = replace(spec, signed=False)
         self.graph.set_attrs(node.name, spec=unsigned)
         return unsigned
-
-
-def _is_not_finite(x: Array) -> Array:
-    return ~np.isfinite(x)

@@ -20,6 +20,7 @@ from qgraph.parallel import Each, over_chunks
 from qgraph.progress import Steps, silent_steps
 from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.graph_run import GraphRun, unquantized
+from qgraph.quant.peers import ALONE, Peers, interleaved, own_items
 from qgraph.quant.running_tensor import RunningTensor
 from qgraph.quant.thresholds import Distribution, Range
 from qgraph.quant.topology import QUANTIZERS
@@ -57,8 +58,9 @@ def statistics_of_chunks(
     chunks: Mapping[str, Sequence[Array]],
     each: Each,
     on_chunk: Steps = silent_steps,
+    peers: Peers = ALONE,
 ) -> FloatStatistics:
-    """As `FloatStatistics.of`, of samples in chunks."""
+    """As `FloatStatistics.of`, of samples in chunks, of which each of the `peers` has some."""
     done, count = itertools.count(1), chunk_count(chunks)
     values = _Values(graph, count)
     run = GraphRun(graph, (), values.names, quantized=False)
@@ -70,6 +72,7 @@ def statistics_of_chunks(
 
     for _ in each(look, range(count)):
         pass
+    values.join(peers)
     return values.found()
 
 
@@ -144,6 +147,18 @@ class _Values:
             self.rows[name][chunk] = positions(x)
         if name in self.tensors:
             self.tensors[name].add(x, ends)
+
+    def join(self, peers: Peers) -> None:
+        """Add what other processes have looked at; they join this one too."""
+        if peers.count == 1:
+            return
+        for value, sums in self.sums.items():
+            own = own_items(sums, peers), own_items(self.rows[value], peers)
+            parts = peers.gathered(own)
+            self.sums[value] = interleaved([part for part, _ in parts])
+            self.rows[value] = interleaved([part for _, part in parts])
+        for tensor in self.tensors.values():
+            tensor.join(peers)
 
     def found(self) -> FloatStatistics:
         means = {v: np.sum(sums, axis=0) / sum(self.rows[v]) for v, sums in self.sums.items()}

@@ -99,7 +99,7 @@ class GraphValues:
             found[i] = function(x, ends)
 
         self._catch_up(value, reduce)
-        return [found[i] for i in range(len(found))]
+        return [found[i] for i in sorted(found)]
 
     def mapped(self, value: str, function: Callable[[Array], Array]) -> Sequence[Array]:
         """`function` of each chunk of `value`."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from qgraph import kernels
 from qgraph.ir.types import Array
+from qgraph.quant.peers import Peers
 from qgraph.quant.thresholds import (
     LOG2_BINS,
     Counts,
@@ -46,6 +47,18 @@ class RunningTensor:
         low, high = ends
         if self._counted and np.isfinite(low) and np.isfinite(high):
             self._count(np.asarray(x, np.float32), max(-low, high))
+
+    def join(self, peers: Peers) -> None:
+        """Add what other processes have looked at; they join this one too."""
+        if peers.count == 1:
+            return
+        state = self._counts, self._log2_width, self._zeros, self._ends
+        for index, (counts, log2_width, zeros, ends) in enumerate(peers.gathered(state)):
+            if index != peers.index:
+                self._zeros += zeros
+                self._ends += ends
+                if counts.any():
+                    self._take(np.array(counts), log2_width)
 
     def result(self, name: str) -> Distribution:
         """The tensor so far. Raises CalibrationError for NaN, infinity, and no elements."""

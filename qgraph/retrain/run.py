@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from qgraph.drafts import sole_user
 from qgraph.files import make_directory, remove_directory
+from qgraph.ir.graph import Graph
 from qgraph.quant.sources import is_entry_point
 from qgraph.quiet import quiet_tensorflow
 from qgraph.retrain.directory import load
@@ -24,7 +26,9 @@ from qgraph.train.data import (
 from qgraph.train.fused import set_threads
 from qgraph.train.loop import CHECKPOINTS, LAST, SAVE_SECONDS, Trainer
 from qgraph.train.options import Options
+from qgraph.train.replicas import replicas_for
 from qgraph.train.score import Watch
+from qgraph.train.task import WorkerTask, task_of
 
 VALIDATION = "validation.npz"  # samples of a dataset, in the directory of checkpoints
 
@@ -37,6 +41,8 @@ def train(
     options: Options | None = None,
     *,
     restart: bool = False,
+    devices: str | int | None = None,
+    workers: bool = False,
     save_seconds: float = SAVE_SECONDS,
     watch: Watch = lambda status: None,
 ) -> Trainer:
@@ -55,6 +61,10 @@ def train(
             validation; of a dataset, the first batches, which training also uses.
         options: Learning rates, loss and schedule; None uses the defaults.
         restart: Whether to remove existing checkpoints and start again.
+        devices: Devices that share each batch: `all` for all GPUs of this machine, or their number.
+            Without a GPU, a number divides the CPU, to try it out. None uses one device.
+        workers: Whether other processes share each batch too. The variable TF_CONFIG names them.
+            The first one writes checkpoints, which all must be able to read.
         save_seconds: Seconds between two checkpoints.
         watch: Called with the state of the run after each step.
 
@@ -66,6 +76,7 @@ def train(
         CalibrationError: The data does not fit the network.
         UsageError: Options do not fit the network or the data.
         TrainingError: The loss or a weight became NaN or infinite.
+        RunError: Another worker was lost.
         OutputError: A checkpoint cannot be written, or another run uses the directory.
 
     Examples:
@@ -74,8 +85,10 @@ def train(
         >>> len(trainer.history) > 0
         True
     """
-    with sole_user(Path(path)):
-        made = trainer(path, data, validation, options, restart=restart)
+    with sole_chief(path, task_of(workers)):
+        made = trainer(
+            path, data, validation, options, restart=restart, devices=devices, workers=workers
+        )
         made.save_seconds, made.watch = save_seconds, watch
         made.run()
         return made
@@ -89,6 +102,8 @@ def trainer(
     options: Options | None = None,
     *,
     restart: bool = False,
+    devices: str | int | None = None,
+    workers: bool = False,
 ) -> Trainer:
     """Create the trainer that `train` runs, without starting it.
 
@@ -98,6 +113,8 @@ def trainer(
         validation: Data that the best checkpoint is chosen on, as in `train`.
         options: Settings of the training.
         restart: Whether to remove earlier checkpoints and start again.
+        devices: Devices that share each batch, as in `train`.
+        workers: Whether other processes share each batch too, as in `train`.
 
     Returns:
         The trainer; its `run` trains.
@@ -114,36 +131,56 @@ def trainer(
         5
     """
     path, options = Path(path), options or Options()
+    task = task_of(workers)
+    replicas = replicas_for(devices, task)
     found, checkpoints = load(path), path / CHECKPOINTS
-    size, seed = options.batch_size, options.seed
-    training = training_data(data, found.graph, size, seed)
-    kept = checkpoints / VALIDATION
-    validation_data: TrainingData | None
-    if validation is not None:
-        validation_data = training_data(validation, found.graph, size, seed)
-    elif isinstance(training, ArrayBatches):
-        training, validation_data = held_apart(training, found.graph)
-    elif kept.exists() and not restart:
-        validation_data = read_batches(kept, found.graph, size)
-    elif (checkpoints / LAST).exists() and not restart:
-        validation_data = None  # the dataset was too small, or the run began without it
-    else:
-        validation_data = beginning(training, found.graph)
+    training = training_data(data, found.graph, options.batch_size, options.seed, task)
+    training, kept = _apart(training, validation, found.graph, options, checkpoints, restart)
     made = Trainer(
         found.graph,
         found.floating,
         found.norms,
         training,
-        validation_data,
+        kept if task.is_chief else None,
         options,
-        folder=checkpoints,
+        folder=checkpoints if task.is_chief or not restart else None,
+        replicas=replicas,
     )
+    if not task.is_chief:
+        return made
     if restart:
         remove_directory(checkpoints)
     make_directory(checkpoints)
-    if isinstance(validation_data, ArrayBatches) and validation_data.trained and not kept.exists():
-        write_batches(kept, validation_data)  # else a run that continues would compare with others
+    file = checkpoints / VALIDATION
+    if isinstance(kept, ArrayBatches) and kept.trained and not file.exists():
+        write_batches(file, kept)  # else a run that continues would compare with others
     return made
+
+
+def _apart(
+    training: TrainingData,
+    validation: Source | None,
+    graph: Graph,
+    options: Options,
+    checkpoints: Path,
+    restart: bool,
+) -> tuple[TrainingData, TrainingData | None]:
+    """Samples for training, and for validation: those given, kept before, or held apart now."""
+    kept = checkpoints / VALIDATION
+    if validation is not None:
+        return training, training_data(validation, graph, options.batch_size, options.seed)
+    if isinstance(training, ArrayBatches):
+        return held_apart(training, graph)
+    if kept.exists() and not restart:
+        return training, read_batches(kept, graph, options.batch_size)
+    if (checkpoints / LAST).exists() and not restart:
+        return training, None  # the dataset was too small, or the run began without it
+    return training, beginning(training, graph)
+
+
+def sole_chief(path: str | Path, task: WorkerTask) -> AbstractContextManager[None]:
+    """Lock the directory of a run, which its workers share. Raises OutputError."""
+    return sole_user(Path(path)) if task.is_chief else nullcontext()
 
 
 def check_files(path: str | Path, *sources: Source | None) -> None:

@@ -13,7 +13,10 @@ from qgraph.retrain.directory import TRAINING_GRAPH, load
 from qgraph.train.fused import LIBRARY, library_path
 
 LIBRARY_COPY = "ops.so"
-FILES = ("saved_model.pb", "fingerprint.pb", "variables", "assets", LIBRARY_COPY)
+FILES = (
+    "saved_model.pb", "fingerprint.pb", "variables", "assets", LIBRARY_COPY,
+    "batch.meta", "frozen.meta", "model.ckpt.index", "model.ckpt.data-00000-of-00001",
+)  # fmt: skip
 
 
 @quiet_tensorflow()
@@ -25,10 +28,11 @@ def save_training_graph(path: str | Path, form: str = TrainingGraphForm.STOCK) -
     Args:
         path: A directory that `save` or `qgraph quantize --mode retrain` wrote.
         form: `stock` uses TensorFlow's own ops. `library` uses qgraph's fused ops; their library
-            is copied beside the SavedModel.
+            is copied beside the SavedModel. `metagraph` writes MetaGraphs with a checkpoint
+            instead of a SavedModel, for scripts with sessions.
 
     Returns:
-        The path of the SavedModel.
+        The path of the directory `training_graph`, which is the SavedModel.
 
     Raises:
         LoadError: The directory is not a training directory.
@@ -39,6 +43,7 @@ def save_training_graph(path: str | Path, form: str = TrainingGraphForm.STOCK) -
         >>> print(qgraph.retrain.save_training_graph("tuned"))
         tuned/training_graph
     """
+    from qgraph.train.saved_graph.meta_graph import write_meta_graphs
     from qgraph.train.saved_graph.module import write_saved_graph
     from qgraph.train.saved_graph.ops import library_ops, stock_ops
 
@@ -47,7 +52,10 @@ def save_training_graph(path: str | Path, form: str = TrainingGraphForm.STOCK) -
     ops = stock_ops() if library is None else library_ops()
     target = Path(path) / TRAINING_GRAPH
     with whole_directory(target, FILES) as draft, text_path(draft) as place:
-        write_saved_graph(place, found.graph, found.norms, ops)
+        if wanted == TrainingGraphForm.METAGRAPH:
+            write_meta_graphs(place, found.graph, found.norms)
+        else:
+            write_saved_graph(place, found.graph, found.norms, ops)
         if library is not None:
             shutil.copyfile(library, draft / LIBRARY_COPY)
     return target

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
@@ -21,6 +21,7 @@ from qgraph.quant.profile import Profile
 from qgraph.quant.reconstruct import FINER, reconstruct_weights
 from qgraph.quant.shifts import check_shifts
 from qgraph.rewrite.trace import Trace
+from qgraph.static.calibrator import calibrating_by, current
 from qgraph.static.preparations import Preparations, Prepared
 
 
@@ -49,7 +50,7 @@ def build(
     known = preparations or Preparations(loaded, pipeline)
     floating, graph = known.prepared(profile, plan, data, trace, on_pass, exponents, invented)
     few, statistics = thinned(graph, data), None
-    with matched(graph, floating, data) if invented else nullcontext():
+    with _by_norms(graph, floating, data) if invented else nullcontext():
         if exponents is None:
             if corrects(plan):
                 statistics = statistics_of(graph, data, progress)
@@ -70,10 +71,20 @@ def build(
     return floating, graph
 
 
+@contextmanager
+def _by_norms(graph: Graph, floating: Graph, data: Mapping[str, Array]) -> Iterator[None]:
+    """Bring noise to the statistics of batch norms, which only this process does."""
+    with calibrating_by(None), matched(graph, floating, data):
+        yield
+
+
 def statistics_of(
     graph: Graph, data: Mapping[str, Array], progress: Progress = silent
 ) -> FloatStatistics:
     """Statistics of the float network for calibration and corrections by any method."""
+    elsewhere = current()
+    if elsewhere is not None:
+        return elsewhere.statistics(graph, data)
     return FloatStatistics.of(graph, data, lambda i, n: progress("calibrating", i, n))
 
 
@@ -88,6 +99,10 @@ def calibrate_by(
 ) -> None:
     """Give the quantizers of `graph` the exponents that the methods of `plan` choose."""
     options = Calibration(plan.method, profile.shift, plan.weights, of_float=corrects(plan))
+    elsewhere = current()
+    if elsewhere is not None:
+        elsewhere.calibrate(graph, data, options, statistics)
+        return
 
     def on_node(done: int, total: int) -> None:
         if statistics is None:  # else it was told of

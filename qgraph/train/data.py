@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
 from qgraph.archives import read_arrays, reading
-from qgraph.errors import CalibrationError, reason_of
+from qgraph.errors import CalibrationError, UsageError, reason_of
 from qgraph.files import write_whole
 from qgraph.foreign import DatasetLike
 from qgraph.ir.graph import Graph
@@ -23,6 +25,7 @@ from qgraph.quant.labels import labels_among
 from qgraph.quant.mistakes import holds_images
 from qgraph.quant.sources import is_entry_point, read_source
 from qgraph.static.sample_parts import COMPARED, FEWEST
+from qgraph.train.task import WorkerTask
 
 INPUT, LABELS = "input/", "labels"  # names of arrays in a file of validation samples
 # A path, `module:function`, arrays by name, (inputs, labels), a tf.data.Dataset.
@@ -48,19 +51,36 @@ class TrainingData(Protocol):
     def labelled(self) -> bool:
         """Whether batches have labels."""
 
+    @property
+    def sharded(self) -> bool:
+        """Whether batches have only the samples of this worker."""
+
     def batches(self, epoch: int | None, start: int = 0) -> Iterator[LabelledBatch]:
         """The batches of an epoch from step `start`; without an epoch, all samples in order."""
 
 
-def training_data(source: Source, graph: Graph, batch_size: int, seed: int) -> TrainingData:
+def training_data(
+    source: Source, graph: Graph, batch_size: int, seed: int, task: WorkerTask | None = None
+) -> TrainingData:
     """Data for training or validating `graph`.
 
     `source`: a `.npz` (arrays named like the inputs, labels under `labels`, `label` or `y`), a
     `.npy`, a directory of such `.npz` files or one that `tf.data.Dataset.save` wrote,
     `module:function` that returns a `tf.data.Dataset` or arrays, or the objects themselves.
-    Elements of datasets are inputs or (inputs, labels), batched or not. Raises CalibrationError.
+    Elements of datasets are inputs, (inputs, labels), or inputs and labels by name; batched or not.
+    A function with a parameter `epoch` is called again for each epoch. One with a parameter
+    `input_context` returns the share of a worker, the place of which is `task`. Raises
+    CalibrationError, UsageError.
     """
-    made = _read(source)
+    made: DatasetLike
+    if isinstance(source, str | Path) and is_entry_point(source):
+        function, where = EntryPoint(str(source), task or WorkerTask()), str(source)
+        made = function(None)
+        if hasattr(made, "element_spec"):
+            size = function.own_batch(batch_size)
+            return DatasetBatches(made, graph, size, where, function)
+    else:
+        made = _read(source)
     if hasattr(made, "element_spec"):
         return DatasetBatches(made, graph, batch_size, str(source))
     named, labels = _labels_apart(made, graph)
@@ -78,16 +98,6 @@ def training_data(source: Source, graph: Graph, batch_size: int, seed: int) -> T
 def _read(source: Source) -> DatasetLike:
     if not isinstance(source, str | Path):
         return source
-    if is_entry_point(source):
-        module, _, function = str(source).partition(":")
-        try:
-            return getattr(importlib.import_module(module), function)()
-        except Exception as error:  # the user's code may raise anything
-            raise CalibrationError(
-                f"failed: {reason_of(error)}",
-                node=str(source),
-                hint="it must return a tf.data.Dataset or arrays; --debug shows where",
-            ) from error
     path = Path(source)
     if not path.exists():
         raise CalibrationError(
@@ -99,6 +109,54 @@ def _read(source: Source) -> DatasetLike:
     if path.is_dir() and not any(path.glob("*.npz")) and not holds_images(path):
         return _saved_dataset(path)
     return read_source(path)
+
+
+class EntryPoint:
+    """`module:function`, called with those of `epoch` and `input_context` that it has.
+
+    Raises CalibrationError where it fails.
+    """
+
+    def __init__(self, where: str, task: WorkerTask) -> None:
+        self.where, self.task = where, task
+        module, _, name = where.partition(":")
+        with self._told():
+            self.function = getattr(importlib.import_module(module), name)
+            parameters = inspect.signature(self.function).parameters
+        self.by_epoch = "epoch" in parameters
+        self.shards = "input_context" in parameters and task.workers > 1
+
+    def __call__(self, epoch: int | None) -> DatasetLike:
+        """Call the function; without an epoch, it returns all samples in order."""
+        given: dict[str, object] = {"epoch": epoch} if self.by_epoch else {}
+        with self._told():
+            if self.shards:
+                import tensorflow as tf
+
+                place = self.task.workers, self.task.index, self.task.workers
+                given["input_context"] = tf.distribute.InputContext(*place)
+            return self.function(**given)
+
+    def own_batch(self, batch_size: int) -> int:
+        """Samples of a batch that are of this worker. Raises UsageError if they are not whole."""
+        if not self.shards:
+            return batch_size
+        if batch_size % self.task.workers:
+            raise UsageError(
+                f"batches of {batch_size} do not divide by {self.task.workers} workers"
+            )
+        return batch_size // self.task.workers
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # the user's code may raise anything
+            raise CalibrationError(
+                f"failed: {reason_of(error)}",
+                node=self.where,
+                hint="it must return a tf.data.Dataset or arrays; --debug shows where",
+            ) from error
 
 
 def _saved_dataset(path: Path) -> DatasetLike:
@@ -149,6 +207,7 @@ class ArrayBatches:
     seed: int
     index: Array | None = None
     trained: bool = False
+    sharded: ClassVar[bool] = False
 
     @property
     def samples(self) -> int:
@@ -243,30 +302,61 @@ def _is_single(spec: DatasetLike, graph: Graph) -> bool:
 
 
 class DatasetBatches:
-    """A `tf.data.Dataset`, which determines its own order."""
+    """A `tf.data.Dataset`, which determines its own order, or a function that returns one.
 
-    def __init__(self, dataset: DatasetLike, graph: Graph, batch_size: int, where: str) -> None:
+    function: makes the dataset of each epoch, or of a worker; None uses the same one again.
+    """
+
+    def __init__(
+        self,
+        dataset: DatasetLike,
+        graph: Graph,
+        batch_size: int,
+        where: str,
+        function: EntryPoint | None = None,
+    ) -> None:
         import tensorflow as tf
 
-        self.graph, self.where = graph, where
+        self.graph, self.where, self.function = graph, where, function
+        self.labels_name: str | None = None
         spec = dataset.element_spec
-        self.labelled = isinstance(spec, tuple) and len(spec) == 2
+        if isinstance(spec, Mapping) and len(spec) > 1:
+            self.labels_name = labels_among(spec, graph.inputs)
+        self.size = batch_size
+        self.labelled = self.labels_name is not None or (isinstance(spec, tuple) and len(spec) == 2)
         if isinstance(spec, tuple) and not self.labelled and len(spec) != len(graph.inputs):
             raise _other_tuple(f"its elements are tuples of {len(spec)}", where)
-        if _is_single(spec[0] if self.labelled else spec, graph):
-            dataset = dataset.batch(batch_size)
-        self.dataset = dataset
-        count = int(dataset.cardinality())
+        self.single = _is_single(spec[0] if isinstance(spec, tuple) else spec, graph)
+        self.dataset = self._batched(dataset)
+        count = int(self.dataset.cardinality())
         if count == tf.data.INFINITE_CARDINALITY:
             raise CalibrationError(
                 "repeats without end", node=where, hint="end it: dataset.take(STEPS_PER_EPOCH)"
             )
         self.steps = count if count >= 0 else None
 
+    @property
+    def sharded(self) -> bool:
+        """Whether batches have only the samples of this worker."""
+        return self.function is not None and self.function.shards
+
+    def _batched(self, dataset: DatasetLike) -> DatasetLike:
+        return dataset.batch(self.size) if self.single else dataset
+
     def batches(self, epoch: int | None, start: int = 0) -> Iterator[LabelledBatch]:
-        for element in self.dataset.skip(start).as_numpy_iterator():
-            inputs, labels = element if self.labelled else (element, None)
-            named = inputs if isinstance(inputs, Mapping) else {"": inputs}
-            if isinstance(inputs, tuple):
-                named = dict(zip(self.graph.inputs, inputs, strict=True))
+        dataset = self.dataset
+        if self.function is not None and self.function.by_epoch:
+            dataset = self._batched(self.function(epoch))
+        for element in dataset.skip(start).as_numpy_iterator():
+            named, labels = self._parts(element)
             yield LabelledBatch(check_arrays(named, self.graph, f"a batch of {self.where}"), labels)
+
+    def _parts(self, element: DatasetLike) -> tuple[Mapping[str, Array], Array | None]:
+        """The inputs by name and the labels of a batch."""
+        if self.labels_name is not None:
+            inputs = {name: x for name, x in element.items() if name != self.labels_name}
+            return inputs, element[self.labels_name]
+        inputs, labels = element if self.labelled else (element, None)
+        if isinstance(inputs, tuple):
+            return dict(zip(self.graph.inputs, inputs, strict=True)), labels
+        return inputs if isinstance(inputs, Mapping) else {"": inputs}, labels

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 
 from qgraph.choices import LossKind
-from qgraph.errors import CalibrationError, TrainingError, UsageError
+from qgraph.errors import CalibrationError, RunError, TrainingError, UsageError, first_line
 from qgraph.foreign import Tensor, Variable
 from qgraph.ir.graph import Graph
 from qgraph.ir.printing import print_graph
 from qgraph.ir.types import Array
+from qgraph.quant.data import batch_of
 from qgraph.records import to_object
 from qgraph.train.checkpoint import Checkpoint, read_checkpoint, record_of, restore
 from qgraph.train.data import LabelledBatch, TrainingData
@@ -31,8 +34,10 @@ from qgraph.train.losses import Loss, loss_for
 from qgraph.train.model import TrainingGraph
 from qgraph.train.options import Options
 from qgraph.train.record import Position, TrainingRecord
+from qgraph.train.replicas import Replicas, parts_of, replicas_for, same_everywhere
 from qgraph.train.score import Score, TrainingStatus, Watch
 from qgraph.train.step import Steps
+from qgraph.train.task import WorkerTask
 from qgraph.train.tqt import TQT
 from qgraph.train.weight_scales import with_unclipped_weights
 
@@ -46,7 +51,8 @@ class Trainer:
     graph, norms: as in `TrainingGraph`. floating: the float graph, the teacher of training without
     labels. kind: of the quantizers. folder: directory for checkpoints; None writes none.
     save_seconds: longest time between two checkpoints. watch: called with the state of the run
-    after each step. `best` is the checkpoint of the best validation. Raises UsageError,
+    after each step. replicas: devices and workers that share each batch; only the chief of the
+    workers writes. `best` is the checkpoint of the best validation. Raises UsageError,
     UnsupportedError, TrainingError.
     """
 
@@ -63,7 +69,9 @@ class Trainer:
         folder: Path | None = None,
         save_seconds: float = SAVE_SECONDS,
         watch: Watch = lambda status: None,
+        replicas: Replicas | None = None,
     ) -> None:
+        self.replicas = replicas = replicas or replicas_for(None, WorkerTask())
         self.options = options = options or Options()
         self.data, self.validation = data, validation
         self.folder, self.save_seconds, self.watch = folder, save_seconds, watch
@@ -73,19 +81,23 @@ class Trainer:
             raise UsageError("the training data has labels, the validation data has none")
         if options.learn == "weights":
             graph = with_unclipped_weights(graph)
-        self.model = TrainingGraph(graph, norms, momentum=options.norm_momentum, kind=kind)
-        self.freezing = Freezing(self.model.quantizers.ranges, self.model.quantizers.frozen_at_once)
-        learning = _learning(self.model, options)
-        self.optimizer = kind.optimizer(options, self.freezing)
-        self.steps = Steps(
-            self.model, floating, self.loss, self.optimizer, learning, options.weight_decay
-        )
+        with replicas.scope():
+            self.model = TrainingGraph(graph, norms, momentum=options.norm_momentum, kind=kind)
+            quantizers = self.model.quantizers
+            self.freezing = Freezing(quantizers.ranges, quantizers.frozen_at_once)
+            learning = _learning(self.model, options)
+            self.optimizer = kind.optimizer(options, self.freezing)
+            self.steps = Steps(
+                self.model, floating, self.loss, self.optimizer, learning, options.weight_decay,
+                replicas,
+            )  # fmt: skip
         self.at = Position()
         self.history: list[Score] = []
         self.best_score: Score | None = None
         self.best: Checkpoint | None = None
         self.stopped: Callable[[], bool] = lambda: False
         self.kept_step: int | None = None  # of the newest checkpoint
+        self._ends = False
         self._saved = time.monotonic()
 
     @property
@@ -98,31 +110,81 @@ class Trainer:
     def run(self) -> None:
         """Train to the end, from the newest checkpoint on if there is one.
 
-        Once `stopped` returns True, it ends after the step in progress, with a checkpoint.
+        Once `stopped` returns True, it ends after the step in progress, with a checkpoint. Raises
+        RunError if another worker of the run is lost.
         """
-        self._resume()
-        if not self.history:
-            self._validate()
-        while not self.done:
-            for batch in self.data.batches(self.at.epoch, self.at.done):
-                if self.stopped():
+        with self._others():
+            self._resume()
+            self._start_together()
+            if not self.history:
+                self._validate()
+            while not self.done:
+                for batch in self._batches():
+                    self._one_step(batch)
+                if self._ends:
                     self._save()
                     return
-                self._one_step(batch)
-            if not self.at.done:
-                raise CalibrationError("the training data has no batches")
-            if self.validation is None or self.history[-1].step < self.at.step:
-                self._validate()
-            self.at = Position(self.at.step, self.at.epoch + 1)
-            self._save()
+                if not self.at.done:
+                    raise CalibrationError("the training data has no batches")
+                if self.validation is None or self.history[-1].step < self.at.step:
+                    self._validate()
+                self.at = Position(self.at.step, self.at.epoch + 1)
+                self._save()
+
+    def _batches(self) -> Iterator[LabelledBatch]:
+        """The rest of the epoch, until a worker is stopped."""
+        batches = self.data.batches(self.at.epoch, self.at.done)
+        while True:
+            batch = next(batches, None)
+            state = self.replicas.gathered(self.stopped(), batch is not None)
+            self._ends = batch is not None and bool(state[:, 0].any())
+            if not same_everywhere(state[:, 1:]):
+                raise CalibrationError("the workers have different numbers of batches")
+            if batch is None or self._ends:
+                return
+            yield batch
+
+    def _start_together(self) -> None:
+        """Wait for all workers, and check that they continue from the same step of the same run."""
+        run = f"{self.network} {self.options}".encode()
+        state = self.replicas.gathered(self.at.step, zlib.crc32(run))
+        if same_everywhere(state):
+            return
+        steps = ", ".join(str(step) for step in state[:, 0])
+        raise UsageError(
+            f"the workers differ: they start at steps {steps}, or have different options",
+            hint="give all workers the same options and the same files",
+        )
+
+    @contextmanager
+    def _others(self) -> Iterator[None]:
+        """Report the loss of another worker as a RunError."""
+        if self.replicas.task.workers == 1:
+            yield
+            return
+        import tensorflow as tf
+
+        errors = tf.errors
+        lost = (
+            errors.UnavailableError, errors.AbortedError, errors.CancelledError,
+            errors.DeadlineExceededError, errors.InternalError,
+        )  # fmt: skip
+        try:
+            yield
+        except lost as error:
+            raise RunError(
+                f"a worker was lost after step {self.at.step}: {first_line(error)}",
+                hint="start all workers again with the same commands: they continue from the "
+                "newest checkpoint",
+            ) from error
 
     def _one_step(self, batch: LabelledBatch) -> None:
         norms_frozen = self.at.epoch + self._share_of_epoch() >= self.options.norm_epochs
         self.steps.norms_frozen = norms_frozen or not self.model.norms.by_layer
-        inputs, labels, count = self._tensors(batch)
-        loss, right, finite, _ = self.steps.train(inputs, labels)
+        inputs, labels, share, count = self._tensors(batch, trains=True)
+        loss, right, finite, _ = self.steps.train(inputs, labels, share)
         if not finite:
-            raise self._not_finite(inputs)
+            raise self._not_finite(batch)
         at = self.at
         self.at = Position(
             at.step + 1, at.epoch, at.done + 1, at.loss + float(loss) * count,
@@ -150,7 +212,7 @@ class Trainer:
         if score.beats(self.best_score):
             self.best_score = score
             self.best = self._checkpoint(self.model.named_variables())
-            if self.folder:
+            if self.folder and self.replicas.task.is_chief:
                 self.best.write(self.folder / BEST)
         self._save()
 
@@ -172,8 +234,8 @@ class Trainer:
         self.steps.wide = self.model.wide_now()
         loss, right, count = 0.0, 0.0, 0
         for batch in data.batches(None):
-            inputs, labels, size = self._tensors(batch)
-            mean, found = self.steps.evaluate(inputs, labels)
+            inputs, labels, share, size = self._tensors(batch, trains=False)
+            mean, found = self.steps.evaluate(inputs, labels, share)
             loss, right, count = loss + float(mean) * size, right + float(found), count + size
         return loss, right, count
 
@@ -185,18 +247,45 @@ class Trainer:
             self.freezing.count(), len(self.model.quantizers.names), self.best_score,
         )  # fmt: skip
 
-    def _tensors(self, batch: LabelledBatch) -> tuple[dict[str, Tensor], Tensor, int]:
+    def _tensors(self, batch: LabelledBatch, *, trains: bool) -> tuple[Tensor, Tensor, Tensor, int]:
+        """Inputs, labels and shares of the replicas, and the number of samples of the batch.
+
+        Batches of training are divided among the replicas of all workers, unless they have only
+        this worker's samples. Others are divided among the replicas of this worker.
+        """
+        import tensorflow as tf
+
+        count = len(next(iter(batch.inputs.values())))
+        if self.loss.kind == LossKind.LABELS and batch.labels is not None:
+            batch = replace(batch, labels=_checked(batch.labels, self.loss.classes, count))
+        replicas, sharded = self.replicas, trains and self.data.sharded
+        if replicas.count == 1:
+            return self._inputs(batch), self._labels(batch), None, count
+        number = replicas.count if trains and not sharded else replicas.local
+        workers = replicas.task.workers if sharded else 1
+        parts = parts_of(batch, number, batch_of(self.model.graph))
+        inputs = replicas.each(lambda i: self._inputs(parts[i % number].batch))
+        share = replicas.each(lambda i: tf.constant(parts[i % number].share / workers))
+        labels = None
+        if self._labels(parts[0].batch) is not None:
+            labels = replicas.each(lambda i: self._labels(parts[i % number].batch))
+        return inputs, labels, share, count * workers
+
+    def _inputs(self, batch: LabelledBatch) -> dict[str, Tensor]:
         import tensorflow as tf
 
         graph = self.model.graph
         given = {n: tf.constant(a, graph.types[n].dtype) for n, a in batch.inputs.items()}
-        inputs = {n: shaped(x, graph, n) for n, x in given.items()}
-        count = len(next(iter(batch.inputs.values())))
-        if self.loss.kind != LossKind.LABELS or batch.labels is None:
-            return inputs, None, count
-        return inputs, tf.constant(_checked(batch.labels, self.loss.classes, count)), count
+        return {n: shaped(x, graph, n) for n, x in given.items()}
 
-    def _not_finite(self, inputs: Mapping[str, Tensor]) -> TrainingError:
+    def _labels(self, batch: LabelledBatch) -> Tensor | None:
+        import tensorflow as tf
+
+        unused = self.loss.kind != LossKind.LABELS or batch.labels is None
+        return None if unused else tf.constant(batch.labels)
+
+    def _not_finite(self, batch: LabelledBatch) -> TrainingError:
+        inputs = self._inputs(batch)
         name = first_not_finite(self.model, inputs, not self.steps.norms_frozen)
         what = "the loss or a gradient is" if name is None else "is the first that is"
         hint = "smaller learning rates may help; the newest checkpoint is from before this step"
@@ -220,7 +309,7 @@ class Trainer:
         return Checkpoint(self.network, arrays, to_object(record))
 
     def _save(self) -> None:
-        if self.folder:
+        if self.folder and self.replicas.task.is_chief:
             self._checkpoint(self._variables()).write(self.folder / LAST)
             self.kept_step = self.at.step
         self._saved = time.monotonic()

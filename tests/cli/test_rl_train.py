@@ -50,7 +50,7 @@ def test_an_unknown_environment_is_found_before_too_few_steps(tmp_path):
 
 def test_replicas_without_a_gpu_are_warned_of(tmp_path, monkeypatch):
     """Before the run and in its summary."""
-    monkeypatch.setattr("qgraph.rl.learn.replicas.gpu_count", lambda: 0)
+    monkeypatch.setattr("qgraph.train.replicas.gpu_count", lambda: 0)
     monkeypatch.setattr("qgraph.rl.agents.impala.config.ImpalaConfig.prepare", lambda self: None)
     alone = tf.distribute.get_strategy()
     monkeypatch.setattr("qgraph.rl.agents.impala.learner.strategy_of", lambda count: alone)

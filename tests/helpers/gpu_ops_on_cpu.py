@@ -13,11 +13,18 @@ import numpy as np
 import tensorflow as tf
 
 from qgraph import kernels
+from qgraph.compiler import quantize as quantize_network
 from qgraph.ir.types import ROUNDINGS
 from qgraph.train import cuda, gpu
+from qgraph.train.folded import norms_of
+from qgraph.train.model import TrainingGraph
+from qgraph.train.module import learn
 from qgraph.train.quantizer import quantize
+from qgraph.train.saved_graph.ops import stock_ops
+from qgraph.train.tqt import TQT, tqt_with
 from tests.helpers.bits import same_bits
 from tests.helpers.epilogue import Case, case, forward, gradients
+from tests.helpers.trained import images, trained
 
 
 def check_epilogue(c: Case) -> None:
@@ -75,6 +82,13 @@ def main() -> None:
     path = Path(sys.argv[1])
     found = gpu.register(path, cuda.load(path), "CPU", 1)
     assert found.ops is not None, found.why
+    check_ops()
+    check_training()
+    print("ok")
+
+
+def check_ops() -> None:
+    """Every check of single ops, on the device of the scope."""
     check_threshold()
     check_shapes()
     for rounding in ROUNDINGS:
@@ -83,7 +97,30 @@ def main() -> None:
     for activation in cuda.ACTIVATIONS:
         for shape in ((0, 4), (3000, 12), (2000, 31)):
             check_epilogue(case(*shape, activation))
-    print("ok")
+
+
+def check_training() -> None:
+    """A network with these ops gives the outputs of TensorFlow's own, and gradients near theirs."""
+    source = quantize_network(trained(), images(16), mode="retrain")
+    norms = norms_of(source.floating)
+    found = []
+    for kind in (TQT, tqt_with(stock_ops())):
+        graph = TrainingGraph(source.graph, norms, kind=kind)
+        variables = [*graph.kernels, *graph.gammas, *graph.thresholds]
+        found.append(tf.function(_step)(graph, variables, tf.constant(images(16))))
+    (ours, *gradients), (theirs, *wanted) = found
+    assert np.isfinite(ours).all() and same_bits(ours.numpy(), theirs.numpy())
+    for a, b in zip(gradients, wanted, strict=True):
+        scale = np.abs(b).max(initial=0) + 1e-9
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4 * scale)
+
+
+def _step(graph: TrainingGraph, variables: list, x: tf.Tensor) -> list:
+    """The outputs of a forward pass, and the gradients of the sum of their squares."""
+    with tf.GradientTape() as tape:
+        y = learn(graph, {"image": x}, batch_statistics=True)["scores"]
+        loss = tf.reduce_sum(y * y)
+    return [y, *tape.gradient(loss, variables)]
 
 
 if __name__ == "__main__":

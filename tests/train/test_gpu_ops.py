@@ -18,6 +18,7 @@ import tensorflow as tf
 from qgraph.errors import UsageError
 from qgraph.train import cuda, fused, gpu
 from qgraph.train.quantizer import form_in_use
+from tests.helpers.cuda_on_cpu import compiled
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(
@@ -73,12 +74,7 @@ def process(*arguments: object, **variables: str) -> str:
 
 @needs_compiler
 def test_the_code_for_gpus_runs_on_the_cpu(tmp_path) -> None:
-    library = tmp_path / "cuda_on_cpu.so"
-    source = ROOT / "fused_ops" / "tests" / "emulated" / "cuda_on_cpu.cpp"
-    command = [gpu.compiler(), "-shared", "-fPIC", "-std=c++17", "-O1", "-ffp-contract=off"]
-    command += ["-I", str(ROOT / "fused_ops"), str(source), "-o", str(library)]
-    subprocess.run(command, check=True, capture_output=True)
-    assert process("-m", "tests.helpers.gpu_ops_on_cpu", library) == "ok\n"
+    assert process("-m", "tests.helpers.gpu_ops_on_cpu", compiled(tmp_path)) == "ok\n"
 
 
 @pytest.mark.slow

@@ -158,7 +158,8 @@ def test_thresholds_that_learn_begin_where_they_were_calibrated(clipped, learn):
 def test_evaluation_compiles_again_without_a_warning(made, caplog):
     """TensorFlow warns of a function traced five times; each change of `wide` needs a trace."""
     run = trainer(made, Options(epochs=1))
-    inputs, labels, _ = run._tensors(next(iter(batches(made).batches(None))))
+    data = batches(made)
+    inputs, labels, *_ = run._tensors(next(data.batches(None)), trains=False)
     layers, losses = [n.name for n in made.graph.nodes.values() if n.op in COMPUTE], set()
     with caplog.at_level("WARNING", logger="tensorflow"):
         for layer in layers * 3:

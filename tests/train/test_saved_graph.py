@@ -160,6 +160,39 @@ def test_a_script_without_us_trains_as_our_optimizer(folder, form, checkpoint) -
         np.testing.assert_array_equal(theirs[name], value, err_msg=name)
 
 
+@pytest.fixture(scope="module")
+def meta_graphs(tmp_path_factory, folder: Path) -> Path:
+    """A copy of the training directory with MetaGraphs, and `train.npz` beside it."""
+    place = tmp_path_factory.mktemp("metagraph")
+    made = qgraph.quantize(network(), images(), mode="retrain", profile="graffitist-int4")
+    out = retrain.save(made, place / "out")
+    retrain.save_training_graph(out, "metagraph")
+    (place / "train.npz").write_bytes((folder.parent / "train.npz").read_bytes())
+    return out
+
+
+@needs_sources
+def test_sessions_train_as_our_optimizer(meta_graphs: Path, form: str, checkpoint: Path) -> None:
+    """Near to the SavedModel of stock ops after the same batches: sums may be rounded apart."""
+    if form != "stock":
+        pytest.skip("MetaGraphs have stock ops")
+    script, made = SCRIPT.with_name("train_meta_graph.py"), meta_graphs.parent / "trained"
+    graph = meta_graphs / "training_graph"
+    script_run = f"runpy.run_path({str(script)!r})"
+    alone(script_run, graph, meta_graphs.parent / "train.npz", made, EPOCHS)
+    found = json.loads((meta_graphs / "training.json").read_text())["network"]
+    before = training(meta_graphs, form).arrays()
+    ours = read_tensorflow_checkpoint(checkpoint, found, before).variables
+    theirs = read_tensorflow_checkpoint(made, found, before).variables
+    for name, value in ours.items():
+        assert not np.array_equal(theirs[name], before[name]), name
+        scale = np.abs(value).max() + 1e-9
+        np.testing.assert_allclose(theirs[name], value, rtol=1e-4, atol=1e-4 * scale, err_msg=name)
+    done = run("finalize", meta_graphs, "--checkpoint", made)
+    assert done.code == 0, done.err
+    assert run("verify", meta_graphs / "inference").code == 0
+
+
 @needs_sources
 def test_finalize_takes_the_checkpoint(folder: Path, checkpoint: Path) -> None:
     done = run("finalize", folder, "--checkpoint", checkpoint)

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 
+from qgraph.choices import LearnerDevice, chosen
 from qgraph.errors import UsageError
 from qgraph.progress import Steps, silent_steps
 from qgraph.quiet import quiet_tensorflow
@@ -54,6 +55,7 @@ def train(
     config: RunConfig | None = None,
     resume: bool = False,
     threads: int | None = None,
+    device: str | None = None,
     watch: Watch = _no_watch,
     tick: Steps = silent_steps,
     warn: Callable[[str], None] = _no_warning,
@@ -61,7 +63,8 @@ def train(
     """Train in the directory `path`, with a config or with an algorithm and an environment.
 
     settings: fields of the algorithm's config that differ from the task's defaults. A resumed run
-    keeps its settings, except for CHANGEABLE ones. warn: called with warnings before a new run
+    keeps its settings, except for CHANGEABLE ones. device: `cpu` or `gpu`, on which the learner
+    computes; None takes a GPU if TensorFlow sees one. warn: called with warnings before a new run
     begins.
     Raises UsageError, OutputError, LoadError, TrainingError.
     """
@@ -71,6 +74,8 @@ def train(
         )
     if threads is not None:
         use_threads(threads)
+    if device is not None:
+        use_device(device)
     if not resume:
         config = _checked(config, algorithm, environment, settings)  # before anything is written
         for warning in config.warnings():
@@ -178,3 +183,20 @@ def use_threads(count: int) -> None:
     except RuntimeError:
         raise UsageError("TensorFlow has started already, so threads cannot be set") from None
     set_threads(count)
+
+
+def use_device(device: str) -> None:
+    """Let TensorFlow use GPUs or not, and so the learner and the ops that it is made of.
+
+    Raises UsageError if there is no GPU, or if it is too late.
+    """
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    wanted = gpus if chosen(LearnerDevice, device, "device") == LearnerDevice.GPU else []
+    if device == LearnerDevice.GPU and not gpus:
+        raise UsageError("TensorFlow sees no GPU", hint="`qgraph doctor` shows what it sees")
+    try:
+        tf.config.set_visible_devices(wanted, "GPU")
+    except RuntimeError:
+        raise UsageError("TensorFlow has started already, so its device is fixed") from None

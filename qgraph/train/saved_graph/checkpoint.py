@@ -16,7 +16,7 @@ from qgraph.train.checkpoint import Checkpoint
 from qgraph.train.saved_graph.names import NETWORK, state_names
 
 OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
-HINT = "give the prefix that `tf.train.Checkpoint(model=model).write` was given"
+HINT = "give the prefix that `tf.train.Checkpoint(model=model).write` or `Saver.save` was given"
 
 
 def read_tensorflow_checkpoint(
@@ -50,7 +50,14 @@ def read_tensorflow_checkpoint(
 
 
 def _keys(reader: TFModule, names: set[str]) -> dict[str, str]:
-    """Key of each variable of `SavedGraph.state`, found by the names of an object's children."""
+    """Key of each variable of `SavedGraph.state`, found by the names of an object's children.
+
+    A checkpoint of a session has the names as keys.
+    """
+    if not reader.has_tensor(OBJECTS):
+        if all(map(reader.has_tensor, names)):
+            return {name: name for name in names}
+        raise LoadError("it does not have the variables of this network")
     from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
     nodes = TrackableObjectGraph.FromString(reader.get_tensor(OBJECTS)).nodes

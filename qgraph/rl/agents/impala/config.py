@@ -141,7 +141,7 @@ class ImpalaConfig(RunConfig):
     def warnings(self) -> list[str]:
         if self.replicas == 1:
             return []
-        from qgraph.rl.learn.replicas import gpu_count
+        from qgraph.train.replicas import gpu_count
 
         if gpu_count():
             return []
@@ -153,7 +153,7 @@ class ImpalaConfig(RunConfig):
     def prepare(self) -> None:
         from qgraph.rl.correct import Correction
         from qgraph.rl.correct.trial import try_once
-        from qgraph.rl.learn.replicas import strategy_of
+        from qgraph.train.replicas import strategy_of
 
         strategy_of(self.replicas)  # devices must be split before TensorFlow uses them
         trajectories = self.batch_size // self.unroll_length // self.replicas

@@ -22,8 +22,9 @@ from qgraph.rl.learn.adam import Adam
 from qgraph.rl.learn.networks import TINY, actor_critic, initial_weights, is_trained
 from qgraph.rl.learn.queue import follows
 from qgraph.rl.learn.replay import Batch
-from qgraph.rl.learn.replicas import joined, split, strategy_of
+from qgraph.rl.learn.replicas import joined, split
 from qgraph.rl.learn.tensors import TRANSITION, by_name, run_all, variables
+from qgraph.train.replicas import strategy_of
 
 NORM, EPSILON = 0.5, 1e-5  # of Adam; they keep one unusual batch from ruining a good policy
 

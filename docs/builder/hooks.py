@@ -19,6 +19,7 @@ from nbconvert import MarkdownExporter
 
 ROOT = Path(__file__).parents[2]
 PARAGRAPH = re.compile(r"<p>(?!<a [^>]*>[^<]*</a></p>)(.*?)</p>", re.DOTALL)  # not a link alone
+LATER = 0.3  # weight of results and changes in the search, relative to guides and reference
 LONGEST = 200  # characters of a description; search engines show fewer
 MENU = re.compile(r'(<nav class="md-nav" data-md-level="\d+" )aria-labelledby="(__nav_\w+)_label"')
 SECTIONS = re.compile(r'<nav class="md-nav" aria-label="([^"]*)">')
@@ -65,8 +66,10 @@ def _notebook(path: Path) -> str:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links that work in the repository, as links that work on the site."""
+    """Links that work in the repository, as links that work on the site; guides are found first."""
     place = page.file.src_uri
+    if place.startswith(("results/", "reference/changelog")):
+        page.meta.setdefault("search", {"boost": LATER})
     home = PurePosixPath(HOMES.get(place, f"docs/{place}"))
 
     def link(match: re.Match[str]) -> str:

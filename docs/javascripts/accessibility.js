@@ -1,4 +1,4 @@
-// A table that is wider than the screen scrolls. Keys scroll what has the focus, so the Tab key reaches
+// A table or a block of code that is wider than the screen scrolls. Keys scroll what has the focus, so the Tab key reaches
 // it. On a narrow screen, cells with a long text get a width of their own: else they have a word a line.
 // The buttons of each block of code get a name. The theme adds both after this script is loaded.
 const LONG_TEXT = 60; // characters
@@ -9,8 +9,10 @@ const prepare = () => {
       const widened = innerWidth < NARROW && cell.textContent.length > LONG_TEXT;
       cell.style.minWidth = widened ? "12rem" : "";
     }
-    if (wrap.scrollWidth > wrap.clientWidth) wrap.tabIndex = 0;
-    else wrap.removeAttribute("tabindex");
+  }
+  for (const part of document.querySelectorAll(".md-typeset__scrollwrap, .md-typeset pre > code")) {
+    if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
+    else part.removeAttribute("tabindex");
   }
   document.querySelectorAll(".md-code__nav").forEach((nav, i) => nav.setAttribute("aria-label", `Code ${i + 1}`));
 };

@@ -232,7 +232,9 @@ def read_run(folder: Path) -> Run:
     took = {part: sum(row[part] for row in last.values()) for part in PARTS}
     steps = sum(row["steps"] for row in last.values())
     looks = read_log(folder / LINES) if (folder / LINES).exists() else []
-    seen = [row.seen.kl_mean for row in looks if row.seen.kl_mean == row.seen.kl_mean]
+    seen = [
+        row.indicators.kl_mean for row in looks if row.indicators.kl_mean == row.indicators.kl_mean
+    ]
     late = column(rows, "actors_return")[-max(1, len(rows) // 4) :]
     return Run(
         {part: 1e6 * seconds / steps for part, seconds in took.items()},

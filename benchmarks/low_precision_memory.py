@@ -62,7 +62,7 @@ def bytes_of(world: World, batch: int, how: str) -> dict[str, int]:
     """Bytes of each of PARTS."""
     import tensorflow as tf
 
-    from qgraph.rl.agents.earlier import half_settings
+    from qgraph.rl.agents.former_names import half_settings
     from qgraph.rl.agents.sac.config import SacConfig
     from qgraph.rl.agents.sac.learner import SacLearner
 

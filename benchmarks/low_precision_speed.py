@@ -69,7 +69,7 @@ def speed(
 
 def times(world: World, batch: int, steps: int, turns: int) -> dict[str, float]:
     """Median milliseconds of a step, by variant; they take turns."""
-    from qgraph.rl.agents.earlier import half_settings
+    from qgraph.rl.agents.former_names import half_settings
     from qgraph.rl.agents.sac.config import SacConfig
     from qgraph.rl.agents.sac.learner import SacLearner
 

@@ -17,7 +17,7 @@ def complete_profile(incomplete: str) -> list[str]:
 
 
 def complete_passes(incomplete: str) -> list[str]:
-    """Passes and recipes, behind those that are typed already, with commas between."""
+    """Passes and recipes, after those that are typed already, separated by commas."""
     from qgraph.pipelines import PASSES
     from qgraph.recipes import RECIPES
 

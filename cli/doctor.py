@@ -18,7 +18,7 @@ FAST = {"kernels": "native", "training quantizer": "fused"}
 
 
 def doctor(as_json: Json = False, build_cuda: BuildCuda = False) -> None:
-    """Show versions, which native code is in use, and the reason where it is not."""
+    """Show versions, the native code in use, and the reason if it is not in use."""
     from qgraph.cli.console import console, print_table
 
     if build_cuda:
@@ -68,8 +68,14 @@ def _found() -> dict[str, dict[str, str]]:
             "why": "the best this CPU has, of those built",
         },
         "training quantizer": {"use": form, "why": reason},
-        "under jit_compile": {"use": "native", "why": "XLA compiles TensorFlow's own ops only"},
+        "training quantizer, jit_compile": {
+            "use": "native",
+            "why": "XLA compiles TensorFlow's own ops only",
+        },
         "cuda kernels": {"use": cuda, "why": cuda_why},
-        "on GPUs": {"use": "native" if on_gpus.ops is None else "fused", "why": on_gpus.why},
+        "training quantizer, GPUs": {
+            "use": "native" if on_gpus.ops is None else "fused",
+            "why": on_gpus.why,
+        },
         "gpu": {"use": str(len(gpus)), "why": ", ".join(gpu.name for gpu in gpus)},
     }

@@ -150,7 +150,7 @@ def _print_ends(inputs: Mapping[str, str], outputs: Mapping[str, str]) -> None:
 
 def _print_ops(facts: GraphFacts) -> None:
     from qgraph.cli.console import Names, print_table
-    from qgraph.cli.rewrites import few
+    from qgraph.cli.rewrites import first_names
 
     counts = [(op, str(count)) for op, count in facts.ops.items()]
     print_table(f"ops, {facts.parameters:,} parameters", ("=op", ">count"), counts)
@@ -162,7 +162,7 @@ def _print_ops(facts: GraphFacts) -> None:
             "not supported, kept as float",
             ("=op", ">count", "nodes", "reason"),
             [
-                (op, str(len(nodes)), Names(*few(nodes)), reason or "-")
+                (op, str(len(nodes)), Names(*first_names(nodes)), reason or "-")
                 for (op, reason), nodes in unknown.items()
             ],
         )

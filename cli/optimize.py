@@ -64,7 +64,7 @@ def optimize(
         )
         progress("writing", 0, 1)
         made.save(output)
-    changed = {kind: found for kind, found in made.ends(output).changed.items() if found}
+    changed = {kind: found for kind, found in made.io_names(output).changed.items() if found}
     facts = {
         "output": str(output),
         "inputs": {name: str(made.graph.types[name]) for name in made.graph.inputs},

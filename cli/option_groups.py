@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 
 @dataclass(frozen=True)
 class ReadBy:
-    """The function that makes the library's value of an option's text; part of its type."""
+    """Converts the text of an option to the value of the library; part of the option's type."""
 
     read: Callable[..., object]
 

@@ -111,7 +111,7 @@ def _show_one(name: str, as_json: bool) -> None:
 
 
 def _differing(profile: Profile) -> Object:
-    """The keys whose values are not those of the default profile, beside its name and text."""
+    """The keys whose values differ from the default profile, except its name and description."""
     from qgraph.quant.keys import values_by_path
     from qgraph.quant.profile import load_profile
 

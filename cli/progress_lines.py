@@ -16,7 +16,7 @@ LINE_SECONDS = 10.0  # between two lines
 
 @contextmanager
 def progress_lines() -> Iterator[Progress]:
-    """A callback whose newest stage is printed every `LINE_SECONDS` while the block runs."""
+    """A callback whose latest stage is printed every `LINE_SECONDS` while the block runs."""
     newest = "loading"
     begin = time.monotonic()
     ended = threading.Event()

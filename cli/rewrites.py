@@ -46,13 +46,13 @@ def print_refusals(refusals: Sequence[Refusal]) -> None:
             "refused, and why",
             ("=pass", ">count", "nodes", "reason"),
             [
-                (name, str(len(nodes)), Names(*few(nodes)), reason)
+                (name, str(len(nodes)), Names(*first_names(nodes)), reason)
                 for (name, reason), nodes in alike.items()
             ],
         )
 
 
-def few(nodes: list[str]) -> list[str]:
+def first_names(nodes: list[str]) -> list[str]:
     """The first names, and how many more there are."""
     rest = len(nodes) - NAMES_SHOWN
     return [*nodes[:NAMES_SHOWN], f"and {rest} more"] if rest > 1 else nodes

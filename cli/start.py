@@ -1,6 +1,6 @@
 """The entry point: Ctrl-C prints no traceback, even while modules are imported.
 
-What Python has not loaded at its start is imported inside `main`, where an interrupt is handled.
+Modules that Python does not load at its start are imported in `main`, which handles interrupts.
 """
 
 from __future__ import annotations

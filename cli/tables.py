@@ -241,6 +241,6 @@ def print_files(output: Path, manifest: Manifest) -> None:
         ("=file", "content"),
         [(name + "/" * (output / name).is_dir(), what) for name, what in FILES.items()],
     )
-    whole = not any(op.between for op in manifest.float_ops)  # else `verify` refuses it
+    whole = not any(op.between for op in manifest.float_ops)  # otherwise `verify` refuses it
     print_last(output, *[["verify", str(output)]] * whole, ["report", str(output)])
     print_warnings(manifest.facts.warnings)

@@ -172,7 +172,7 @@ def _form(name: str, form: ComparedForm | SkippedForm) -> tuple[str, ...]:
 def _difference(first: Difference) -> str:
     at = ", ".join(map(str, first.index))
     return (
-        f"first in {first.tensor} [{at}]: {first.found}, the reference has {first.wanted} "
+        f"first in {first.tensor} [{at}]: {first.actual}, the reference has {first.expected} "
         f"({first.count} in this tensor, case `{first.label}`)"
     )
 
@@ -210,20 +210,24 @@ def _against(directory: Path, file: Path, as_json: bool) -> None:
         print_next(["report", str(directory)])
 
 
+def _row(one: Difference) -> tuple[Names | str, ...]:
+    from qgraph.cli.console import Names
+
+    first = str(list(one.index))
+    return (Names(one.tensor), f"{one.count:,}", first, str(one.actual), str(one.expected))
+
+
 def _print_checked(found: Checked) -> None:
-    from qgraph.cli.console import Names, console, print_table
+    from qgraph.cli.console import console, print_table
 
     if found.differences:
         print_table(
             "tensors that differ, in the order of computation",
             ("tensor", ">different", "=first at", ">given", ">reference"),
-            [
-                (Names(d.tensor), f"{d.count:,}", str(list(d.index)), str(d.found), str(d.wanted))
-                for d in found.differences
-            ],
+            [_row(one) for one in found.differences],
         )
         console().print("how the reference computes the first one:", style="bold")
-        for line in found.way:
+        for line in found.computation:
             console().print(f"  {_line(line)}", soft_wrap=True)
         console().print()
     if found.unknown:

@@ -131,7 +131,7 @@ class Archive:
 
 
 def npy_header(stream: IO[bytes], size: int) -> tuple[tuple[int, ...], np.dtype[Any], Any]:
-    """Shape, dtype and memory order of the array that `stream` holds in .npy form.
+    """Shape, dtype and memory order of the array in `stream`, in .npy form.
 
     Raises ValueError unless the array fills the `size` bytes of the stream, and for objects.
     """
@@ -158,7 +158,7 @@ def _array(stream: IO[bytes], size: int) -> Array:
             raise EOFError("an array is cut short")
         rest[: len(block)] = block
         rest = rest[len(block) :]
-    stream.read(1)  # the end is where a checksum is compared
+    stream.read(1)  # checksums are compared at the end
     return array
 
 
@@ -183,7 +183,7 @@ def read_json(path: Path) -> JsonObject:
 
 
 def parse_json(text: bytes | str) -> JsonObject:
-    """A JSON object. Raises ValueError and, where it is nested too deep, RecursionError."""
+    """A JSON object. Raises ValueError and, if it is nested too deeply, RecursionError."""
     found = json.loads(text)
     if not isinstance(found, dict):
         raise ValueError("not a JSON object")

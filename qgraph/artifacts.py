@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from qgraph.backends.tf.emit import emit_graph_def, end_names
+from qgraph.backends.tf.emit import emit_graph_def, tf_io_names
 from qgraph.backends.tf.saved_model import write_saved_model
 from qgraph.distribution import version, version_of
 from qgraph.exact.bounds import accumulator_bits
@@ -211,7 +211,7 @@ def manifest(result: FixedPointNetwork) -> Manifest:
         result.profile,
         {name: str(graph.types[name]) for name in graph.inputs},
         {public: str(graph.types[value]) for public, value in graph.outputs.items()},
-        end_names(graph).changed,
+        tf_io_names(graph).changed,
         layers(result),
         [_tensor(result, n.name) for n in graph.topological() if n.op in QUANTIZERS],
         scale_groups(graph),
@@ -230,7 +230,7 @@ def versions() -> dict[str, str]:
 
 
 def finite(value: float | None) -> float | None:
-    """`value` with two decimals; None for infinity (no noise), which JSON lacks, and for None."""
+    """`value` with two decimals; None for None and for infinity (no noise)."""
     return round(value, 2) if value is not None and math.isfinite(value) else None
 
 

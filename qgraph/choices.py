@@ -23,7 +23,7 @@ class Mode(StrEnum):
 
 
 class Effort(StrEnum):
-    """How much static mode tries to keep a network's accuracy, in rising order."""
+    """How much static mode tries to keep a network's accuracy, in ascending order."""
 
     PLAIN = "plain"
     FAST = "fast"
@@ -55,7 +55,7 @@ class Equalization(StrEnum):
     OFF = ""
     NOISE = "noise"  # by the noise of activations and weights, from batch norms
     WEIGHTS = "weights"
-    BIASES = "biases"  # counts biases into the ranges
+    BIASES = "biases"  # also counts biases in the ranges
 
 
 class ExportFormat(StrEnum):
@@ -79,7 +79,7 @@ class Learning(StrEnum):
 
 
 class Level(StrEnum):
-    """Instruction sets of native kernels, in rising order (`qgraph.backends.engine`)."""
+    """Instruction sets of native kernels, in ascending order (`qgraph.backends.engine`)."""
 
     AUTO = "auto"  # the best of this machine
     PLAIN = "plain"

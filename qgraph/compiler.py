@@ -62,8 +62,8 @@ from qgraph.static.samples import Samples, samples_for
 from qgraph.train.loose_weights import with_loose_weights
 from qgraph.transforms.wrap_accumulators import WrapAccumulators
 
-# Enough to measure the noise of a layer, and fast compared with calibration. If the report has
-# samples of its own, they are used: reconstructed weights fit the samples that they have seen.
+# Enough to measure the noise of a layer, and fast compared with calibration. If the report has its
+# own samples, these are used, because reconstructed weights fit the samples that they were made on.
 SQNR_SAMPLES = 16
 # The start of training: equalized channels share one scale well, and thresholds that clip the
 # largest weights are nearer to the trained ones (TQT, table 2).
@@ -188,10 +188,10 @@ def quantize(
     floating, graph = _built(graph, choice, samples, trace, memory, progress, preparations, given)
     if training:
         graph = with_loose_weights(graph, floating)
-    unguided = [TRAINING_WITHOUT_DATA] if training and samples.invented else []
+    unguided = [TRAINING_WITHOUT_DATA] if training and samples.generated else []
     facts = Facts(
         *_source(model),
-        0 if samples.invented else samples_of(choice.parts.learning),
+        0 if samples.generated else samples_of(choice.parts.learning),
         samples.facts,
         choice.facts(),
         None if given is None else _source_of(exponents),
@@ -201,7 +201,7 @@ def quantize(
         _agreement(graph, samples, choice.parts),
     )
     progress("measuring", 0, 1)
-    measured = {} if samples.invented else _first(graph, choice.parts.report, SQNR_SAMPLES)
+    measured = {} if samples.generated else _first(graph, choice.parts.report, SQNR_SAMPLES)
     sample = _first_batch(graph, samples.data)
     made = finished(
         graph, floating, choice.profile, choice.plan.method, trace, sample, measured, facts
@@ -307,7 +307,7 @@ def _built(
     preparations: Preparations,
     exponents: Exponents | None,
 ) -> tuple[Graph, Graph]:
-    """The float graph and its quantized twin, as chosen."""
+    """The float graph and its quantized form, as chosen."""
     pipeline = preparations.pipeline
     done, steps = itertools.count(1), len(pipeline.static(choice.profile, choice.plan))
     return build(
@@ -319,7 +319,7 @@ def _built(
         lambda _: progress("rewriting", next(done), steps),
         progress,
         memory,
-        samples.invented,
+        samples.generated,
         pipeline,
         exponents,
         preparations,
@@ -327,7 +327,7 @@ def _built(
 
 
 def _bounded(graph: Graph, profile: Profile, trace: Trace) -> Mapping[str, Bound]:
-    """The bounds of all sums. Accumulators wrap if the profile allows it, else they are checked."""
+    """The bounds of all sums. Accumulators wrap if the profile allows it; else they are checked."""
     if profile.accumulator_wraps:
         PassManager((WrapAccumulators(profile.accumulator_bits),)).run(graph, trace)
         return bounds(graph)
@@ -337,13 +337,13 @@ def _bounded(graph: Graph, profile: Profile, trace: Trace) -> Mapping[str, Bound
 
 
 def _agreement(graph: Graph, samples: Samples, parts: Split) -> AgreementFacts | None:
-    if samples.invented:
+    if samples.generated:
         return None
     return AgreementFacts.of(agreement(samples.original, graph, parts.report), parts.held_out)
 
 
 def _first_batch(graph: Graph, data: Mapping[str, Array]) -> dict[str, Array]:
-    """One batch of each input, in memory: `data` may be mapped from a file."""
+    """One batch of each input, in memory, because `data` may be mapped from a file."""
     batches = {name: (graph.types[name].shape or (1,))[0] or 1 for name in data}
     return converted(graph, {n: np.array(array[: batches[n]]) for n, array in data.items()})
 

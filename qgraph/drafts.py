@@ -1,7 +1,7 @@
-"""Hidden places beside an output where it is written first; a live run has a lock on its place.
+"""Temporary paths beside an output, which is written there first; a run locks its own path.
 
-The place for `out` is `.out.qgraph-dir` or `.out.qgraph-file`. The lock ends with the process, so
-a place without one was left behind by a run that was killed: the next run removes it.
+The path for `out` is `.out.qgraph-dir` or `.out.qgraph-file`. The lock ends with the process, so
+a path without a lock remained from a run that was killed: the next run removes it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PAUSE = 0.02
 
 
 @contextmanager
-def held(path: Path, suffix: str) -> Iterator[tuple[Path, int]]:
+def locked_draft(path: Path, suffix: str) -> Iterator[tuple[Path, int]]:
     """Lock the place for the output `path` until the block ends: its path and file descriptor.
 
     A directory is empty; a file may have old content. Raises OutputError if another run has locked
@@ -45,7 +45,7 @@ def held(path: Path, suffix: str) -> Iterator[tuple[Path, int]]:
 
 
 @contextmanager
-def sole_user(folder: Path) -> Iterator[None]:
+def lock_directory(folder: Path) -> Iterator[None]:
     """Lock an existing directory: no other run may work in it or replace it meanwhile.
 
     Raises OutputError if another run has locked it. Does nothing if the directory does not exist.

@@ -12,8 +12,15 @@ if TYPE_CHECKING:
 class QGraphError(Exception):
     """Base of all errors that qgraph raises.
 
-    `message` states the fault, `node` names the node, tensor or file that has it, and `hint`
-    states what to do.
+    Args:
+        message: The fault.
+        node: The node, tensor or file that has the fault.
+        hint: What to do.
+
+    Examples:
+        >>> print(QGraphError("has no inputs", node="conv1", hint="give it one"))
+        conv1: has no inputs
+          give it one
     """
 
     exit_code = 1
@@ -79,7 +86,15 @@ class OutputError(QGraphError):
 class ExactnessError(QGraphError):
     """The arithmetic cannot be exact: an accumulator overflows, or a scale is out of range.
 
-    `evidence` has arrays by name that show the overflow, if there is one.
+    Args:
+        message: As in `QGraphError`.
+        node: As in `QGraphError`.
+        hint: As in `QGraphError`.
+        evidence: Arrays by name that show the overflow.
+
+    Examples:
+        >>> ExactnessError("overflows", evidence={"x": [1]}).evidence
+        {'x': [1]}
     """
 
     exit_code = 9
@@ -136,7 +151,15 @@ INTERNAL_ERROR = 70  # an exception that is not in this tree: a fault of qgraph
 
 
 def exit_codes() -> dict[int, str]:
-    """Meaning of each exit code of the command line, in order."""
+    """The exit codes of the command line.
+
+    Returns:
+        The meaning of each code, in order of the codes.
+
+    Examples:
+        >>> exit_codes()[0]
+        'Done.'
+    """
     found = {0: "Done.", INTERNAL_ERROR: "An internal error: please report it."}
     waiting: list[type[QGraphError]] = [QGraphError]
     while waiting:
@@ -148,7 +171,18 @@ def exit_codes() -> dict[int, str]:
 
 
 def reason_of(error: BaseException) -> str:
-    """The reason of an exception of another library, without the name of its class."""
+    """The reason of an exception of another library, without the name of its class.
+
+    Args:
+        error: The exception.
+
+    Returns:
+        One short line.
+
+    Examples:
+        >>> reason_of(KeyError("size"))
+        "key 'size' is missing"
+    """
     if isinstance(error, OSError) and error.strerror:
         place = f": {error.filename}" if error.filename else ""
         return f"{error.strerror}{place}"
@@ -158,6 +192,20 @@ def reason_of(error: BaseException) -> str:
 
 
 def first_line(error: object, limit: int = 200) -> str:
-    """Message of a foreign exception, on one short line; its type if the message is empty."""
+    """The first line of a message.
+
+    Args:
+        error: A message, or an exception.
+        limit: The largest number of characters.
+
+    Returns:
+        The line; the name of the type if the message is empty.
+
+    Examples:
+        >>> first_line(ValueError("wrong shape"))
+        'wrong shape'
+        >>> first_line(KeyError())
+        'KeyError'
+    """
     text = (str(error).strip().splitlines() or [""])[0].strip() or type(error).__name__
     return text if len(text) <= limit else f"{text[:limit]}..."

@@ -23,7 +23,7 @@ from qgraph.stored import load_network
 
 
 class FormEntry(NamedTuple):
-    """Place and description of a form."""
+    """Module, class and description of a format."""
 
     module: str
     class_name: str
@@ -162,7 +162,7 @@ def exported_form(path: Path, network: Network) -> Form:
     index = index_of(path)
     if index.weights not in (None, hash_of(network.program.constants)):
         raise UsageError(
-            f"exported from another network than `{network.program.name}` as it is now",
+            f"exported from another network than the current `{network.program.name}`",
             node=str(path),
             hint="export this one again, or give the directory that it was exported from",
         )

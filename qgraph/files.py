@@ -62,12 +62,12 @@ class Reserved:
 
         An earlier output stays unchanged until then. Raises OutputError.
         """
-        with _told_as_output_error(self.path):
+        with _as_output_error(self.path):
             self.draft.mkdir()
             yield self.draft
             _sync(self.draft)
-            check_free(self.path, self.own, force=self.force)  # nothing that came meanwhile is lost
-            _take_place(self.draft, self.path, self.draft.with_name(drafts.OLD))
+            check_free(self.path, self.own, force=self.force)  # files that were added meanwhile
+            _replace_directory(self.draft, self.path, self.draft.with_name(drafts.OLD))
             _sync_entry(self.path.parent)
 
 
@@ -75,20 +75,20 @@ class Reserved:
 def reserved(path: Path, own: Collection[str] = (), *, force: bool = False) -> Iterator[Reserved]:
     """Reserve `path` for the output directory of this run, before its content is computed.
 
-    `path` may be what `check_free` allows. Raises OutputError, also if another run has reserved it
-    or works in it.
+    `path` may be anything that `check_free` allows. Raises OutputError, also if another run has
+    reserved it or works in it.
     """
     check_free(path, own, force=force)
     path = path.resolve()
     missing = [parent for parent in path.parents if not parent.exists()]
     try:
         with ExitStack() as stack:
-            with _told_as_output_error(path):
+            with _as_output_error(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 if path.is_dir():
-                    stack.enter_context(drafts.sole_user(path))
-                place, _ = stack.enter_context(drafts.held(path, drafts.DIRECTORY))
-                check_free(path, own, force=force)  # it may have been given back what stood there
+                    stack.enter_context(drafts.lock_directory(path))
+                place, _ = stack.enter_context(drafts.locked_draft(path, drafts.DIRECTORY))
+                check_free(path, own, force=force)  # an earlier output may have been restored
             yield Reserved(path, place / drafts.NEW, own, force)
     except BaseException:
         for parent in missing:
@@ -108,19 +108,19 @@ def whole_directory(
 
 def make_directory(path: Path) -> None:
     """Create a directory unless it exists. Raises OutputError."""
-    with _told_as_output_error(path):
+    with _as_output_error(path):
         path.mkdir(exist_ok=True)
 
 
 def remove_directory(path: Path) -> None:
     """Remove a directory and its content, if it exists. Raises OutputError."""
-    with _told_as_output_error(path), suppress(FileNotFoundError):
+    with _as_output_error(path), suppress(FileNotFoundError):
         shutil.rmtree(path)
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write or replace one file, completely or not at all. Raises OutputError."""
-    with _told_as_output_error(path), drafts.held(path, drafts.FILE) as (draft, handle):
+    with _as_output_error(path), drafts.locked_draft(path, drafts.FILE) as (draft, handle):
         os.ftruncate(handle, 0)
         with os.fdopen(os.dup(handle), "wb") as stream:
             stream.write(content)
@@ -152,7 +152,7 @@ def _umask() -> int:
 
 
 @contextmanager
-def _told_as_output_error(path: Path) -> Iterator[None]:
+def _as_output_error(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -164,7 +164,7 @@ def unwritable(path: Path, error: OSError) -> OutputError:
     return OutputError(f"cannot be written: {error.strerror or error}", node=str(path))
 
 
-def _take_place(draft: Path, path: Path, old: Path) -> None:
+def _replace_directory(draft: Path, path: Path, old: Path) -> None:
     """Rename `draft` to `path`, in one step if the system can exchange two names.
 
     Otherwise an earlier output is moved to `old` first, and back if the second step fails.

@@ -1,6 +1,6 @@
-"""Names for types of libraries without type annotations: each stands for one kind of object.
+"""Names for types of libraries without type annotations; each stands for one kind of object.
 
-Objects of the compiler itself have their own types.
+Objects of the compiler have their own types.
 """
 
 from __future__ import annotations

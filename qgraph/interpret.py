@@ -88,7 +88,7 @@ def run_node(node: Node, inputs: Sequence[Array], in_place: bool = False) -> tup
 
 
 def needed_for(graph: Graph, wanted: Iterable[str]) -> list[Node]:
-    """The nodes that have to run for the values `wanted`, in order."""
+    """The nodes that the values `wanted` need, in order."""
     needs = {node_of(v) for v in wanted}
     order = graph.topological()
     for node in reversed(order):

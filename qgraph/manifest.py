@@ -67,7 +67,7 @@ class GroupEntry:
 
 @dataclass(frozen=True)
 class FloatOpEntry:
-    """An op that is computed in float; `between`: integer layers stand before and behind it."""
+    """An op that is computed in float; `between`: whether integer layers precede and follow it."""
 
     name: str
     op: str
@@ -96,7 +96,7 @@ class Manifest(KeyedRecord):
 
 @dataclass(frozen=True)
 class AloneEntry:
-    """dB that a quantizer alone leaves, by its exponent and by the finest that clips nothing."""
+    """SQNR in dB of a quantizer alone, with its exponent and with the finest without clipping."""
 
     sqnr_alone_db: float | None
     sqnr_max_db: float | None
@@ -104,7 +104,7 @@ class AloneEntry:
 
 @dataclass(frozen=True)
 class StatisticsEntry:
-    """Statistics of a quantizer's input; `alone` where it has one exponent."""
+    """Statistics of a quantizer's input; `alone` if it has one exponent."""
 
     least: float
     greatest: float
@@ -145,7 +145,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def manifest_of(path: Path) -> Manifest | None:
-    """The manifest of an output directory or of a file in one; None for what is neither.
+    """The manifest of an output directory or of a file in one; None for another path.
 
     Raises LoadError for a directory of another version, and for one whose graph is not the one
     that was written.

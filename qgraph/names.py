@@ -1,8 +1,8 @@
 """Spell names of tensors as each target allows them, so that they are legal and unique.
 
-A model's own names may hold anything: slashes, spaces, quotes, newlines, any script. They stay in
-everything that people read or type (manifest, report, `--inputs`, dumps, ends of ONNX models).
-Where a target allows less, its spelling comes from here:
+A model's own names may contain anything: slashes, spaces, quotes, newlines, any script. They are
+kept in everything that people read or type (manifest, report, `--inputs`, dumps, inputs and outputs
+of ONNX models). If a target allows less, its spelling comes from here:
 
 | target | spelling | kept unique by |
 |---|---|---|
@@ -26,11 +26,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 Spelling = Callable[[str], str]
-LONGEST = 40  # characters of a name that a C identifier or a file recalls
+LONGEST = 40  # characters of a name that are kept in C identifiers and file names
 
 
 class Namespace:
-    """Hands out names, each spelled as the target allows and none of them twice."""
+    """Creates unique names, each spelled as the target allows."""
 
     def __init__(self, spelling: Spelling = str, taken: Iterable[str] = ()) -> None:
         self._spelling = spelling
@@ -38,7 +38,7 @@ class Namespace:
         self._counts: dict[str, int] = {}
 
     def fresh(self, text: str) -> str:
-        """A free name that recalls `text`: its spelling, or that with a number behind it."""
+        """An unused name similar to `text`: its spelling, or the spelling with a number."""
         stem = name = self._spelling(text)
         count = self._counts.get(stem, 0)
         while name in self._taken:
@@ -49,7 +49,7 @@ class Namespace:
         return name
 
     def fresh_all(self, texts: Iterable[str]) -> dict[str, str]:
-        """A name for each text; those that are legal as they are keep their own."""
+        """A name for each text; legal names do not change."""
         wanted = list(dict.fromkeys(texts))
         legal = [t for t in wanted if self._spelling(t) == t]
         made = {text: self.fresh(text) for text in dict.fromkeys([*legal, *wanted])}
@@ -71,7 +71,7 @@ def tensorflow_name(text: str) -> str:
 
 
 def onnx_name(text: str) -> str:
-    """`text` as the name of a value: UTF-8, and not empty, which stands for no value."""
+    """`text` as the name of a value: UTF-8, and not empty, because an empty name means no value."""
     return text.encode("utf-8", "replace").decode() or "n"
 
 
@@ -82,7 +82,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Lower case only: that is what identifiers are made of.
+# Lower case only, like the identifiers.
 KEYWORDS = _words(
     """
     auto break case char const continue default do double else enum extern float for goto if
@@ -96,7 +96,7 @@ KEYWORDS = _words(
     wchar_t xor xor_eq
     """
 )
-# What some compilers define, and what the generated file itself uses.
+# Names that some compilers define, or that the generated file itself uses.
 USED = _words(
     """
     unix linux i386 errno main memcpy memset memcmp strcmp stdin stdout stderr
@@ -111,13 +111,16 @@ HEADERS = _words(
     stdbool stddef stdint stdio stdlib string tgmath time wchar wctype
     """
 )
-# Helpers of the generated file end like that, loop variables look like that, types end in _t.
+# Suffixes of helpers, patterns of loop variables, and the suffix _t of types in the generated file.
 _TAKEN = re.compile(r".*_[iu](8|16|32|64)|[dr][0-9]+|u?int.*_t|[a-z]_*")
 
 
 def identifier(text: str, longest: int = LONGEST) -> str:
-    """Lower-case letters, digits and single underscores; of a long name the end."""
-    plain = re.sub(r"[^0-9a-z]+", "_", text.lower()).strip("_")[-longest:].strip("_")
+    """Lower-case letters, digits and single underscores; the last words of a long name."""
+    plain = re.sub(r"[^0-9a-z]+", "_", text.lower()).strip("_")
+    if len(plain) > longest:
+        _, _, words = plain[-longest - 1 :].partition("_")
+        plain = words or plain[-longest:]
     return plain if plain[:1].isalpha() else f"t{plain}"
 
 
@@ -142,12 +145,12 @@ def file_stem(name: str) -> str:
 
 
 def ascii_text(text: str) -> str:
-    """`text` where only printable ASCII is allowed, without quotes and backslashes."""
+    """`text` in printable ASCII, without quotes and backslashes."""
     return "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else "?" for c in text)
 
 
 def comment(text: str) -> str:
-    """`text` within a C comment: it can neither end it, nor begin one, nor form a trigraph."""
+    """`text` in a C comment: it cannot end it, begin another one, or form a trigraph."""
     plain = "".join(c if c.isascii() and c.isprintable() else "?" for c in text)
     return re.sub(r"\?(?=\?)", "? ", plain.replace("*/", "* /").replace("/*", "/ *"))
 
@@ -163,14 +166,14 @@ def literal(text: str) -> str:
 
 # -- files ----------------------------------------------------------------------------------
 
-# What an entry of an archive cannot hold as it is: NUL ends a name, `..` leaves the folder that
-# it is unpacked to, numpy takes `.npy` from the end; and what reads like an escape.
+# Parts that an entry of an archive cannot have: NUL ends a name, `..` leaves the folder that it is
+# unpacked to, numpy removes `.npy` at the end; and text that looks like an escape.
 _NO_ENTRY = re.compile(r"\0|%(?=[0-9A-F]{2})|\.(?=npy$)|(?<![^/])\.\.(?![^/])")
 _ESCAPED = re.compile(r"%([0-9A-F]{2})")
 
 
 def entry_name(text: str) -> str:
-    """`text` as the name of an array in a `.npz`: unchanged, except the few that cannot be one."""
+    """`text` as the name of an array in a `.npz`; only names that an archive cannot have change."""
     return _NO_ENTRY.sub(lambda m: "".join(f"%{ord(c):02X}" for c in m[0]), text)
 
 
@@ -180,5 +183,5 @@ def from_entry_name(entry: str) -> str:
 
 
 def path_text(path: str | Path) -> str:
-    """A path as text that can be written anywhere: bytes that are not UTF-8 become U+FFFD."""
+    """A path as text that can be written anywhere; bytes that are not UTF-8 become U+FFFD."""
     return os.fsencode(path).decode("utf-8", "replace")

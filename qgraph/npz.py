@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from qgraph.names import entry_name
 
-EPOCH = (1980, 1, 1, 0, 0, 0)  # of every entry: the same arrays give the same bytes
+EPOCH = (1980, 1, 1, 0, 0, 0)  # date of every entry, so that equal arrays give equal bytes
 
 
 def write_npz(
@@ -33,7 +33,7 @@ def write_npz(
             entry.compress_type = kind
             entry.external_attr = 0o644 << 16
             with archive.open(entry, "w", force_zip64=True) as stream:
-                # One order of elements: equal arrays give equal bytes however they lie in memory.
+                # In C order, so that equal arrays give equal bytes with any strides.
                 np.lib.format.write_array(stream, np.asarray(array, order="C"), allow_pickle=False)
 
 

@@ -1,7 +1,7 @@
 """The arithmetic that every part agrees on: quantizer, requantization, rounding.
 
-Sources: TQT (Jain et al., 2019), sections 3.2 and 3.3, equations 4 to 8; docs/numerics.md states
-where this project chooses. Integers are int64, floats float64 unless said otherwise.
+Sources: TQT (Jain et al., 2019), sections 3.2 and 3.3, equations 4 to 8; docs/numerics.md lists the
+choices of this project. Integers are int64 and floats float64, unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def exponent_for_max(largest: float, bits: int, signed: bool) -> int:
 def finest_exponent(values: npt.ArrayLike, bits: int, signed: bool) -> int:
     """The finest scale on which no element of a constant of the graph is clipped.
 
-    Where `ceil(log2 max)` would clip the largest element (1/4 in 8 bits unsigned is 256 steps)
-    the next coarser scale is taken. An all-zero constant gets the scale of 1.
+    If `ceil(log2 max)` would clip the largest element (1/4 in 8 bits unsigned is 256 steps), the
+    next coarser scale is used. An all-zero constant gets the scale of 1.
     """
     values = np.asarray(values, np.float64)
     largest = float(np.abs(values).max(initial=0.0))
@@ -56,7 +56,7 @@ def finest_exponent(values: npt.ArrayLike, bits: int, signed: bool) -> int:
 
 
 def checked_exponent(exponent: E, name: str | None = None) -> E:
-    """`exponent` itself. Raises ExactnessError where |f| > 126: 2^-f is not a normal float32."""
+    """`exponent` itself. Raises ExactnessError if |f| > 126: 2^-f is not a normal float32."""
     if isinstance(exponent, int):  # most exponents: without numpy
         outside = abs(exponent) > MAX_EXPONENT
     else:
@@ -71,7 +71,7 @@ def checked_exponent(exponent: E, name: str | None = None) -> E:
 
 
 def frozen_exponent(exponent: AnyExponent) -> Exponent:
-    """An exponent as a QuantSpec holds it: an integer, or a tuple along the last axis."""
+    """An exponent in the form of a QuantSpec: an integer, or a tuple along the last axis."""
     if isinstance(exponent, int):  # most exponents: without numpy
         return exponent
     held = np.asarray(exponent)
@@ -79,7 +79,7 @@ def frozen_exponent(exponent: AnyExponent) -> Exponent:
 
 
 def aligned(exponent: AnyExponent | None, shape: tuple[int, ...]) -> Codes:
-    """A per-channel exponent shaped to broadcast over `shape`.
+    """A per-channel exponent in a shape that broadcasts over `shape`.
 
     Depthwise filters [h, w, c, m] have one exponent for each of their c*m output channels.
     """
@@ -128,7 +128,7 @@ def _rounds_up(v: Codes, whole: Codes, rest: Codes, half: Codes, rounding: Round
 def bring_into_range(codes: Array, spec: QuantSpec) -> Array:
     """Saturate or wrap integers (of any dtype) into the range of `spec`."""
     if spec.overflow == Overflow.WRAP:
-        # Whole turns first: floats past 2^53 have no room for `- lo`, their remainders have.
+        # Whole turns first: beyond 2^53, `- lo` is not exact in float, but the remainders are.
         return (codes % (1 << spec.bits) - spec.lo) % (1 << spec.bits) + spec.lo
     return np.clip(codes, spec.lo, spec.hi)
 
@@ -167,7 +167,7 @@ def quantize(x: npt.ArrayLike, spec: QuantSpec) -> Fixed:
 
 
 def quantized_constant(x: Array, spec: QuantSpec) -> Array:
-    """The values of a constant's codes, exact: in its own dtype, in float64 past 24 bits.
+    """The exact values of a constant's codes, in its own dtype, or in float64 beyond 24 bits.
 
     Raises ExactnessError on NaN.
     """
@@ -179,7 +179,7 @@ def quantized_constant(x: Array, spec: QuantSpec) -> Array:
 def fake_quantize(x: Array, spec: QuantSpec, out: Array | None = None) -> Array:
     """The float value of the code of each element, in the dtype of `x`; NaN stays NaN.
 
-    out: an array for the result, such as `x` itself; it may stay unused.
+    out: an array for the result, such as `x` itself; it is not always used.
     """
     exponent = _exponent(spec, x.shape)
     tail = exponent.shape == x.shape[x.ndim - exponent.ndim :]
@@ -190,13 +190,13 @@ def fake_quantize(x: Array, spec: QuantSpec, out: Array | None = None) -> Array:
         and x.flags.c_contiguous
     ):
         return kernels.quantize(x, exponent, spec.lo, spec.hi, spec.rounding, out)
-    # In float64: float32 would lose digits of large numbers, which wrap, and of small ones.
+    # In float64, because float32 would lose digits of large numbers that wrap, and of small ones.
     steps = round_numbers(np.ldexp(x.astype(np.float64), exponent), spec.rounding)
     return np.ldexp(bring_into_range(steps, spec), -exponent).astype(x.dtype)
 
 
 def requantize(v: Fixed, spec: QuantSpec) -> Fixed:
-    """Codes to codes of another scale: `clip(round_shift(v, f_in - f_out), lo, hi)`."""
+    """Codes on another scale: `clip(round_shift(v, f_in - f_out), lo, hi)`."""
     exponent = _exponent(spec, v.codes.shape)
     shift = aligned(v.exponent, v.codes.shape) - exponent
     codes = bring_into_range(round_shift(v.codes, shift, spec.rounding), spec)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from qgraph.backends.ends import Ends, ends_of
+from qgraph.backends.io_names import IONames, io_names_of
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.files import write_whole
 from qgraph.foreign import KerasModel
@@ -34,7 +34,7 @@ def _tensorflow_bytes(graph: Graph) -> bytes:
     graph_def = emit_graph_def(graph)
     try:
         content: bytes = graph_def.SerializeToString(deterministic=True)
-    except ValueError as error:  # more than protobuf holds
+    except ValueError as error:  # too large for protobuf
         raise UnsupportedError(f"cannot be written as one file: {error}", node=graph.name) from None
     return content
 
@@ -109,7 +109,7 @@ class Optimized:
 
         Raises:
             UsageError: The suffix is neither .pb nor .onnx.
-            UnsupportedError: The format cannot hold a part of the network.
+            UnsupportedError: The format does not support a part of the network.
             OutputError: The file cannot be written.
 
         Examples:
@@ -120,8 +120,8 @@ class Optimized:
         write_whole(path, float_format(path).content(self.graph))
         return path
 
-    def ends(self, path: str | Path) -> Ends:
-        """The names of inputs and outputs in such a file, by their names in the graph.
+    def io_names(self, path: str | Path) -> IONames:
+        """Get the names of inputs and outputs in such a file, by their names in the graph.
 
         Args:
             path: A file that `save` would write; its suffix is the format.
@@ -133,10 +133,10 @@ class Optimized:
             UsageError: The suffix is neither .pb nor .onnx.
 
         Examples:
-            >>> qgraph.optimize("model.pb").ends("float.onnx").outputs
+            >>> qgraph.optimize("model.pb").io_names("float.onnx").outputs
             {'probabilities': 'probabilities'}
         """
-        return ends_of(self.graph, float_format(path).spelling)
+        return io_names_of(self.graph, float_format(path).spelling)
 
 
 @quiet_tensorflow()

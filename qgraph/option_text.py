@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
 
 from qgraph.errors import UsageError
 
-DEEPEST = 50  # lists and options inside each other
+DEEPEST = 50  # nesting depth of lists and options
 NONE, TRUE, FALSE = "none", "true", "false"
 _SPACE = re.compile(r"\s*")
 _WORD = re.compile(r"[^\s,{}\[\]=\"]+")
@@ -46,11 +46,11 @@ Tree: TypeAlias = "Word | list[Tree] | dict[str, Tree]"
 
 
 class TextCursor:
-    """A cursor over text. Raises UsageError where the text is not as `what` is written."""
+    """A cursor over text. Raises UsageError for text that is not in the form of `what`."""
 
     def __init__(self, text: str, what: str) -> None:
         self.text, self.what, self.at = text, what, 0
-        self._depth = 0  # of lists and options that are open
+        self._depth = 0  # number of open lists and options
 
     def error(self, expected: str) -> UsageError:
         found = self.text[self.at : self.at + 20]
@@ -66,7 +66,7 @@ class TextCursor:
         return self.at == len(self.text)
 
     def takes(self, mark: str) -> bool:
-        """True, and one step further, where `mark` comes next."""
+        """Skip `mark` if it comes next, and return whether it did."""
         self._skip_space()
         found = self.text.startswith(mark, self.at)
         self.at += len(mark) * found
@@ -145,15 +145,15 @@ Read = Callable[[str], object]
 class Codec:
     """Reads and writes values by type.
 
-    `loaders` read a dataclass from one word, like a profile from its name; `names` give the word
-    back for values that have one.
+    loaders: functions that read a dataclass from one word, such as a profile from its name. names:
+    functions that return the word of a value, if it has one.
     """
 
     loaders: Mapping[type[object], Read] = field(default_factory=dict)
     names: Mapping[type[object], Callable[[Any], str | None]] = field(default_factory=dict)
 
     def read(self, tree: Tree, kind: object) -> object:
-        """The value of type `kind` that `tree` means. Raises Mismatch."""
+        """Convert `tree` to a value of type `kind`. Raises Mismatch."""
         origin, arguments = get_origin(kind), get_args(kind)
         if origin in (Union, types.UnionType):
             return self._first_that_reads(tree, kind, arguments)
@@ -179,7 +179,7 @@ class Codec:
         raise Mismatch(legal(kind))
 
     def read_fields(self, tree: Mapping[str, Tree], kind: type[object]) -> dict[str, object]:
-        """Values for the fields of a dataclass. Raises Mismatch for a name or value of none."""
+        """Values for the fields of a dataclass. Raises Mismatch for a wrong name or value."""
         known = {part.name: part for part in options_of(kind)}
         hints, found = typing.get_type_hints(kind), dict[str, object]()
         for name, value in tree.items():
@@ -193,7 +193,7 @@ class Codec:
         return found
 
     def _first_that_reads(self, tree: Tree, kind: object, arguments: tuple[object, ...]) -> object:
-        for argument in sorted(arguments, key=lambda a: a is str):  # text would take any word
+        for argument in sorted(arguments, key=lambda a: a is str):  # text last: it matches any word
             try:
                 return self.read(tree, argument)
             except Mismatch:
@@ -221,7 +221,7 @@ class Codec:
     # -- values to text -----------------------------------------------------------------------
 
     def write(self, value: object) -> str:
-        """`value` as text that `read` takes back. Raises Mismatch."""
+        """Convert `value` to text that `read` converts back. Raises Mismatch."""
         if value is None:
             return NONE
         if isinstance(value, bool):
@@ -303,7 +303,7 @@ def _is_mapping(kind: object) -> bool:
 
 
 def options_of(kind: type) -> list[Field[object]]:
-    """The fields of a dataclass that its constructor takes."""
+    """The fields of a dataclass that are parameters of its constructor."""
     return [part for part in fields(kind) if part.init]
 
 
@@ -313,7 +313,7 @@ def option_name(name: str) -> str:
 
 
 def default_of(part: Field[object]) -> object:
-    """The value of a field that is not given; MISSING where there is none."""
+    """The default of a field; MISSING if it has none."""
     return part.default if part.default_factory is MISSING else part.default_factory()
 
 
@@ -359,7 +359,7 @@ def _word_of(value: object) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text as it is where it is one word that means nothing else; else in quotes."""
+    """Text without quotes if it is one word that means nothing else; otherwise in quotes."""
     reserved = text.lower() in (NONE, TRUE, FALSE) or _is_number(text)
     return text if _WORD.fullmatch(text) and not reserved else _quoted(text)
 

@@ -29,7 +29,7 @@ class Each(Protocol):
 
 @contextmanager
 def over_chunks(count: int) -> Iterator[Each]:
-    """A `map` for `count` chunks; the plain one where there is only one."""
+    """A `map` for `count` chunks; the builtin one for a single chunk."""
     threads = min(count, len(os.sched_getaffinity(0)))
     if threads < 2:
         yield map

@@ -39,7 +39,14 @@ class PassResult:
 class Subject(Protocol):
     """Subject of passes, changed in place: a graph, or a policy that is compressed.
 
-    facts       what passes have established (`ensures`)
+    Attributes:
+        facts: What passes have established (`ensures`).
+
+    Examples:
+        >>> from qgraph.ir.graph import Graph
+        >>> subject: Subject = Graph()
+        >>> subject.facts
+        set()
     """
 
     facts: set[str]
@@ -48,7 +55,11 @@ class Subject(Protocol):
         """Raise QGraphError unless it is well formed."""
 
     def contents(self) -> list[object]:
-        """The values that a pass can change. They are frozen, so comparing identities is enough."""
+        """The values that a pass can change. They are frozen, so comparing identities is enough.
+
+        Returns:
+            The values.
+        """
 
 
 S = TypeVar("S", bound=Subject)
@@ -58,15 +69,41 @@ option = attribute
 
 
 def declared(field: Field[object]) -> Declaration:
-    """The meaning and range of a pass's field; empty where it was not made by `option`."""
+    """The meaning and range of a pass's field.
+
+    Args:
+        field: A field of a pass, created by `option`.
+
+    Returns:
+        The declaration; an empty one if another function created the field.
+
+    Examples:
+        >>> from dataclasses import fields
+        >>> from qgraph.transforms.equalize_channels import EqualizeChannels
+        >>> declared(fields(EqualizeChannels)[0]).name
+        'biases'
+    """
     return Declaration(field.name, **{"meaning": "", **field.metadata}, default=default_of(field))
 
 
 @dataclass(frozen=True)
 class PassOver(ABC, Generic[S]):
-    """A transform of graphs (`Pass`) or of integer programs, as a value. Its fields are options.
+    """A transform of graphs (`Pass`) or of policies (`Link`), as a value. Its fields are options.
 
     A pass preserves the function of its subject, or states in its docstring what it changes.
+
+    Attributes:
+        name: Name of the pass.
+        requires: Facts that must hold before the pass.
+        ensures: Facts that hold after it.
+
+    Raises:
+        UsageError: An option is outside its range.
+
+    Examples:
+        >>> from qgraph.transforms.strip_unused import StripUnused
+        >>> isinstance(StripUnused(), PassOver)
+        True
     """
 
     name: ClassVar[str]
@@ -236,7 +273,17 @@ class RewritePass(Pass):
 
 @dataclass(frozen=True)
 class PassManager(Generic[S]):
-    """Runs passes in order and verifies the subject after each pass that changed it."""
+    """Runs passes in order and verifies the subject after each pass that changed it.
+
+    Attributes:
+        passes: The passes.
+
+    Examples:
+        >>> from qgraph.transforms.strip_unused import StripUnused
+        >>> graph = qgraph.load("model.pb")
+        >>> [result.name for result in PassManager([StripUnused()]).run(graph)]
+        ['strip-unused']
+    """
 
     passes: Sequence[PassOver[S]]
 
@@ -246,9 +293,18 @@ class PassManager(Generic[S]):
         trace: Trace | None = None,
         on_pass: Callable[[PassResult], None] = lambda result: None,
     ) -> list[PassResult]:
-        """Run every pass on `subject` in place; `on_pass` is called after each.
+        """Run every pass on a subject, in place.
 
-        Raises the errors of `subject.verify`, with the name of the pass that caused them.
+        Args:
+            subject: The subject, such as a graph.
+            trace: The log; None uses a new one.
+            on_pass: Called with the result of each pass.
+
+        Returns:
+            The results, in order.
+
+        Raises:
+            QGraphError: The subject is not well formed after a pass. The message names the pass.
         """
         trace = trace if trace is not None else Trace()
         subject.verify()

@@ -37,7 +37,7 @@ from qgraph.transforms.insert_quantizers import InsertQuantizers
 from qgraph.transforms.scale_inputs import ScaleInputs
 
 QUANTIZED, SCALED = "quantized", "scale-groups"
-# Facts that no pass of a list establishes, and what does.
+# Facts that no pass of a list establishes, and the step that does.
 ELSEWHERE = MappingProxyType({"calibrated": "calibration does, after all passes of a list"})
 
 PASSES: Mapping[str, type[Pass]] = MappingProxyType(
@@ -59,7 +59,18 @@ CODEC = Codec(loaders={Profile: load_profile}, names={Profile: _profile_name})
 
 
 def legal_values(kind: object) -> str:
-    """The values of an option of this type, in words."""
+    """The legal values of an option of a pass, in words.
+
+    Args:
+        kind: The type of the option.
+
+    Returns:
+        The words.
+
+    Examples:
+        >>> legal_values(bool)
+        'true or false'
+    """
     if kind is Profile:
         return f"{', '.join(builtin_profiles())}, a YAML file, or the keys in braces"
     return legal(kind)
@@ -69,15 +80,37 @@ def legal_values(kind: object) -> str:
 
 
 def print_passes(passes: Iterable[Pass]) -> str:
-    """The list that `parse_passes` reads back as the same passes.
+    """Write passes as text.
 
-    Raises UsageError for an option of a type that text does not have.
+    Args:
+        passes: The passes.
+
+    Returns:
+        Text that `parse_passes` reads as the same passes.
+
+    Raises:
+        UsageError: An option has a type that text does not have.
+
+    Examples:
+        >>> print_passes(parse_passes("fold-batch-norm,strip-unused"))
+        'fold-batch-norm,strip-unused'
     """
     return ",".join(map(print_pass, passes))
 
 
 def describe_passes(passes: Iterable[Pass]) -> str:
-    """Like `print_passes`, for messages: without options that text cannot express."""
+    """Describe passes for messages: as `print_passes`, without options that text cannot express.
+
+    Args:
+        passes: The passes.
+
+    Returns:
+        The text.
+
+    Examples:
+        >>> describe_passes(parse_passes("fold-batch-norm"))
+        'fold-batch-norm'
+    """
     return ",".join(_described(step) for step in passes)
 
 
@@ -89,6 +122,21 @@ def _described(step: Pass) -> str:
 
 
 def print_pass(step: Pass) -> str:
+    """Write one pass as text.
+
+    Args:
+        step: The pass.
+
+    Returns:
+        Text that `parse_passes` reads.
+
+    Raises:
+        UsageError: An option has a type that text does not have.
+
+    Examples:
+        >>> print_pass(parse_passes("fold-batch-norm")[0])
+        'fold-batch-norm'
+    """
     kind = type(step)
     own = PASSES.get(step.name) is not kind
     name = f"{kind.__module__}:{kind.__qualname__}" if own else step.name
@@ -102,10 +150,23 @@ def print_pass(step: Pass) -> str:
 
 
 def parse_passes(text: str, profile: Profile | None = None) -> tuple[Pass, ...]:
-    """The passes that `text` lists. `profile` fills options that are profiles and not given.
+    """Read a list of passes from text.
 
-    A class named by `module:Class` is imported, which runs its module. Raises UsageError naming
-    the pass and the option that are wrong, with what is legal.
+    A class named by `module:Class` is imported, which runs its module.
+
+    Args:
+        text: Names of passes and recipes, with options in braces.
+        profile: The value of options that are profiles and are not given.
+
+    Returns:
+        The passes.
+
+    Raises:
+        UsageError: A pass or an option is unknown, or a value is not legal.
+
+    Examples:
+        >>> [step.name for step in parse_passes("fold-batch-norm,equalize-channels{biases=true}")]
+        ['fold-batch-norm', 'equalize-channels']
     """
     reader, said = TextCursor(text, "pass list"), list[tuple[str, dict[str, Tree] | None]]()
     while not reader.ended:
@@ -226,11 +287,21 @@ def _shown(tree: Tree) -> str:
 def check_facts(
     passes: Sequence[Pass], wanted: Iterable[str] = (), facts: Iterable[str] = ()
 ) -> None:
-    """Raise PassError if a pass requires a fact that no pass before it ensures.
+    """Check that each pass finds the facts that it requires.
 
-    wanted: facts that must hold at the end. facts: facts of the graph at the beginning. A pass on
-    float graphs must not follow a pass that quantizes; passes on quantized graphs require the fact
-    `quantized`.
+    A pass for float graphs must not follow a pass that quantizes. Passes for quantized graphs
+    require the fact `quantized`.
+
+    Args:
+        passes: The passes, in order.
+        wanted: Facts that must hold at the end.
+        facts: Facts of the graph at the beginning.
+
+    Raises:
+        PassError: A fact is missing. It names the pass and what ensures the fact.
+
+    Examples:
+        >>> check_facts(parse_passes("float"))
     """
     facts = set(facts)
     for i, step in enumerate(passes):
@@ -245,8 +316,8 @@ def check_facts(
             raise PassError(
                 f"pass `{step.title}`, number {i + 1} of the list, is for float graphs, and comes "
                 f"after `{first.title}`",
-                hint=f"put it in front of `{first.title}`; a pass of your own that is for "
-                f"quantized graphs has `{QUANTIZED}` in its `requires`",
+                hint=f"put it before `{first.title}`; a custom pass for quantized graphs has "
+                f"`{QUANTIZED}` in its `requires`",
             )
         facts |= step.ensures
     for fact in sorted(set(wanted) - facts):
@@ -259,33 +330,59 @@ def _who_ensures(fact: str, later: Sequence[Pass]) -> str:
     names = [name for name, kind in PASSES.items() if fact in kind.ensures]
     late = [step.title for step in later if fact in step.ensures]
     if late:
-        return f"`{late[0]}` ensures it, but comes later: put it in front"
-    return f"add {' or '.join(f'`{n}`' for n in names)} in front" if names else "no pass ensures it"
+        return f"`{late[0]}` ensures it, but comes later: put it before this pass"
+    listed = " or ".join(f"`{name}`" for name in names)
+    return f"add {listed} before it" if names else "no pass ensures it"
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The user's changes of the recipe.
+    """Changes that a user makes to the recipe.
 
-    passes: passes to run instead of the float recipe and of the passes that a plan adds; if one of
-    them quantizes, they replace the whole recipe. without: names of passes to leave out. After a
-    list without quantization, the passes that quantizers require are added (`added`).
+    Passes that quantizers require are added to a list of passes that does not quantize (`added`).
+
+    Attributes:
+        passes: Passes instead of the float recipe and of the passes that a plan adds; if one of
+            them quantizes, they replace the whole recipe. None for the recipe.
+        without: Names of passes to leave out.
+
+    Examples:
+        >>> [step.name for step in Pipeline(parse_passes("strip-unused")).floating(Plan())]
+        ['strip-unused']
     """
 
     passes: tuple[Pass, ...] | None = None
     without: frozenset[str] = frozenset()
 
     def kept(self, recipe: Iterable[Pass]) -> tuple[Pass, ...]:
-        """The passes of a recipe that are not left out."""
+        """The passes that are not left out.
+
+        Args:
+            recipe: Passes.
+
+        Returns:
+            Those that stay.
+        """
         return tuple(step for step in recipe if step.name not in self.without)
 
     def floating(self, plan: Plan) -> tuple[Pass, ...]:
-        """The passes on float graphs: of the recipe, or those that are listed."""
+        """The passes on float graphs: those of the list, else those of the recipe.
+
+        Args:
+            plan: The plan, whose passes are part of the recipe.
+
+        Returns:
+            The passes.
+        """
         steps = self.kept(prepare(plan) if self.passes is None else self.passes)
         return steps[: _first_quantizing(steps)]
 
     def added(self) -> tuple[Pass, ...]:
-        """The passes of the float recipe that quantizers require, and the list doesn't have."""
+        """The passes of the float recipe that quantizers require and the list does not have.
+
+        Returns:
+            The passes.
+        """
         steps = self.kept(self.passes or ())
         if self.passes is None or _first_quantizing(steps) < len(steps):
             return ()
@@ -294,39 +391,87 @@ class Pipeline:
         return self.kept(step for step in FLOAT if step.ensures & lacking)
 
     def prepare(self, plan: Plan) -> tuple[Pass, ...]:
-        """The passes in front of quantizers."""
+        """The passes before quantizers.
+
+        Args:
+            plan: As in `floating`.
+
+        Returns:
+            The passes.
+        """
         return (*self.floating(plan), *self.added())
 
     def notes(self) -> list[str]:
-        """Notes for the user: passes that were added to the list."""
+        """Notes for the user, about passes that were added to the list.
+
+        Returns:
+            The notes.
+        """
         names = [f"`{step.name}`" for step in self.added()]
         return [f"quantizers require {', '.join(names)}, added to the pass list"] if names else []
 
     def insert(self, profile: Profile) -> tuple[Pass, ...]:
-        """The passes that quantize, and those behind them."""
+        """The passes that quantize, and those after them.
+
+        Args:
+            profile: The profile of the quantizers.
+
+        Returns:
+            The passes.
+        """
         steps = self.kept(self.passes or ())
         own = steps[_first_quantizing(steps) :]
         return tuple(_for_profile(s, profile) for s in own) or self.kept(insert(profile))
 
     def static(self, profile: Profile, plan: Plan = PLAIN) -> tuple[Pass, ...]:
-        """The whole recipe."""
+        """All passes.
+
+        Args:
+            profile: As in `insert`.
+            plan: As in `floating`.
+
+        Returns:
+            The passes.
+        """
         return (*self.prepare(plan), *self.insert(profile))
 
     def check(self, profile: Profile, facts: Iterable[str] = ()) -> None:
-        """Raise PassError where a pass lacks what it requires. facts: those of the graph."""
-        if self.added():  # hints must not name what isn't in the list
+        """Check that each pass finds the facts that it requires.
+
+        Args:
+            profile: As in `insert`.
+            facts: Facts of the graph at the beginning.
+
+        Raises:
+            PassError: A fact is missing.
+        """
+        if self.added():  # errors must not name passes that the user did not list
             check_facts(self.floating(PLAIN), facts=facts)
         check_facts(self.static(profile), (QUANTIZED, SCALED), facts)
 
     def allows(self, plan: Plan) -> bool:
-        """True unless `plan` adds passes that are left out, or any to a list that is given."""
+        """Whether a plan adds only allowed passes: none that is left out, none to a given list.
+
+        Args:
+            plan: The plan.
+
+        Returns:
+            Whether it does.
+        """
         added = {step.name for step in prepare(plan) if step not in FLOAT}
         if plan.scale_inputs:
             added.add(ScaleInputs.name)
         return not (added if self.passes is not None else added & self.without)
 
     def reduced(self, plan: Plan) -> Plan:
-        """`plan` without the steps that are not allowed."""
+        """A plan without the steps that are not allowed.
+
+        Args:
+            plan: The plan.
+
+        Returns:
+            The plan with the allowed steps.
+        """
         for step in plan_steps():
             alone = replace(PLAIN, **{step.name: getattr(plan, step.name)})
             if not self.allows(alone):
@@ -334,7 +479,14 @@ class Pipeline:
         return plan
 
     def check_plan(self, plan: Plan) -> None:
-        """Raise UsageError for a plan, given by the user, that is not allowed."""
+        """Check a plan that the user gave.
+
+        Args:
+            plan: The plan.
+
+        Raises:
+            UsageError: A step is not allowed.
+        """
         kept = self.reduced(plan)
         for step in plan_steps():
             if getattr(kept, step.name) != getattr(plan, step.name):
@@ -358,7 +510,21 @@ def pipeline_of(
 ) -> Pipeline:
     """A pipeline from text or values.
 
-    Raises UsageError for a list that does not parse and for an unknown pass to leave out.
+    Args:
+        passes: A list of passes, or text for `parse_passes`; None for the recipe.
+        without: Names of passes to leave out; as text, separated by commas.
+        profile: The profile of the run.
+
+    Returns:
+        The pipeline.
+
+    Raises:
+        UsageError: The list cannot be read, a pass has another profile than the run, or a pass to
+            leave out is unknown.
+
+    Examples:
+        >>> sorted(pipeline_of(without="fold-batch-norm").without)
+        ['fold-batch-norm']
     """
     listed = parse_passes(passes, profile) if isinstance(passes, str) else passes
     for step in listed or ():
@@ -377,11 +543,11 @@ def pipeline_of(
 
 
 def _for_profile(step: Pass, profile: Profile) -> Pass:
-    """The pass with `profile` where it has one."""
+    """The pass with `profile`, if it has such an option."""
     own = [f.name for f in options_of(type(step)) if isinstance(getattr(step, f.name), Profile)]
     return replace(step, **dict.fromkeys(own, profile)) if own else step
 
 
 def _first_quantizing(steps: Sequence[Pass]) -> int:
-    """The place of the first pass that quantizes; the end where there is none."""
+    """The index of the first pass that quantizes; the length if there is none."""
     return next((i for i, step in enumerate(steps) if QUANTIZED in step.ensures), len(steps))

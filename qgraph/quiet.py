@@ -42,7 +42,7 @@ def import_tensorflow_quietly() -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds TensorFlow where the usual finder does, with a loader that is silent."""
+    """Finds TensorFlow like the usual finder, with a loader that is silent."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -63,7 +63,7 @@ class _Silent(Loader):
         return self.loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        # Read once, at import; it also holds for what is written later (a session looks for a GPU).
+        # Read once, at import; it also applies to later messages (a session searches for a GPU).
         os.environ.setdefault(*ERRORS_ONLY)
         module.__loader__ = self.loader
         if module.__spec__ is not None:

@@ -42,22 +42,22 @@ from qgraph.transforms.splice_identities import SpliceIdentities
 from qgraph.transforms.strip_unused import StripUnused
 from qgraph.transforms.wrap_accumulators import WrapAccumulators
 
-# A float graph as it was trained -> layers with their batch norms still apart.
+# A float graph from training -> layers with separate batch norms.
 CLEAN: tuple[Pass, ...] = (
     FixInputShape(),  # first: later passes read shapes
-    StripUnused(),  # training leftovers must not count as second users
+    StripUnused(),  # leftovers of training must not count as second users
     RemoveTrainingNodes(),
     SpliceIdentities(),  # patterns then see constants directly, not `weights/read`
     RecognizeLayerNorm(),  # first: a batch norm on moments of the data looks much like one
-    RecognizeBatchNorm(),  # before constants fold: mean and variance are still apart
+    RecognizeBatchNorm(),  # before constants are folded: mean and variance are still separate
     FoldConstants(),
     ShareConstants(),  # transposes of one weight are one constant
     LowerLeakyRelu(),
     SinkTransposes(),  # layout first: "last axis" below means channels
-    RecognizeLayerNorm(),  # once more: norms over axis 1 of NCHW, constants that had to be folded
-    MeanToAvgPool(),  # after norms, before squeezes: it makes some
+    RecognizeLayerNorm(),  # again: norms over axis 1 of NCHW, and constants that had to be folded
+    MeanToAvgPool(),  # after norms, before squeezes, because it creates squeezes
     RecognizeActivations(),  # before arithmetic is canonical: x / 6 is still a division
-    ComposeFunctions(),  # after: what has a name keeps it
+    ComposeFunctions(),  # after it: recognized activations keep their names
     FoldFlattens(),
     SinkSqueezes(),
     ConvertDilations(),
@@ -71,18 +71,18 @@ FOLD: tuple[Pass, ...] = (
     LowerBatchNorm(),
     CollapseConcat(),
     AvgPoolToDepthwise(),
-    # Once more: standalone batch norms are layers only now.
+    # Again: standalone batch norms are layers only now.
     RecognizeActivations(),
     ComposeFunctions(),
     StripUnused(),
-    ShareConstants(),  # weights that took in the same batch norm are one constant
+    ShareConstants(),  # weights with the same folded batch norm are equal
 )
 FLOAT: tuple[Pass, ...] = (*CLEAN, *FOLD)
 # Passes that actors do not need: they support these ops directly.
 ACTORS_HAVE = (
     ComposeFunctions, LowerLeakyRelu, ConvertDilations, MeanToAvgPool, AvgPoolToDepthwise,
 )  # fmt: skip
-# A policy as it was trained -> the forms that `qgraph.rl.policy.read` knows.
+# A policy from training -> the forms that `qgraph.rl.policy.read` supports.
 POLICY: tuple[Pass, ...] = tuple(step for step in FLOAT if not isinstance(step, ACTORS_HAVE))
 
 
@@ -98,12 +98,12 @@ def prepare(plan: Plan) -> tuple[Pass, ...]:
 
 
 def insert(profile: Profile) -> tuple[Pass, ...]:
-    """A float graph in those forms -> one with quantizers, ready to be calibrated."""
+    """A float graph in those forms -> one with quantizers, ready for calibration."""
     return (InsertQuantizers(profile), HoistQuantizers(), MarkScaleGroups())
 
 
 def static(profile: Profile, plan: Plan = PLAIN) -> tuple[Pass, ...]:
-    """A trained float graph -> one with quantizers, ready to be calibrated."""
+    """A trained float graph -> one with quantizers, ready for calibration."""
     return (*prepare(plan), *insert(profile))
 
 

@@ -18,14 +18,14 @@ T = TypeVar("T")
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 Object: TypeAlias = dict[str, JSON]
 
-# Metadata of fields: a record whose keys stand among those of the record around it (all of them may
-# be absent where the default is None); a key that is absent where the value is None.
+# Metadata of fields. FLAT: a record whose keys are among those of the record around it (all of them
+# may be absent if the default is None). OMITTED: a key that is absent if the value is None.
 FLAT: Mapping[str, bool] = MappingProxyType({"flat": True})
 OMITTED: Mapping[str, bool] = MappingProxyType({"omitted": True})
 
 
 def to_json(value: object) -> JSON:
-    """`value` in terms of what JSON has. Raises TypeError for what it cannot hold."""
+    """Convert `value` to JSON types. Raises TypeError for a value that JSON does not support."""
     if is_dataclass(value) and not isinstance(value, type):
         return dict(_entries(value))
     if isinstance(value, Mapping):
@@ -38,7 +38,7 @@ def to_json(value: object) -> JSON:
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, bool | int | str):
         return value
-    raise TypeError(f"JSON cannot hold a {type(value).__name__}")
+    raise TypeError(f"JSON does not support a {type(value).__name__}")
 
 
 def to_object(record: object) -> Object:
@@ -74,7 +74,7 @@ def _key(one: Field[object]) -> str:
 
 
 def from_json(kind: type[T], data: object) -> T:
-    """The record or value of type `kind` that `to_json` wrote as `data`.
+    """Read the record or value of type `kind` that `to_json` wrote as `data`.
 
     Unknown keys are ignored. Raises ValueError that names the key.
     """

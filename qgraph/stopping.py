@@ -25,11 +25,11 @@ class Interrupter:
 
 
 def raise_interrupts() -> None:
-    """From now on, in this process, a KeyboardInterrupt that is dropped is not lost.
+    """Make sure that a KeyboardInterrupt is never lost in this process.
 
-    Python drops exceptions of callbacks that it runs between two lines: `__del__`, and those of
-    weak references, which each import has. Such an interrupt is raised again. Libraries drop it
-    where they catch every exception: `stoppable` and `raise_dropped` notice that.
+    Python drops exceptions of callbacks between two lines: `__del__`, and weak references, which
+    every import has. Such an interrupt is raised again. Libraries also drop it if they catch every
+    exception; `stoppable` and `raise_dropped` notice that.
     """
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return  # ignored in the background of a shell
@@ -69,7 +69,7 @@ def accept_interrupt() -> None:
 def stoppable() -> Iterator[Callable[[], bool]]:
     """Count Ctrl-C: the first one requests a stop, the second one interrupts.
 
-    Raises KeyboardInterrupt for one that came before and was dropped.
+    Raises KeyboardInterrupt for an earlier one that was dropped.
     """
     came: list[int] = []  # signals
     if threading.current_thread() is not threading.main_thread():

@@ -22,9 +22,20 @@ TRAINING, INFERENCE = "training.json", "inference"  # in a directory that a netw
 
 
 def inference_folder(path: str | Path) -> Path:
-    """The output directory for `path`: itself or, for a training directory, its `inference/`.
+    """The directory of the quantized network.
 
-    Raises LoadError for a training directory that has none yet.
+    Args:
+        path: An output directory, or a training directory.
+
+    Returns:
+        `path` itself, or the `inference/` in a training directory.
+
+    Raises:
+        LoadError: A training directory has no inference graph.
+
+    Examples:
+        >>> inference_folder("out").name
+        'out'
     """
     path = Path(path)
     if not (path / TRAINING).is_file():
@@ -39,7 +50,21 @@ def inference_folder(path: str | Path) -> Path:
 
 
 def load_graph(folder: Path) -> Graph:
-    """The calibrated graph of an output directory. Raises LoadError."""
+    """Load the calibrated graph of an output directory.
+
+    Args:
+        folder: The directory.
+
+    Returns:
+        The graph, with its quantizers and their exponents.
+
+    Raises:
+        LoadError: A file is missing, or was changed or damaged.
+
+    Examples:
+        >>> load_graph(Path("out")).facts >= {"calibrated"}
+        True
+    """
     folder = inference_folder(folder)
     about = read_manifest(folder)
     with reading(folder, "was changed or damaged", "quantize the model again"):
@@ -59,7 +84,21 @@ def _text(folder: Path, name: str, about: Manifest) -> str:
 
 
 def load_float(folder: Path) -> Graph:
-    """The float network that an output directory was made from. Raises LoadError."""
+    """Load the float network that an output directory was made from.
+
+    Args:
+        folder: The directory.
+
+    Returns:
+        The graph.
+
+    Raises:
+        LoadError: A file is missing, or was changed or damaged.
+
+    Examples:
+        >>> load_float(Path("out")).outputs.keys() == load_graph(Path("out")).outputs.keys()
+        True
+    """
     folder = inference_folder(folder)
     about = read_manifest(folder)
     if not (folder / "float.txt").is_file():
@@ -75,10 +114,23 @@ def load_float(folder: Path) -> Graph:
 
 
 def load_network(folder: str | Path) -> Network:
-    """Read the network of an output directory, with its integer program.
+    """Load the network of an output directory, with its integer program.
 
-    Sizes that the graph leaves open are those of the calibration sample. Raises LoadError, and
-    UnsupportedError where the network has no integer program.
+    Sizes that the graph leaves open are those of the calibration sample.
+
+    Args:
+        folder: The directory.
+
+    Returns:
+        The network.
+
+    Raises:
+        LoadError: A file is missing, or was changed or damaged.
+        UnsupportedError: The network has no integer program.
+
+    Examples:
+        >>> load_network("out").program.steps[0].op
+        'conv2d'
     """
     folder = inference_folder(folder)
     graph = load_graph(folder)
@@ -94,9 +146,20 @@ def load_network(folder: str | Path) -> Network:
 
 
 def load_samples(folder: str | Path) -> dict[str, Array]:
-    """A few calibration samples of an output directory, by input name; empty without data.
+    """Load the calibration samples that an output directory contains.
 
-    Raises LoadError.
+    Args:
+        folder: The directory.
+
+    Returns:
+        A few samples, [samples, ...], by input name; empty if there were none.
+
+    Raises:
+        LoadError: A file is missing, or was changed or damaged.
+
+    Examples:
+        >>> len(load_samples("out"))
+        1
     """
     folder = inference_folder(folder)
     with reading(folder, "was changed or damaged", "quantize the model again"):
@@ -104,7 +167,19 @@ def load_samples(folder: str | Path) -> dict[str, Array]:
 
 
 def part(arrays: Mapping[str, Array], kind: str) -> dict[str, Array]:
-    """The arrays `kind/<name>` of what `write_npz` wrote, by name."""
+    """The arrays of one kind in a file of an output directory.
+
+    Args:
+        arrays: Arrays by their names in the file, `kind/name`.
+        kind: The kind, such as `constant`.
+
+    Returns:
+        The arrays by name.
+
+    Examples:
+        >>> part({"constant/w": [1], "sample/x": [2]}, "constant")
+        {'w': [1]}
+    """
     return {
         from_entry_name(key.removeprefix(f"{kind}/")): array
         for key, array in arrays.items()

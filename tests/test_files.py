@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from qgraph import drafts, files
-from qgraph.drafts import sole_user
+from qgraph.drafts import lock_directory
 from qgraph.errors import OutputError
 from qgraph.files import check_free, reserved, sha256_of, whole_directory, write_whole
 
@@ -194,7 +194,7 @@ def another_run(what: str, path: Path, step: str = "pass"):
             process.wait()
 
 
-DIRECTORY, FILE = "reserved(PATH)", "drafts.held(PATH, drafts.FILE)"
+DIRECTORY, FILE = "reserved(PATH)", "drafts.locked_draft(PATH, drafts.FILE)"
 
 
 def test_of_two_runs_that_write_one_directory_the_second_says_so(tmp_path):
@@ -223,12 +223,12 @@ def test_of_two_runs_that_write_one_file_the_second_says_so(tmp_path):
 
 def test_a_directory_in_use_is_not_replaced(tmp_path):
     write(tmp_path / "out", "old")
-    with another_run("drafts.sole_user(PATH)", tmp_path / "out"):
+    with another_run("drafts.lock_directory(PATH)", tmp_path / "out"):
         with pytest.raises(OutputError, match="another run is writing here"):
             write(tmp_path / "out", "new", own=("sub",), force=True)
         with (
             pytest.raises(OutputError, match="another run is writing here"),
-            sole_user(tmp_path / "out"),
+            lock_directory(tmp_path / "out"),
         ):
             pass
     write(tmp_path / "out", "new", own=("sub",), force=True)

@@ -159,20 +159,20 @@ def test_options_are_checked_in_python_too():
 UNFIT = {
     "equalize-channels": "pass `equalize-channels`, number 1 of the list, requires "
     "`batch-norm-folded`, which no pass before it ensures\n  add `fold-batch-norm` or "
-    "`lower-batch-norm` in front",
+    "`lower-batch-norm` before it",
     "fold-batch-norm,insert-quantizers": "pass `insert-quantizers`, number 2 of the "
     "list, requires `batch-norm-lowered`, which no pass before it ensures\n  add "
-    "`lower-batch-norm` in front",
+    "`lower-batch-norm` before it",
     "strip-unused,equalize-channels,lower-batch-norm": "number 2 of the list, requires "
     "`batch-norm-folded`, which no pass before it ensures\n  `lower-batch-norm` ensures it, but "
-    "comes later: put it in front",
+    "comes later: put it before this pass",
     "static,fold-batch-norm": "is for float graphs, and comes after `insert-quantizers`",
     "float,wrap-accumulators{bits=32}": "requires `calibrated`, which no pass before it ensures\n"
     "  calibration does",
     f"float,{OWN}:OfCodes": "requires `quantized`, which no pass before it ensures\n"
-    "  `insert-quantizers` ensures it, but comes later: put it in front",
+    "  `insert-quantizers` ensures it, but comes later: put it before this pass",
     "float,insert-quantizers": "the pass list ends without `scale-groups`\n"
-    "  add `mark-scale-groups` in front",
+    "  add `mark-scale-groups` before it",
 }
 
 

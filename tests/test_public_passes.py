@@ -1,4 +1,4 @@
-"""The classes for custom passes and the engine: documented, with examples that run."""
+"""Names for custom passes, the engine, profiles and kernels: documented, with examples that run."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import qgraph
-from qgraph import passes, runtime
+from qgraph import errors, kernels, passes, pipelines, runtime, stored
 from qgraph.ir import graph, graph_queries
+from qgraph.quant import exponents, plan, profile
 from qgraph.rewrite import rewriter
 from tests.helpers.cli import small_network, typical_images
 from tests.helpers.docstrings import (
@@ -33,11 +34,12 @@ CLASSES = [
     (runtime, "Engine"),
     (runtime, "levels"),
 ]
+MODULES = (errors, exponents, kernels, passes, pipelines, plan, profile, stored)
 NAMES = [
     *CLASSES,
     *((m, f"{n}.{f}") for m, n in CLASSES if n != "levels" for f in methods(value_of(m, n))),
     *((graph, f"Graph.{name}") for name in methods(graph_queries.GraphQueries)),
-    *((rewriter, name) for name in public_names(rewriter)),
+    *((module, name) for module in (rewriter, *MODULES) for name in public_names(module)),
 ]
 
 
@@ -64,7 +66,8 @@ def test_an_example_prints_what_it_shows(module, name, folder, tmp_path, monkeyp
     for path in folder.iterdir():
         (tmp_path / path.name).symlink_to(path)
     monkeypatch.chdir(tmp_path)
-    assert not failed_examples(value_of(module, name), {"qgraph": qgraph})
+    names = vars(module) if module in MODULES else {}
+    assert not failed_examples(value_of(module, name), {**names, "qgraph": qgraph})
 
 
 def test_every_class_is_on_the_site() -> None:

@@ -110,7 +110,7 @@ def test_missing_keys_are_named(key: str) -> None:
 
 
 def test_what_json_cannot_hold() -> None:
-    with pytest.raises(TypeError, match="JSON cannot hold a set"):
+    with pytest.raises(TypeError, match="JSON does not support a set"):
         to_json({"x": {1}})
 
 

@@ -63,7 +63,7 @@ class AbsorbBiases(Pass):
         c = np.minimum(c, bound)
         if not c.any():
             return False
-        way = _Way(graph)
+        way = _OffsetPath(graph)
         last = (clip or relu).name
         reason = way.follow(last, c)
         if reason is not None:
@@ -112,7 +112,7 @@ def _lower_clip(rewriter: Rewriter, relu: Node, clip: Node | None, bound: Array)
 
 
 @dataclass
-class _Way:
+class _OffsetPath:
     """Destination of an offset: layers whose biases take it, and values that lose it."""
 
     graph: Graph

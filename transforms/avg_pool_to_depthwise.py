@@ -23,9 +23,9 @@ NO_PADS = ((0, 0), (0, 0))
 class AvgPoolToDepthwise(RewritePass):
     """An average pool becomes a depthwise convolution with a filter of reciprocals.
 
-    Where padding makes windows of different sizes, the filter is of ones, and the sum is
-    multiplied by a map of reciprocals over the output positions. Nodes that hold reciprocals or
-    ones carry `pool=True`. Refusals: unknown channels, or an unknown size where padding needs it.
+    If padding makes windows of different sizes, the filter has ones, and the sum is multiplied by a
+    map of reciprocals over the output positions. Nodes with reciprocals or ones carry `pool=True`.
+    Refusals: unknown channels, or an unknown size that the padding depends on.
     """
 
     name: ClassVar[str] = "avg-pool-to-depthwise"

@@ -1,4 +1,4 @@
-"""Replace several ops by one where together they are a function of each element."""
+"""Replace several ops by one if together they are a function of each element."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from qgraph.quant.topology import is_nonnegative
 from qgraph.rewrite.functions import NEAR, PointwiseFunction, functions_at
 from qgraph.rewrite.rewriter import Rewriter
 
-# Ops without an integer form now that get one later where they precede layers.
+# Ops without an integer form that get one in later passes if they precede layers.
 ON_THE_WAY = frozenset({"avg_pool", "batch_norm", "layer_norm", "leaky_relu", "identity"})
-# STEP is about the step of a table of 8-bit codes. A function that changes by STEEPEST of its range
-# within one step needs floats.
+# STEP is about the step of a table of 8-bit codes. A function that changes by more than STEEPEST of
+# its range within one step is too steep for a table.
 STEP, STEEPEST = 1 / 16, 0.25
 
 
@@ -30,9 +30,9 @@ class ComposeFunctions(Pass):
 
     It becomes one table, rounded once, instead of several tables, products and sums, or floats.
     This applies only between layers: before the first and after the last, arithmetic stays float.
-    Sums, products with constants and clips stay as they are, also at the beginning of a function:
-    integers support them, and layers absorb them. Refusals: a function without a finite value for
-    an input near 0; a function that is too steep for codes, such as a logarithm.
+    Sums, products with constants and clips do not change, also at the start of a function: integer
+    arithmetic supports them, and layers absorb them. Refusals: a function that is not finite for an
+    input near 0; a function that is too steep for codes, such as a logarithm.
     """
 
     name: ClassVar[str] = "compose-functions"
@@ -40,13 +40,13 @@ class ComposeFunctions(Pass):
     def apply(self, rewriter: Rewriter) -> None:
         rewriter.rule = "compose"
         left: set[str] = set()  # parts of functions that stay float
-        # A composed function works on codes, so that one behind it may be composed too.
+        # A composed function works on codes, so a later one may be composed too.
         while _compose_all(rewriter, left):
             pass
 
 
 def _compose_all(rewriter: Rewriter, left: set[str]) -> bool:
-    """Compose what is between layers by now; True if anything was composed."""
+    """Compose functions between the layers; True if anything was composed."""
     graph = rewriter.graph
     nodes = list(graph.topological())
     order = {node.name: index for index, node in enumerate(nodes)}
@@ -75,7 +75,7 @@ def _compose(rewriter: Rewriter, function: PointwiseFunction) -> None:
 
 
 def _unfit(function: PointwiseFunction, nonnegative: bool) -> str | None:
-    """Reason why a function cannot be a table, if it cannot."""
+    """The reason why a function cannot be a table, if there is one."""
     if not np.isfinite(function.of(NEAR[NEAR >= 0] if nonnegative else NEAR)).all():
         return "stays float: this function of each element is not finite everywhere"
     values = function.of(np.arange(0 if nonnegative else -8, 8 + STEP, STEP))
@@ -94,7 +94,7 @@ def _all_take_codes(graph: Graph, value: str, into: set[str]) -> bool:
 
 
 def _takes_codes(graph: Graph, user: Node, into: set[str]) -> bool:
-    """True where a node and all users of its result work on codes."""
+    """Whether a node and all users of its result work on codes."""
     if user.op in COMPUTE or op_definition(user.op).pointwise:
         return True
     if user.op == "mean":  # over channels it is part of a norm
@@ -110,7 +110,7 @@ def _may_be_integer(node: Node) -> bool:
 
 
 def _best(graph: Graph, root: str, order: dict[str, int]) -> PointwiseFunction | None:
-    """The longest function with `root` as its result, without the arithmetic it begins with."""
+    """The longest function with `root` as its result, without supported arithmetic at its start."""
     if root not in graph.nodes:
         return None
     best: PointwiseFunction | None = None
@@ -124,7 +124,7 @@ def _best(graph: Graph, root: str, order: dict[str, int]) -> PointwiseFunction |
 
 
 def _gains(graph: Graph, function: PointwiseFunction) -> bool:
-    """True unless it is a single op that integers support."""
+    """Whether it is more than a single op that integers support."""
     if len(function.nodes) > 1:
         return True
     (node,) = function.nodes
@@ -132,7 +132,7 @@ def _gains(graph: Graph, function: PointwiseFunction) -> bool:
 
 
 def _is_integer(graph: Graph, node: Node) -> bool:
-    """True for ops on codes and for ops that become such: x / c and -x are products with constants.
+    """Whether an op works on codes, directly or as a product with a constant, like x / c and -x.
 
     A product of two functions of x is not one.
     """
@@ -146,7 +146,7 @@ def _is_integer(graph: Graph, node: Node) -> bool:
 
 
 def _behind_layers(nodes: list[Node]) -> set[str]:
-    """Values that depend on a layer without float arithmetic in between."""
+    """Values that depend on a layer without float arithmetic between."""
     found: set[str] = set()
     for node in nodes:
         reached = any(value in found for value in node.inputs)

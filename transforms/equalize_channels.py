@@ -40,7 +40,7 @@ class EqualizeChannels(Pass):
     powers of two, which makes the rewrite exact in floating point. With `noise`, ranges need
     not be equal: factors minimize the noise of 8-bit codes, by the statistics of batch norms, and
     channels without a batch norm keep their scale. `quantize` computes `factors` for the bits of
-    its target, from samples if there are some (`qgraph.static.channel_factors`): log2 in
+    its target, from samples if there are any (`qgraph.static.channel_factors`): log2 in
     sixteenths, for the outputs of a layer.
     """
 
@@ -48,7 +48,7 @@ class EqualizeChannels(Pass):
     powers_of_two: bool = option("Round factors to powers of two.", default=False)
     noise: bool = option("Minimize noise instead of making ranges equal.", default=False)
     factors: Mapping[str, tuple[int, ...]] | None = option(
-        "Take these for the outputs of layers, like {conv=[16, 0, -8]}: log2 in sixteenths.",
+        "Given factors for the outputs of layers, like {conv=[16, 0, -8]}: log2 in sixteenths.",
         default=None,
     )
     name: ClassVar[str] = "equalize-channels"
@@ -76,7 +76,7 @@ class EqualizeChannels(Pass):
 
 
 def factors_by_layer(channels: ChannelMap, log2: Float64) -> dict[str, tuple[int, ...]]:
-    """Factors as `EqualizeChannels.factors` takes them, of all layers that may have some."""
+    """Factors in the form of `EqualizeChannels.factors`, for all layers that can have them."""
     steps = np.rint(log2 * OCTAVE).astype(np.int64)
     outputs = ((layer.name, channels.of(layer.name)) for layer in channels.layers)
     return {
@@ -85,7 +85,7 @@ def factors_by_layer(channels: ChannelMap, log2: Float64) -> dict[str, tuple[int
 
 
 def _given(channels: ChannelMap, factors: Mapping[str, tuple[int, ...]]) -> Float64:
-    """log2 of given factors. Raises PassError where they do not fit the network."""
+    """log2 of given factors. Raises PassError if they do not fit the network."""
     known = {layer.name: channels.of(layer.name) for layer in channels.layers}
     steps, given = np.zeros(channels.count), np.zeros(channels.count, bool)
     for name, found in factors.items():
@@ -144,9 +144,9 @@ def _factors(graph: Graph, channels: ChannelMap, biases: bool) -> Float64:
 class LayerRanges:
     """log2 of the largest |weight| between channels of one layer.
 
-    inputs, outputs: channels. ranges [groups, inputs, outputs], each of a group of channels; of a
-    depthwise layer each input is a group. `room` has the shape of `ranges`: memory that is new
-    to the process would cost more than the sums that go there.
+    inputs, outputs: channels. ranges [groups, inputs, outputs], for each group of channels; in a
+    depthwise layer, each input is a group. room: memory with the shape of `ranges`, because
+    allocating new memory would take longer than the sums.
     """
 
     inputs: Ids

@@ -1,4 +1,4 @@
-"""Fix the shapes of inputs where a model leaves them unknown."""
+"""Set the shapes of inputs that a model leaves unknown."""
 
 from __future__ import annotations
 

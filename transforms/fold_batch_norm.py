@@ -98,7 +98,7 @@ def _fold_scale(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _is_slope(graph: Graph, node: Node, value: str) -> bool:
-    """True for the product in `maximum(x, alpha * x)`, which is a leaky ReLU."""
+    """Whether a product is that of `maximum(x, alpha * x)`, which is a leaky ReLU."""
     users = graph.users(node.name)
     return any(user.op == "maximum" and value in user.inputs for user in users)
 

@@ -21,9 +21,9 @@ class FoldCentering(RewritePass):
     """A layer whose output is centred over channels gets centred weights and a centred bias.
 
     The advantage head of a dueling network is the common case. The weights become `W - mean(W)`,
-    the bias `b - mean(b)`, with means over output channels; the network then needs no mean. Refused
-    where x has other users. In a sum like `V + A - mean(A)` the two terms are brought together
-    first, whatever their order.
+    the bias `b - mean(b)`, with means over output channels; the network then needs no mean.
+    Refusal: x has other users. In a sum like `V + A - mean(A)`, the two terms are first brought
+    together, in any order.
     """
 
     name: ClassVar[str] = "fold-centering"

@@ -1,8 +1,8 @@
 """Replace channels by constants where batch-norm statistics show that they are constant.
 
 A dead ReLU gives a batch norm a channel of variance 0, whose scale `gamma / sqrt(0 + epsilon)` is
-then huge next to the others. Folded into the next layer's weights it dominates the range of the
-whole tensor. Such a channel carries no information but its constant.
+very large compared with others. Folded into the next layer's weights, it dominates the range of the
+whole tensor. Such a channel carries only its constant.
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ class FoldConstantChannels(RewritePass):
             return False
         _put_gamma(rewriter, node, dead | full)
         held = (("relu", 0, dead), ("relu6", 6, full))
-        said = [f"{int(c.sum())} that {op} holds at {at}" for op, at, c in held if c.any()]
+        said = [f"{int(c.sum())} that {op} clips to {at}" for op, at, c in held if c.any()]
         return rewriter.log(
             node,
             f"gamma 0 for {' and '.join(said)}, of {gamma.size} channels: "
-            f"{self.deviations:g} standard deviations do not bring them back",
+            f"all values within {self.deviations:g} standard deviations are clipped",
         )
 
 

@@ -14,11 +14,11 @@ from qgraph.rewrite.rewriter import Rewriter, Rule
 
 @dataclass(frozen=True)
 class HoistQuantizers(RewritePass):
-    """Move a quantizer after a pad, reshape, max pool ... of float values in front of it.
+    """Move a quantizer before a pad, reshape, max pool ... of float values.
 
-    The ops then move codes, and the integer part begins at the input of the network; one quantizer
-    serves all branches that need the same codes. Refused where the moved floats have other users,
-    and for padding with a value that may not be a code.
+    These ops then move codes, and the integer part begins at the input of the network; one
+    quantizer serves all branches that need the same codes. Refusals: the moved floats have other
+    users; padding with a value that may not be a code.
     """
 
     name: ClassVar[str] = "hoist-quantizers"

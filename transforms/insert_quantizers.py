@@ -1,8 +1,8 @@
 """Insert quantizers by topology (TQT section 4.3, docs/numerics.md).
 
-Each op requests its inputs in the form that it needs (`qgraph.quant.value_forms`). Where a form has
-to change, a quantizer is inserted, once for each value. So the last 8-bit stage of a layer comes
-after bias, eltwise add and activation.
+Each op requests its inputs in the form that it needs (`qgraph.quant.value_forms`). If a form has to
+change, a quantizer is inserted, once for each value. Therefore the last 8-bit stage of a layer
+comes after bias, eltwise add and activation.
 
 Arithmetic on float results stays float until a layer with weights needs codes: an epsilon that
 protects a logarithm would be rounded to 0.
@@ -137,7 +137,7 @@ class _Inserter(ValueForms):
             return self._float(node, "its inputs are float")
         wide = self.forms[x].value if self.forms[x].kind == "wide" else self.codes(x)
         if self.bits.internal is not None and not sources(self.graph, wide):
-            wide = self.internal(x)  # a bias of few bits does not fit the scale of a product
+            wide = self.internal(x)  # a bias with few bits does not fit the scale of a product
         self.connect(node, wide, self.constant(b, Role.BIAS, self.bits.bias, True, node.name))
         return "wide", node.name
 
@@ -165,13 +165,13 @@ class _Inserter(ValueForms):
         return "wide", node.name
 
     def _leaves(self, node: Node) -> bool:
-        """True for an output of the network without other users."""
+        """Whether a value is an output of the network without other users."""
         return node.name in self.graph.outputs.values() and not self.graph.users(node.name)
 
     def _clip(self, node: Node) -> bool:
         """Clip a wide value to a constant on its own scale, before it is narrowed.
 
-        The result of a product has no scale of its own yet, so it gets the internal stage first.
+        The result of a product has no scale yet, so it gets the internal stage first.
         """
         kinds = [self.forms[v].kind for v in node.inputs]
         if sorted(kinds) != ["const", "wide"]:
@@ -255,7 +255,7 @@ class _Inserter(ValueForms):
         return "codes", node.name
 
     def _norm(self, node: Node) -> tuple[str, str]:
-        """A layer norm: standardized in the internal stage's bits, then a product and a bias."""
+        """A layer norm: standardized with the internal stage's bits, then a product and a bias."""
         x, gamma, beta = node.inputs
         if self.forms[x].kind in ("float", "const"):
             return self._float(node, "its input is float")
@@ -302,7 +302,7 @@ class _Inserter(ValueForms):
     # -- afterwards ------------------------------------------------------------------------
 
     def _unify_concat_signs(self) -> None:
-        """Make all members of a concat signed where one is: a joined tensor has one 8-bit type."""
+        """Make all members of a concat signed if one is: the joined tensor has one 8-bit type."""
         concats = [
             n
             for n in self.graph.topological()
@@ -320,7 +320,7 @@ class _Inserter(ValueForms):
                         self.graph.set_attrs(member, spec=replace(spec, signed=True))
                         self.rewriter.rule = "concat-sign"
                         self.rewriter.log(
-                            self.graph.nodes[member], f"signed, as other members of {node.name} are"
+                            self.graph.nodes[member], f"signed, like other members of {node.name}"
                         )
                         changed = True
 

@@ -1,9 +1,10 @@
 """Remove constant channels from the layers that produce them and from those that read them.
 
 A channel whose weights are all zero is `activation(bias)` everywhere. Its contribution to the next
-layer is a constant too, which moves into that layer's bias; then the channel is unused. This does
-not hold at the border of a convolution that pads with zeros. But all constant channels have the
-same border: they are merged into one with weights `sum_k (c_k / c) W_k`, where c is its constant.
+layer is a constant too, which moves into that layer's bias; then the channel is unused. At the
+border of a convolution with zero padding, the contribution is not constant. But all constant
+channels have the same border: they are merged into one with weights `sum_k (c_k / c) W_k`, where c
+is its constant.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from qgraph.passes import Pass
 from qgraph.rewrite.constant_channels import sum_of_taps
 from qgraph.rewrite.constants import Float64, Mask, is_unpadded, weights_of
 from qgraph.rewrite.layers import add_to_bias
-from qgraph.rewrite.removable import Removable
+from qgraph.rewrite.removable import RemovableChannels
 from qgraph.rewrite.rewriter import Rewriter
 
 
@@ -41,7 +42,7 @@ class PruneConstantChannels(Pass):
 
     def apply(self, rewriter: Rewriter) -> None:
         rewriter.rule = "prune"
-        while (state := Removable(rewriter.graph)).gone.any():
+        while (state := RemovableChannels(rewriter.graph)).gone.any():
             _apply(rewriter, state)
         _refuse(rewriter, state)
 
@@ -49,7 +50,7 @@ class PruneConstantChannels(Pass):
 # -- removing channels -------------------------------------------------------------------------
 
 
-def _apply(rewriter: Rewriter, state: Removable) -> None:
+def _apply(rewriter: Rewriter, state: RemovableChannels) -> None:
     graph, changed, offsets = rewriter.graph, [], {}
     for node in graph.topological():
         if not node.inputs or node.name not in state.channels.ids:
@@ -62,7 +63,7 @@ def _apply(rewriter: Rewriter, state: Removable) -> None:
             offsets[node.name] = offset
             made = rewriter.const(weights, f"{node.name}/weights")
             after = replace(node, inputs=(node.inputs[0], made))
-            rewriter.log(node, _told(*kept))
+            rewriter.log(node, _removed_text(*kept))
         else:
             after = _sliced(rewriter, node, kept[1])
         changed.append((node, after))
@@ -78,7 +79,9 @@ def _apply(rewriter: Rewriter, state: Removable) -> None:
             add_to_bias(rewriter, graph.nodes[name], offset)
 
 
-def _smaller(state: Removable, layer: Node, kept_in: Mask, kept_out: Mask) -> tuple[Array, Float64]:
+def _smaller(
+    state: RemovableChannels, layer: Node, kept_in: Mask, kept_out: Mask
+) -> tuple[Array, Float64]:
     """Weights without the removed channels, and their contribution to each output."""
     graph = state.graph
     weights = weights_of(graph, layer)
@@ -96,7 +99,7 @@ def _smaller(state: Removable, layer: Node, kept_in: Mask, kept_out: Mask) -> tu
     return weights[..., kept_in, :][..., kept_out], offset[kept_out]
 
 
-def _told(kept_in: Mask, kept_out: Mask) -> str:
+def _removed_text(kept_in: Mask, kept_out: Mask) -> str:
     said = [
         f"{int((~kept).sum())} of {kept.size} {side} channels removed"
         for kept, side in ((kept_in, "input"), (kept_out, "output"))
@@ -122,7 +125,7 @@ def _sliced(rewriter: Rewriter, node: Node, kept: Mask) -> Node:
 # -- what stays, and why ----------------------------------------------------------------------
 
 
-def _refuse(rewriter: Rewriter, state: Removable) -> None:
+def _refuse(rewriter: Rewriter, state: RemovableChannels) -> None:
     graph, channels = state.graph, state.channels
     for layer in channels.layers:
         roots = channels.of(layer.name)[~np.isnan(state.known[layer.name])].tolist()
@@ -137,7 +140,7 @@ def _refuse(rewriter: Rewriter, state: Removable) -> None:
             rewriter.refuse(layer, f"{steps} constant inputs stay: {reason}")
 
 
-def _holders(state: Removable, roots: set[int]) -> Iterator[str]:
+def _holders(state: RemovableChannels, roots: set[int]) -> Iterator[str]:
     """Reasons: nodes with groups, and other users of `roots` that do not pass them on."""
     graph, channels = state.graph, state.channels
     yield from (f"`{state.grouped[root]}` has groups" for root in roots & state.grouped.keys())

@@ -35,7 +35,7 @@ class RecognizeActivations(Pass):
             for function in functions_at(graph, node.name, order):
                 made = self._named(known, function, graph.types[node.name].dtype)
                 found = (function.source, *made) if made is not None else found
-            if found is not None:  # of several, the one that replaces most arithmetic
+            if found is not None:  # the first one replaces the most arithmetic
                 source, op, attrs = found
                 rewriter.put(Node(node.name, op, (source,), attrs, node.control))
 

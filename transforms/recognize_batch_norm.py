@@ -1,4 +1,4 @@
-"""Recognise batch norms that a graph writes out in arithmetic, as TensorFlow 1 froze them."""
+"""Recognise batch norms that a graph writes out in arithmetic, as in graphs that TF 1 froze."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ EPSILON = Op("add", VARIANCE, Const("epsilon"))
 
 @dataclass(frozen=True)
 class RecognizeBatchNorm(RewritePass):
-    """Written-out batch norm becomes `batch_norm`; a scale or shift right after one joins it.
+    """Written-out batch norm becomes `batch_norm`; a scale or shift right after it is absorbed.
 
-    Runs before constants are folded, while mean and variance are still separate. Where they were
-    folded when the graph was frozen, `x * const + const` is left, which `fold-batch-norm` treats
-    in the same way. Refusals: statistics that are computed from the data
-    (training mode, layer or instance norm).
+    Runs before constants are folded, while mean and variance are still separate. If they were
+    folded when the graph was frozen, `x * const + const` remains, which `fold-batch-norm` handles
+    in the same way. Refusals: statistics that are computed from the data (training mode, layer or
+    instance norm).
     """
 
     name: ClassVar[str] = "recognize-batch-norm"

@@ -28,7 +28,7 @@ class RecognizeLayerNorm(Pass):
         graph = rewriter.graph
         nodes = list(graph.topological())
         order = {node.name: index for index, node in enumerate(nodes)}
-        for name in (node.name for node in reversed(nodes)):  # with scale and shift, if it has them
+        for name in (node.name for node in reversed(nodes)):  # the longest norm first
             norm = norm_at(graph, name, order) if name in graph.nodes else None
             if norm is not None:
                 (_centred if norm.centred else _by_root_mean_square)(rewriter, name, norm)

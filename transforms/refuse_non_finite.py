@@ -16,7 +16,7 @@ from qgraph.rewrite.constants import batch_norm_affine
 from qgraph.rewrite.rewriter import Rewriter
 
 PARAMETERS = (*COMPUTE, "bias_add", "mul", "batch_norm", "layer_norm")
-# Infinity is valid here: an open end of a clip, a mask in front of a softmax. NaN is not.
+# Infinity is valid here: the open end of a clip, or a mask before a softmax. NaN is not.
 OPERANDS = ("add", "sub", "div", "maximum", "minimum", "concat")
 HINT = "check how the float network was trained or exported"
 

@@ -27,7 +27,7 @@ PASS_THROUGH = (
     "PlaceholderWithDefault",
 )
 MASK_OPS = ("add", "sub", "mul", "div", "floor", "cast", "greater_equal", "identity")
-MASK_LIMIT = 64  # steps; more than the mask of any TensorFlow dropout has
+MASK_LIMIT = 64  # steps; more than in the mask of any TensorFlow dropout
 
 # A scaled input times a mask of zeros and ones; `mask` may also be the condition of a select.
 SCALED = Op(("mul", "div"), Var("x"), Var("scale"), bind="scaled")
@@ -41,7 +41,7 @@ class RemoveTrainingNodes(RewritePass):
 
     Dropout in a frozen graph is a scaled input times a random mask: `floor(keep + random)`
     (TensorFlow 1.0 to 1.12), `cast(random >= rate)` (to 2.12), or a select on `random >= rate`.
-    Whatever the form of the chain, the mean of the mask is computed, and has to undo the scale.
+    In all forms, the mean of the mask is computed; it must cancel the scale.
     Refusals: another mean; a random op that is not part of a dropout; control edges.
     """
 
@@ -58,7 +58,7 @@ class RemoveTrainingNodes(RewritePass):
         rewriter.rule = "random"
         for node in rewriter.graph.nodes.values():
             if _is_random(node):
-                rewriter.refuse(node, "the graph is random here, and this is not a dropout")
+                rewriter.refuse(node, "a random op that is not part of a dropout")
 
 
 def _dropout(rewriter: Rewriter, node: Node) -> bool:

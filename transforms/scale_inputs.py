@@ -1,8 +1,8 @@
 """Scale each feature of an input by its own power of two in front of the quantizer.
 
-A position in metres and an angle in radians may share one input tensor, where one scale for all
-leaves few codes for small features. The host converts floats to codes anyway, and can do so with a
-different shift for each feature.
+A position in metres and an angle in radians may share one input tensor. With one scale, small
+features have few codes. The host converts floats to codes anyway, and can use a different shift for
+each feature.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ NORMALISES = frozenset({"add", "sub", "mul", "div", "bias_add", "minimum", "maxi
 class ScaleInputs(Pass):
     """Multiply features by 2^exponent in front of the input quantizer; layers divide by it.
 
-    `exponents` has for each value one exponent per feature (`qgraph.static.feature_exponents` finds
-    them). Normalising arithmetic between the input and that value is marked `outside`: it stays
-    float, and the network begins after it. The result is exact: factors are powers of two.
+    `exponents` has for each value one exponent per feature (`qgraph.static.feature_exponents`
+    computes them). Normalising arithmetic between the input and that value is marked `outside`: it
+    stays float, and the network begins after it. The result is exact: factors are powers of two.
     """
 
     exponents: Mapping[str, tuple[int, ...]] = option(
@@ -51,7 +51,7 @@ def scalable_inputs(graph: Graph) -> list[str]:
 
 
 def scaled_features(graph: Graph) -> dict[str, tuple[int, ...]]:
-    """The exponents that this pass has assigned to the features of values."""
+    """The exponents that this pass has assigned, by value."""
     found: dict[str, tuple[int, ...]] = {}
     for node in graph.nodes.values():
         if node.op == "mul" and marks_of(node).outside:
@@ -86,7 +86,7 @@ def _normalised(graph: Graph, name: str) -> str | None:
 
 
 def _is_own_constant(graph: Graph, value: str) -> bool:
-    """True for a constant with one user: factors would separate weights that layers share."""
+    """Whether a constant has one user: factors would make shared weights different."""
     return graph.constant(value) is not None and graph.use_count(value) == 1
 
 

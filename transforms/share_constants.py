@@ -1,4 +1,4 @@
-"""Keep one of several constants that hold the same numbers."""
+"""Merge constants with equal numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qgraph.ir.types import Array
 from qgraph.passes import Pass
 from qgraph.rewrite.rewriter import Rewriter
 
-LOOKED_AT = 64  # numbers that tell most constants apart: a digest of all of them takes longer
+LOOKED_AT = 64  # numbers to compare first; most constants differ in them, and a digest is slower
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class ShareConstants(Pass):
 
     Exporters copy weights that layers share, and rewrites give each layer its own copy: batch
     norms folded into a convolution that is called twice make the same weights twice. Constants of
-    one repeated number stay apart, because equal zeros may belong to layers that learn
-    separately. Constants with control edges stay as they are.
+    one repeated number stay separate, because equal zeros may belong to layers that learn
+    separately. Constants with control edges do not change.
     """
 
     name: ClassVar[str] = "share-constants"
@@ -39,7 +39,7 @@ class ShareConstants(Pass):
 
 
 def _repeated_kinds(rewriter: Rewriter) -> list[Node]:
-    """Constants that may be equal to another: of its dtype and shape, with some of its numbers,
+    """Constants that may be equal to another: of equal dtype and shape, with equal first numbers,
     and not of one repeated number.
     """
     graph = rewriter.graph

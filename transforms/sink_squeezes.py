@@ -1,4 +1,4 @@
-"""Keep signals images of height 1, from one layer to the next."""
+"""Keep signals in the form of images of height 1 between layers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qgraph.rewrite.rewriter import Rewriter, Rule
 
 @dataclass(frozen=True)
 class SinkSqueezes(RewritePass):
-    """Move each squeeze below the elementwise ops after it; remove it where it meets its inverse.
+    """Move each squeeze below the elementwise ops after it; remove it when it meets its inverse.
 
     A layer on signals is a layer on images between `expand_dims` and `squeeze`: otherwise
     they would separate the activation from its layer. Squeezes move in one direction, so it ends.
@@ -71,7 +71,7 @@ def _unary(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _binary(rewriter: Rewriter, node: Node) -> bool:
-    """Both squeezed alike, or one of them a constant."""
+    """Whether both are squeezed in the same way, or one of them is a constant."""
     graph = rewriter.graph
     squeezed = [_squeezed(rewriter, v) for v in node.inputs]
     first = next((s for s in squeezed if s is not None), None)

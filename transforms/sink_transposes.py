@@ -1,4 +1,4 @@
-"""Push transposes towards the outputs, so that NCHW graphs become NHWC inside."""
+"""Move transposes towards the outputs, so that NCHW graphs become NHWC inside."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _concat(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _together(rewriter: Rewriter, node: Node, attrs: Callable[[Perm], Attrs]) -> bool:
-    """Pass a node all of whose inputs are transposed alike, or constant."""
+    """Pass a node whose inputs are all transposed by the same permutation, or constant."""
     perms = [_perm(rewriter, value) for value in node.inputs]
     perm = next((p for p in perms if p is not None), None)
     if perm is None:
@@ -146,18 +146,18 @@ def _together(rewriter: Rewriter, node: Node, attrs: Callable[[Perm], Attrs]) ->
 
 
 def _fits(rewriter: Rewriter, node: Node, value: str, perm: Perm) -> bool:
-    """Whether a value that is not transposed can be transposed back at no cost."""
+    """Whether a value that is not transposed can be transposed without cost."""
     rank, constant = len(perm), rewriter.graph.constant(value)
     if constant is None:
         shape = rewriter.graph.types[value].shape
         if shape is None or len(shape) != rank:
             return False
-        return _is_reshape(shape, perm) or _at_the_rim(rewriter, node, value)
+        return _is_reshape(shape, perm) or _is_graph_input(rewriter, node, value)
     return constant.ndim == rank if node.op == "concat" else constant.ndim <= rank
 
 
-def _at_the_rim(rewriter: Rewriter, node: Node, value: str) -> bool:
-    """True for an input of the graph next to computed values: its transpose stays above."""
+def _is_graph_input(rewriter: Rewriter, node: Node, value: str) -> bool:
+    """Whether a value is a graph input next to computed values: its transpose is not moved."""
     graph = rewriter.graph
     others = (graph.producer(v) for v in node.inputs if v != value)
     sources = [graph.producer(n.inputs[0]).op for n in others if n.op == "transpose"]
@@ -228,7 +228,7 @@ def _expand(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _regroup(rewriter: Rewriter, node: Node) -> bool:
-    """Pass a reshape, group by group of its axes; a permutation within a group stays above it."""
+    """Pass a reshape, group by group of its axes; a permutation within a group is not moved."""
     graph, x = rewriter.graph, node.inputs[0]
     perm, before, after = _perm(rewriter, x), graph.types[x].shape, graph.types[node.name].shape
     if perm is None or before is None or after is None:
@@ -252,7 +252,7 @@ def _regroup(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _places(groups: Sequence[Group], perm: Perm, before: Shape) -> list[tuple[int, int]] | None:
-    """Position of each group before the transpose; None where one is scattered there."""
+    """Position of each group before the transpose; None if the axes of a group are not adjacent."""
     long = [p for p, axis in sorted((p, axis) for axis, p in enumerate(perm)) if before[axis] != 1]
     made: list[tuple[int, int]] = []
     last = -1

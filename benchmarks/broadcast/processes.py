@@ -55,7 +55,7 @@ def act(member: Member, settings: dict[str, Any]) -> None:
     observation, numbers = environment(None), np.zeros(len(PARTS) + 1)
     rest, step = settings.get("rest", 0.0), 0
     member.wait(lambda seconds: blocks.wait(0, seconds))
-    while member.going():
+    while member.running():
         begin, loaded = clock(), (0.0, 0.0)
         if step % settings["period"] == 0:
             block = blocks.latest()

@@ -74,7 +74,7 @@ def _channel(run: Supervisor) -> Iterator[Send]:
     _start(run, "channel", channel.name)
 
     def send(block: Array, number: int) -> None:
-        writer.room()[:] = block
+        writer.next_block()[:] = block
         writer.publish(number)
 
     yield send
@@ -162,7 +162,7 @@ PACKAGES = {"ZeroMQ": "zmq", "Ray's object store": "ray"}
 def receive(member: Member, settings: dict[str, Any]) -> None:
     next_block = RECEIVERS[settings["carrier"]](settings["address"], settings["number"])
     number = 0
-    while member.going():
+    while member.running():
         block = next_block(0.1)
         if block is None:
             continue

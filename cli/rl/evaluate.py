@@ -153,8 +153,8 @@ def evaluate(
     if policy is not None and policy.about["range"] is not None:
         met = policy.counts
         console().print(
-            f"{met['observations']:,} observations: {met['outside']:,} outside the range that "
-            f"calibration saw, {met['saturated']:,} clipped to the range of the policy"
+            f"{met['observations']:,} observations: {met['outside']:,} outside the range of "
+            f"the calibration, {met['saturated']:,} clipped to the range of the policy"
         )
     for path in written:
         console().print(f"written: {path}", soft_wrap=True)

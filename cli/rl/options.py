@@ -74,7 +74,7 @@ def head_in(environment: str, program: ActorProgram, known: About) -> Head:
         if tuple(instance.shape) != program.shape:
             raise wrong_shape(tuple(instance.shape), program.shape, environment)
         outputs = program.size(program.outputs[0])
-        return head_for(instance.actions, outputs, known.head, known.high, known.whole)
+        return head_for(instance.actions, outputs, known.head, known.high, known.exported_head)
     finally:
         instance.close()
 
@@ -84,8 +84,9 @@ def head_alone(outputs: int, known: About) -> Head | None:
     from qgraph.rl.head import Head
     from qgraph.rl.policy.about import check_deviations, symmetric_head
 
-    if known.whole is not None and known.high is None and known.head in (None, known.whole.kind):
-        return _checked(known.whole, outputs)
+    exported = known.exported_head
+    if exported is not None and known.high is None and known.head in (None, exported.kind):
+        return _checked(exported, outputs)
     if known.head is None:
         return None
     head = Head(known.head)  # which refuses unknown names

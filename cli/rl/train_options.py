@@ -21,7 +21,7 @@ from qgraph.errors import UsageError
 from qgraph.foreign import ClickObject
 from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.agents.declared_field import DeclaredField
-from qgraph.rl.agents.earlier import half_settings
+from qgraph.rl.agents.former_names import half_settings
 from qgraph.rl.agents.precision import LearnerPrecision
 from qgraph.rl.agents.registry import AGENTS, config_class, config_classes
 from qgraph.rl.agents.setting import Panel
@@ -124,7 +124,7 @@ class GeneratedOption:
     @property
     def panel(self) -> str | None:
         panel = self.first.setting.panel
-        if panel is Panel.OWN:
+        if panel is Panel.ALGORITHM:
             return ", ".join(kind.title for kind in self.fields)
         return None if panel is Panel.RUN else str(panel)
 
@@ -138,7 +138,7 @@ class GeneratedOption:
 
     @property
     def help(self) -> str:
-        """The text that most algorithms share, then the texts of other algorithms."""
+        """The text of most algorithms, then the texts of other algorithms."""
         texts = Counter(each.setting.help for each in self.fields.values())
         usual = texts.most_common(1)[0][0]
         others = [
@@ -146,7 +146,7 @@ class GeneratedOption:
             for kind, each in self.fields.items()
             if each.setting.help != usual
         ]
-        obvious = self.shared or self.first.setting.panel is Panel.OWN
+        obvious = self.shared or self.first.setting.panel is Panel.ALGORITHM
         owners = "" if obvious else f"{', '.join(kind.algorithm for kind in self.fields)}: "
         return owners + usual + "".join(others)
 
@@ -163,7 +163,7 @@ class GeneratedOption:
 
 
 def generated_options(kinds: list[type[RunConfig]]) -> list[GeneratedOption]:
-    """One option for each field of these configs, by panel."""
+    """Options for all fields of these configs, by panel."""
     found: dict[str, dict[type[RunConfig], DeclaredField]] = {}
     for kind in kinds:
         for name, each in kind.fields().items():
@@ -196,10 +196,10 @@ def add_settings(command: Callable[..., None]) -> None:
     for option in generated_options(config_classes()):
         listed.append(_parameter(option.name, _annotated(_type(option.first), _option(option))))
         for each in option.fields.values():
-            earlier = each.setting.earlier
-            if earlier and earlier not in hidden:
-                unlisted = typer.Option(flags_of(each, earlier), hidden=True)
-                hidden[earlier] = _parameter(earlier, _annotated(_type(each), unlisted))
+            former_name = each.setting.former_name
+            if former_name and former_name not in hidden:
+                unlisted = typer.Option(flags_of(each, former_name), hidden=True)
+                hidden[former_name] = _parameter(former_name, _annotated(_type(each), unlisted))
     shorthands = [_parameter(name, kind) for name, kind in SHORTHANDS.items()]
     parameters = [*own[:3], *listed, *shorthands, *own[3:], *hidden.values()]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -24,8 +24,8 @@ def print_summary(path: Path, training: Training, as_json: bool) -> None:
     if training.status is not None:
         title = f"{config.algorithm} in {config.environment}, seed {config.seed}"
         print_table(title, ("", "=at the end"), rows_of(path, training, training.status))
-    for trouble in training.troubles:
-        out.print(f"warning: {trouble}", soft_wrap=True)
+    for warning in training.warnings:
+        out.print(f"warning: {warning}", soft_wrap=True)
     out.print(f"written to {path}", soft_wrap=True)
     policy = path / "policy.pb"
     if training.done and policy.exists():
@@ -38,7 +38,7 @@ def facts_of(path: Path, training: Training) -> dict[str, object]:
         "done": training.done,
         "best": training.counts.best,
         "status": training.status and _without_nan(asdict(training.status)),
-        "troubles": training.troubles,
+        "warnings": training.warnings,
     }
 
 
@@ -69,10 +69,13 @@ def _compression(path: Path) -> list[tuple[str, str]]:
     if not rows:
         return [("compression", "no policy was compressed yet")]
     changed, seen = len(changes(rows)) - 1, [row for row in rows if row.looked]
-    looks = f"{counted(len(seen), 'look')}, {counted(changed, 'change')} of the chain (monitor.csv)"
-    measured = [row.seen for row in seen if math.isfinite(row.seen.kl_mean)]
+    summary = (
+        f"{counted(len(seen), 'measurement')}, {counted(changed, 'change')} of the chain "
+        "(monitor.csv)"
+    )
+    measured = [row.indicators for row in seen if math.isfinite(row.indicators.kl_mean)]
     return [
         ("compression", f"{rows[-1].decision.compressor}"),
         *(("KL", f"{m.kl_mean:.2g} mean, {m.kl_max:.2g} largest") for m in measured[-1:]),
-        ("monitor", looks),
+        ("monitor", summary),
     ]

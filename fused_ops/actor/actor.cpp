@@ -8,7 +8,7 @@ namespace qgraph::actor {
 namespace {
 
 constexpr int64_t kMostUnpacked = 1 << 20;  // bytes: they stay in the caches
-constexpr int64_t kSlack = 64;              // bytes behind the codes that whole vectors may use
+constexpr int64_t kSlack = 64;              // bytes after the codes that whole vectors may use
 
 bool is_product(const Step& step) { return facts_of(step.op).layer; }
 
@@ -264,7 +264,7 @@ void Actor::quantize_padded(const Step& step, const Prepared& prepared, int64_t 
     for (int64_t i = 0; i < samples; ++i, x += size, codes += prepared.room) {
         const Range range = kernels_->range(x, size);
         ranges_[static_cast<size_t>(i)] = range;
-        // Row by row: numbers written behind the end of a row are overwritten by the next row.
+        // Row by row: numbers written after the end of a row are overwritten by the next row.
         const Shape& shape = program_.values[step.inputs[0]];
         const int64_t row = shape.dims[1] * shape.dims[2], left = step.pads[2] * shape.dims[2];
         const auto fill = [&](uint8_t* from, int64_t count) {

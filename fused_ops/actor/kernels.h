@@ -84,7 +84,7 @@ struct Kernels {
     int64_t (*unpacked)(Storage storage, int64_t values, int64_t rows);
     bool (*finite)(const float* x, int64_t count);
     Range (*range)(const float* x, int64_t count);
-    // Writes whole vectors: up to 15 codes behind the end.
+    // Writes whole vectors: up to 15 codes after the end.
     void (*quantize)(const float* x, int64_t count, Range range, uint8_t* codes);
     // Range and codes for rows [rows, size]; rows of codes are `row` bytes apart.
     void (*quantize_rows)(const float* x, int64_t rows, int64_t size, Range* ranges, uint8_t* codes,

@@ -155,7 +155,7 @@ struct Tiled {
   private:
     static int64_t unpacked(int64_t values) { return S == Storage::int4 ? kPanel * values : 0; }
 
-    // Copies whole vectors: bytes behind the end are overwritten by the next segment or row.
+    // Copies whole vectors: bytes after the end are overwritten by the next segment or row.
     template <int size>
     static void gather(const Tile& tile, const char* x, char* to) {
         for (int64_t segment = 0; segment < tile.segments; ++segment) {

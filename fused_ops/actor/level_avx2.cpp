@@ -133,7 +133,7 @@ template <>
 struct Unpacked<Storage::int8> {
     static constexpr bool kPays = true;
     static constexpr int kMost = 4;        // rows whose sums fit into registers
-    static constexpr int64_t kSlack = 32;  // bytes that a row's last vector may write behind it
+    static constexpr int64_t kSlack = 32;  // bytes that a row's last vector may write after it
 
     static bool pays(int64_t, int64_t rows) { return rows >= 16; }
 

@@ -1,4 +1,4 @@
-// Made from qgraph/rl/actor/ops by `make golden`. Do not edit: a test compares them.
+// Generated from qgraph/rl/actor/ops by `make golden`. Do not edit: a test compares them.
 #pragma once
 
 #include <cstdint>

@@ -99,7 +99,7 @@ class Reader {
         }
     }
 
-    // Data must lie behind the tables and within the block.
+    // Data must lie after the tables and within the block.
     int64_t place(uint64_t at, int64_t bytes) const {
         require(at % kAlignment == 0 && at >= static_cast<uint64_t>(program_.tables) &&
                     at <= static_cast<uint64_t>(program_.size) &&

@@ -56,7 +56,7 @@ class Pass {
 
   private:
     void run(int64_t block, Partial* partial) const {
-        // These have extra elements behind the last channel.
+        // These have extra elements after the last channel.
         std::vector<double> bias, high;
         Strip strip = strip_of(block);
         if (partial != nullptr) {

@@ -17,7 +17,7 @@ struct Grid {
     float high;
 };
 
-// The operations behind a layer: quantizer, bias, activation, quantizer. Element i belongs to
+// The operations after a layer: quantizer, bias, activation, quantizer. Element i belongs to
 // channel i % channels.
 struct Epilogue {
     Grid inner;

@@ -13,7 +13,7 @@ struct Stage {
     Params<Ops> inner, outer;
 };
 
-// The values behind the bias, behind the maximum with 0, and before the outer quantizer.
+// The values after the bias, after the maximum with 0, and before the outer quantizer.
 template <class Ops>
 struct Activated {
     typename Ops::Value z, positive, v;

@@ -65,7 +65,7 @@ struct Scale {
 };
 
 // Bin of each value; returns whether any is NaN. A product is exact, or so small that its sign
-// alone counts, which the value still has where the product is zero. Zeros go to spare bins behind
+// alone counts, which the value still has where the product is zero. Zeros go to spare bins after
 // the others, in turn: counts in one bin would have to wait for each other.
 QGRAPH_DISPATCH bool bin_indices(const float* x, int count, Scale scale, int half, int* index) {
     const float lowest = static_cast<float>(-half);

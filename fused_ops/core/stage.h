@@ -7,7 +7,7 @@
 
 namespace qgraph {
 
-// Steps behind a layer: a quantizer, a bias, a clip. Each may be left out, by a null or infinities.
+// Steps after a layer: a quantizer, a bias, a clip. Each is optional (null, or infinities).
 struct Stage {
     const Quantizer* quantizer;  // of one channel
     const float* bias;           // of each channel

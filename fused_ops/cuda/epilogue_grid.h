@@ -197,7 +197,7 @@ QGRAPH_INLINE void add_slot(const PartSums<A>& shared, int slot, int channels, i
         }
         return;
     }
-    // Elements of the slot's channel. A row may continue in slots behind the last channel.
+    // Elements of the slot's channel. A row may continue in slots after the last channel.
     int at = slot % channels - start;
     if (at < 0) at += channels;
 #pragma unroll 4

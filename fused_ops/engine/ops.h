@@ -1,4 +1,4 @@
-// Made from qgraph/program/ops by `make golden`. Do not edit: a test compares them.
+// Generated from qgraph/program/ops by `make golden`. Do not edit: a test compares them.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ enum class Op : uint32_t {
 };
 constexpr uint32_t kOps = 21;
 
-// How an op walks over its result.
+// The loop that an op needs.
 enum class Family : uint8_t {
     product,    // sums of products
     row,        // rows of channels
@@ -42,7 +42,7 @@ enum class Family : uint8_t {
     reshape,    // gives elements another shape
 };
 
-// The ops of each family: a `switch` over them fails to compile where one is left out.
+// The ops of each family: a `switch` that misses one does not compile.
 enum class ProductOp : uint32_t {
     conv2d = 0,
     depthwise_conv2d = 1,

@@ -164,7 +164,7 @@ void insert(const Place& x, const Place& y, const std::vector<int64_t>& begin) {
     const std::vector<int64_t> strides = dense_strides(y.shape);
     int64_t first = 0;
     for (size_t axis = 0; axis < begin.size(); ++axis) first += begin[axis] * strides[axis];
-    // x covers all dimensions behind this one completely, so their elements are contiguous.
+    // x covers all dimensions after this one completely, so their elements are contiguous.
     size_t last = x.shape.size() - 1;
     while (last > 0 && x.shape[last] == y.shape[last]) --last;
     Shape shape(x.shape.begin(), x.shape.begin() + static_cast<ptrdiff_t>(last) + 1);

@@ -74,7 +74,7 @@ class Planner {
         return found->second.get();
     }
 
-    // The stages behind the first step, or of all steps if `all`.
+    // The stages after the first step, or of all steps if `all`.
     std::vector<Stage> stages(const Group& group, bool all,
                               std::vector<StageNumbers>& memory) const {
         std::vector<Stage> made;

@@ -23,7 +23,7 @@ using namespace qgraph::actor;
 
 constexpr int64_t kMostWork = 1 << 18;  // numbers of all values of a damaged block that is run
 
-// Bytes at a multiple of 64, and nothing behind them.
+// Bytes at a multiple of 64, and nothing after them.
 class Bytes {
   public:
     explicit Bytes(const std::vector<char>& from) : size_(static_cast<int64_t>(from.size())) {

@@ -16,17 +16,17 @@ from qgraph.ops.lowerings import Lowerings
 from qgraph.program import Program
 from qgraph.quant.profile import Profile
 
-# Codes of every entry in (N samples where the batch is free), codes of exits out, and of as many
-# other tensors as the form shows.
+# From codes of every entry (N samples if the batch is free) to codes of exits, and of other tensors
+# that the form can return.
 Runner = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 
 
 @dataclass(frozen=True)
 class Network:
-    """A quantized network as its output directory holds it.
+    """A quantized network, from its output directory.
 
-    `sample` is one batch of calibration inputs (float, by input name), `samples` are a few more,
-    none where the network was quantized without.
+    sample: one batch of calibration inputs (float, by input name). samples: a few more; none if the
+    network was quantized without data.
     """
 
     graph: Graph
@@ -45,7 +45,7 @@ class Form(Protocol):
 
     @property
     def lowerings(self) -> Lowerings[object]:
-        """The way each op is written, or why it is refused."""
+        """The lowering of each op, or the reason why it is refused."""
 
     def refusal(self, network: Network) -> str | None:
         """The reason why it cannot represent this network, with the layer; None if it can."""

@@ -25,8 +25,8 @@ from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.runtime import Session
 from qgraph.stored import inference_folder, load_float, load_graph, load_samples
 
-BATCH = 32  # samples at once, where the network leaves it free
-BLOCK = 16  # batches whose outputs are held at once
+BATCH = 32  # samples per run, if the network's batch size is open
+BLOCK = 16  # batches whose outputs are kept in memory together
 
 Arrays = Mapping[str, Array]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from qgraph.ir.types import Array
 
-# Samples prepared in the same way differ less in their largest value; 0 to 255 and -1 to 1 more.
+# Samples that are prepared in the same way differ less in their largest value than this factor.
 FAR = 8
 
 

@@ -14,7 +14,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 
 TOP = 5
-SUM = 1e-3  # how far from 1 the probabilities of a sample may add up
+SUM = 1e-3  # largest difference of the sum of a sample's probabilities from 1
 MOVES = ("reshape", "squeeze", "identity", "transpose")
 SIGMOIDS = ("sigmoid", "hard_sigmoid")
 
@@ -109,11 +109,12 @@ class Values:
 def scoring(
     graph: Graph, output: str, found: Array, samples: int, labels: Array
 ) -> tuple[Scoring, Array]:
-    """The scoring for `output`, and all of its labels in the form that it takes.
+    """The scoring for `output`, and its labels in the form that the scoring takes.
 
-    found: what the float network gives for `samples` samples. Labels of the shape of the output
-    are values, unless each row holds the probabilities of classes, or the output is a sigmoid and
-    they are 0 and 1. Labels without the output's last axis are classes. Raises CalibrationError.
+    found: outputs of the float network for `samples` samples. Labels with the shape of the output
+    are values, except if each row has the probabilities of classes, or if the output is a sigmoid
+    and they are 0 and 1. Labels without the output's last axis are classes. Raises
+    CalibrationError.
     """
     if found.ndim == 0 or len(found) % samples:
         raise _wrong(output, f"shape {list(found.shape)}: not one answer for each sample")

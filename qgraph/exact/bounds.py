@@ -1,4 +1,4 @@
-"""Bounds of sums from the actual weights: exact float types, and the bits that accumulators need.
+"""Bounds of sums, from the actual weights: exact float types, and bits of accumulators.
 
 A sum of products is exact in float32, in any order, if for every output the
 sum of |weight code| * max|input code| (plus what is added) is at most 2^24; 2^53 for float64
@@ -35,7 +35,7 @@ FLOAT32_LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class Bound:
-    """Codes of a value lie in `low..high`; `magnitude` bounds the size of its partial sums.
+    """Codes of a value are in `low..high`; `magnitude` bounds the absolute value of partial sums.
 
     `channel` is the output channel with the largest magnitude, for sums in an accumulator.
     """
@@ -64,8 +64,8 @@ class Bound:
 def bounds(graph: Graph) -> dict[str, Bound]:
     """A bound for every integer value of a calibrated graph, by value name.
 
-    Raises ExactnessError for a value that not even float64 or int64 holds, and for one on a scale
-    that float32 does not have.
+    Raises ExactnessError for a value that neither float64 nor int64 can hold, and for one on a
+    scale that float32 does not support.
     """
     found = _bounds(graph)
     exponents: ValueExponents = {}
@@ -124,7 +124,7 @@ def _bounds(graph: Graph) -> dict[str, Bound]:
 
 
 def _codes(constant: Array, spec: QuantSpec) -> Array:
-    """Codes as floats, which are exact and much quicker to sum than integers."""
+    """Codes as floats, which are exact and faster to sum than integers."""
     value = quantized_constant(constant, spec)
     scale = np.ldexp(np.ones((), value.dtype), aligned(spec.exponent, value.shape))
     return np.multiply(value, scale, out=value)
@@ -185,14 +185,14 @@ def _windows(graph: Graph, node: Node, filters: tuple[int, ...]) -> Sequence[Mas
 
 
 def in_accumulator(node: Node, bound: Bound) -> bool:
-    """True for sums of products, and for a bias that is added before they are requantized."""
+    """Whether a node computes sums of products, or adds a bias before they are requantized."""
     return node.op in COMPUTE or bound.channel is not None
 
 
 def accumulator_bits(graph: Graph, found: Mapping[str, Bound], layer: str) -> int:
-    """Bits of the narrowest accumulator for a layer: for its sums before their bias and after.
+    """Bits of the narrowest accumulator for a layer, for its sums before and after the bias.
 
-    A bias that is added behind a quantizer does not count.
+    A bias that is added after a quantizer does not count.
     """
     widest, value = found[layer].width, layer
     while biases := [n.name for n in graph.users(value) if n.op == "bias_add" and n.name in found]:
@@ -202,9 +202,9 @@ def accumulator_bits(graph: Graph, found: Mapping[str, Bound], layer: str) -> in
 
 
 def check_accumulators(graph: Graph, found: Mapping[str, Bound], bits: int) -> None:
-    """Raise ExactnessError if a sum can leave a signed accumulator of `bits`, and say how.
+    """Raise ExactnessError, with an explanation, if a sum can exceed an accumulator of `bits`.
 
-    The error's `evidence` has codes of the layer's input that make it do so, where its weights are
+    The error's `evidence` has codes of the layer's input that cause this, if its weights are
     constant and its size is known.
     """
     for node in graph.topological():
@@ -214,7 +214,7 @@ def check_accumulators(graph: Graph, found: Mapping[str, Bound], bits: int) -> N
         side = "highest" if bound.high >= -bound.low else "lowest"
         other = "lowest" if side == "highest" else "highest"
         what, remedy = "sums", "use a wider accumulator, fewer bits, or wrapping"
-        if bound.channel is not None:  # else both factors vary
+        if bound.channel is not None:  # otherwise both factors vary
             what = f"channel {bound.channel}"
             remedy = (
                 f"this happens if inputs have their {side} code where the weight is positive, and "

@@ -22,9 +22,9 @@ from qgraph.quant.topology import QUANTIZERS
 class Measured:
     """Measurements on `samples` samples: by quantizer SQNR in dB and statistics, by output SQNR.
 
-    The signal is the float network's tensor, the noise what the quantized network has in its
-    place, all errors before it included. Infinite where there is no noise. `clipped` is the share
-    of values in the quantized network that a quantizer moves by more than a step.
+    The signal is the float network's tensor, the noise is the difference in the quantized network,
+    with the errors of all earlier layers. SQNR is infinite without noise. `clipped` is the share of
+    values in the quantized network that a quantizer changes by more than a step.
     """
 
     samples: int
@@ -61,7 +61,7 @@ def measure(quantized: Graph, floating: Graph, data: Mapping[str, Array]) -> Mea
     )
 
     def at(i: int) -> MeasuredChunk:
-        """Values of the quantized network are compared once computed; none is kept."""
+        """Compare values of the quantized network when they are computed; none is stored."""
         feeds = {name: arrays[i] for name, arrays in chunks.items()}
         wanted, part = of_floating(feeds), MeasuredChunk()
 
@@ -116,7 +116,7 @@ def measure_constants(quantized: Graph) -> Measured:
 
 Powers = tuple[float, float]
 Clips = tuple[int, int]  # values that are clipped, all values
-BLOCK = 1 << 15  # numbers whose squares stay in the nearest caches
+BLOCK = 1 << 15  # numbers whose squares fit in the L1 or L2 cache
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def _names_by_value(values: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def _powers(wanted: Array, found: Array) -> Powers:
-    """Sums of squares: of `wanted`, and of what `found` is off."""
+    """Sums of squares: of `wanted`, and of its difference from `found`."""
     signal = noise = 0.0
     wanted, found = wanted.reshape(-1), np.broadcast_to(found, wanted.shape).reshape(-1)
     for start in range(0, wanted.size, BLOCK):
@@ -150,7 +150,7 @@ def _powers(wanted: Array, found: Array) -> Powers:
 
 
 def _decibels(parts: list[dict[str, Powers]]) -> dict[str, float]:
-    """SQNR by name, over the parts that have it; the first has all."""
+    """SQNR by name, over the chunks that have it; the first chunk has all."""
     return {
         name: decibel(*np.sum([part[name] for part in parts if name in part], axis=0))
         for name in parts[0]
@@ -163,7 +163,7 @@ def _share(parts: list[Clips]) -> float:
 
 
 def original(quantized: Graph, name: str) -> str:
-    """The value of the float graph that a quantizer stands for."""
+    """The value of the float graph that corresponds to a quantizer."""
     node = quantized.nodes[name]
     while node.op == "quantize":
         node = quantized.producer(node.inputs[0])

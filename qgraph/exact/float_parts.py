@@ -1,4 +1,4 @@
-"""Which values of a quantized graph are integers, and which ops are computed in float."""
+"""Find the values of a quantized graph that are integers, and the ops that run in float."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def float_nodes(graph: Graph) -> list[Node]:
 def float_between(graph: Graph) -> list[Node]:
     """Float nodes that depend on integer layers and that integer layers depend on.
 
-    With one of them, the network has no integer program: a program ends where float begins.
+    With one of them, the network has no integer program, because a program ends at a float op.
     """
     integer, varies = integer_values(graph), _values_of_inputs(graph)
     behind: set[str] = set()  # float values that depend on codes of the inputs
@@ -47,7 +47,7 @@ def float_between(graph: Graph) -> list[Node]:
 
 
 def _values_of_inputs(graph: Graph) -> set[str]:
-    """The values that depend on an input: not constants, and not what is computed from them."""
+    """The values that depend on an input; not constants and values computed from them."""
     found = set(graph.inputs)
     for node in graph.topological():
         if not found.isdisjoint(node.inputs):

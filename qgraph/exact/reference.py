@@ -41,10 +41,10 @@ class Reference:
     def run(
         self, feeds: Mapping[str, Value], keep: Collection[str] | None = None
     ) -> dict[str, Value]:
-        """Values by name: those in `keep`, or every quantizer's and every output's.
+        """Values by name: those in `keep`, or all quantizers and outputs.
 
-        feeds: one batch for each input; or any values in the middle, which then count as given.
-        Integer values are Fixed, float ones arrays, here as in what comes back.
+        feeds: one batch for each input, or values in the middle of the graph, which are used as
+        given. Integer values are Fixed, float values are arrays, in `feeds` and in the result.
         """
         keep = self.watched() if keep is None else keep
         values: dict[str, Value] = {**self.constants, **feeds}
@@ -66,7 +66,7 @@ class Reference:
         return {name: values[name] for name in keep}
 
     def _needed(self, given: Collection[str], keep: Collection[str]) -> list[Node]:
-        """The nodes, in order, that compute the values in `keep` from those that are given."""
+        """The nodes, in order, that compute the values in `keep` from the given ones."""
 
         def missing(values: Iterable[str]) -> list[str]:
             return [node_of(v) for v in values if v not in given]
@@ -104,7 +104,7 @@ class Reference:
 
 
 def as_float(value: Value) -> Array:
-    """Codes as the float32 numbers they stand for (exact for 16 bits); floats as they are."""
+    """The values of codes as float32 (exact up to 16 bits); floats do not change."""
     if isinstance(value, Fixed):
         return dequantize(value).astype(np.float32)
     return value

@@ -26,8 +26,8 @@ BINS_KEPT = 64
 class Statistics:
     """Statistics of a float tensor before its quantizer; `below` and `above` count clipped values.
 
-    Clipped is what moves by more than a step: 1.0, held as 255/256, is not. `vanished` is what is
-    no zero, and less than half a step.
+    A value is clipped if it changes by more than a step: 1.0, stored as 255/256, is not clipped.
+    `vanished` counts nonzero values below half a step.
     """
 
     histogram: Histogram
@@ -37,13 +37,13 @@ class Statistics:
     vanished: int
 
     def sqnr(self, spec: QuantSpec, exponent: int) -> float:
-        """The SQNR in dB of a quantizer of this exponent alone, estimated from the histogram."""
+        """The SQNR in dB of a quantizer with this exponent alone, estimated from the histogram."""
         counts, centres = self.histogram.counts, self.histogram.centres()
         noise = squared_error(self.histogram, spec, exponent)
         return decibel(float((counts * centres**2).sum()), noise)
 
     def max_exponent(self, spec: QuantSpec) -> int | None:
-        """The finest exponent whose threshold is no less than any element; None for all zeros."""
+        """The finest exponent whose threshold is at least every element; None if all are zero."""
         largest = self.histogram.largest
         return exponent_for_max(largest, spec.bits, spec.signed) if largest else None
 
@@ -62,15 +62,15 @@ class Statistics:
 
 
 def past_ends(values: Array, spec: QuantSpec) -> tuple[int, int]:
-    """How many values lie below and above what `spec` holds, by more than a step."""
+    """The numbers of values below and above the range of `spec`, by more than a step."""
     below = np.count_nonzero(values < _scaled(spec.lo - 1.0, spec, values))
     above = np.count_nonzero(values > _scaled(spec.hi + 1.0, spec, values))
     return int(below), int(above)
 
 
 def _scaled(code: float, spec: QuantSpec, values: Array) -> np.floating | Array:
-    """The value of a code, in the dtype of `values` where that holds it: it is compared
-    with them, and not converted first.
+    """The value of a code, in the dtype of `values` if it is exact there, for comparisons without
+    a conversion of `values`.
     """
     if not isinstance(spec.exponent, int):
         return np.asarray(np.ldexp(code, -aligned(spec.exponent, values.shape)))
@@ -80,13 +80,13 @@ def _scaled(code: float, spec: QuantSpec, values: Array) -> np.floating | Array:
 
 
 def statistics_of(values: Array, spec: QuantSpec) -> Statistics | None:
-    """Statistics of values before a quantizer of `spec`; None where empty or not finite."""
+    """Statistics of values before a quantizer with `spec`; None if empty or not finite."""
     values = np.asarray(values, np.float32)
     if not values.size or not np.isfinite(values).all():
         return None
     below, above = past_ends(values, spec)
     low, high = range_of([values], "")
-    # Above the greatest element, so that an edge is never counted below itself.
+    # Above the greatest element, so that a value at the edge is not counted below it.
     histogram = histogram_of([values], low, nextafter(high, inf) if high > 0 else high)
     histogram = replace(histogram, high=high)
     small = int(np.count_nonzero(np.abs(values) < _scaled(0.5, spec, values)))
@@ -94,7 +94,7 @@ def statistics_of(values: Array, spec: QuantSpec) -> Statistics | None:
 
 
 def joined(parts: Sequence[Statistics]) -> Statistics:
-    """Statistics of all parts together. Bins are powers of two wide, so none has to be split."""
+    """Statistics of all parts together. Bin widths are powers of two, so no bin has to be split."""
     histograms = [p.histogram for p in parts]
     powers = [h.power for h in histograms if h.largest]
     power = max(powers, default=0)
@@ -124,7 +124,7 @@ def _widened(counts: Counts, doublings: int) -> Counts:
 
 
 def decibel(signal: float, noise: float) -> float:
-    """Signal to noise ratio in dB; infinite where there is no noise."""
+    """Signal-to-noise ratio in dB; infinite without noise."""
     if noise == 0:
         return float("inf")
     return float(10 * np.log10(signal / noise)) if signal > 0 else float("-inf")

@@ -1,7 +1,7 @@
 """Sums of products with constant weights: the range of each output channel, and its extremes.
 
-The highest sum has the highest code of the input at positive weights, the lowest at negative ones.
-It is exact, not an estimate: some window of the input has all terms that are counted.
+The highest sum has the highest input code at positive weights and the lowest at negative ones. It
+is exact, not an estimate: there is a window that contains all terms of the sum.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from qgraph.ir.types import Array, Codes
 from qgraph.ops.attribute_types import Pads
 
-Mask = Literal[True] | Array  # the taps of a window that are seen; True for all
+Mask = Literal[True] | Array  # the taps of a window inside the image; True for all
 FLOAT32_EXACT = 1 << 24
 FLOAT64_EXACT = 1 << 53
 COLUMNS = "depthwise_conv2d"  # its last two axes are its output channels
@@ -37,9 +37,9 @@ class Sums:
 def sums_of_products(
     op: str, weights: Array, low: int, high: int, magnitude: int, windows: Sequence[Mask] = (True,)
 ) -> Sums:
-    """Sums of codes `low..high` with the op's weights (integers, or floats that hold them).
+    """Sums of codes `low..high` with the op's weights (integers, or floats with integer values).
 
-    windows: the taps [height, width] that a window may see at once, True for all; see `seen_taps`.
+    windows: sets of taps [height, width] inside the image, True for all; see `seen_taps`.
     """
     low, high = min(low, 0), max(high, 0)  # terms may be absent (padding)
     weights = weights if weights.dtype.kind == "f" else weights.astype(np.int64)
@@ -60,7 +60,7 @@ def _of_window(weights: Array, low: int, high: int, magnitude: int) -> Sums:
 
 
 def _column_sums(codes: Array) -> Codes:
-    """Sums over the terms, int64 [output channels]; of floats in float32 where that is exact."""
+    """Sums over the terms, int64 [output channels]; floats are summed in float32 if it is exact."""
     if codes.dtype.kind != "f":
         return np.asarray(codes.sum(axis=0))
     largest = max(float(codes.max(initial=0)), -float(codes.min(initial=0)))
@@ -83,9 +83,9 @@ def seen_taps(
     dilations: Sequence[int],
     pads: Pads,
 ) -> list[Mask]:
-    """Which taps windows see at once, as masks [height, width], where none sees them all.
+    """Sets of taps inside the image, as masks [height, width], one for each kind of window.
 
-    image: height and width, None where unknown. `[True]` where some window lies inside.
+    image: height and width, None if unknown. `[True]` if a window is completely inside.
     """
     axes = [
         None if image[i] is None else [
@@ -115,10 +115,10 @@ def farthest_input(
     channel: int,
     side: str,
 ) -> Codes:
-    """Codes of a layer's input, [shape], that take an output channel as far as it can go.
+    """Codes of a layer's input, [shape], that give the most extreme sum of an output channel.
 
     attrs: strides, dilations and pads of a convolution. codes: the lowest and the highest. side:
-    `highest` or `lowest`. What no window sees is 0, or the code nearest to it.
+    `highest` or `lowest`. Positions outside of the window are 0, or the code nearest to it.
     """
     low, high = codes
     ends = (low, high) if side == "highest" else (high, low)
@@ -147,7 +147,7 @@ def _filter(op: str, weights: Array, channel: int) -> Codes:
 
 
 def _first_channel(op: str, inputs: int, weights: Array, channel: int) -> int:
-    """The first input channel that an output channel sees."""
+    """The first input channel of an output channel."""
     if op == COLUMNS:
         return int(channel // weights.shape[3])
     groups = inputs // weights.shape[2]
@@ -157,7 +157,7 @@ def _first_channel(op: str, inputs: int, weights: Array, channel: int) -> int:
 def _best_window(
     attrs: Mapping[str, Any], shape: Sequence[int], taps: Codes, codes: tuple[int, int], side: str
 ) -> tuple[int, int]:
-    """Start of the window whose taps inside the input reach farthest."""
+    """Start of the window whose taps inside the input give the most extreme sum."""
     low, high = codes if side == "highest" else (codes[1], codes[0])
     reach = np.abs(np.where(taps > 0, taps * high, taps * low)).sum(axis=2)
     best, place = -1, (0, 0)
@@ -180,6 +180,6 @@ def _best_window(
 
 
 def _distinct(masks: Mapping[int, list[bool]]) -> dict[int, list[bool]]:
-    """One place for each mask."""
+    """One tap set for each distinct mask."""
     places = {tuple(mask): start for start, mask in masks.items()}
     return {start: list(mask) for mask, start in places.items()}

@@ -1,4 +1,4 @@
-"""Detect the inputs and outputs of a graph where they are clear, and the nodes between."""
+"""Detect the inputs and outputs of a graph if they are clear, and the nodes between."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qgraph.ir.order import inputs_first
 
 PLACEHOLDERS = ("Placeholder", "PlaceholderV2")
 SOURCES = (*PLACEHOLDERS, "PlaceholderWithDefault", "IteratorGetNext", "OneShotIterator")
-# Never results, and neither are nodes that only they use.
+# Never results; nodes that only they use are not results either.
 EFFECTS = (
     "NoOp", "Assert", "Assign", "AssignAdd", "AssignSub", "AssignVariableOp",
     "AssignAddVariableOp", "AssignSubVariableOp", "Save", "SaveV2", "SaveSlices", "Restore",
@@ -138,7 +138,7 @@ def needed(nodes: Mapping[str, N], outputs: Sequence[Ref], cut: Collection[str])
 def check_whole(nodes: Mapping[str, TFNode]) -> None:
     """Raise GraphError for a missing input or a cycle anywhere in the graph.
 
-    Where outputs are detected, a damaged graph must not be taken for a smaller one.
+    If outputs are detected, a damaged graph must not be read as a smaller one.
     """
     loops = {n.name for n in nodes.values() if n.op in FRAMES}
     try:

@@ -71,7 +71,7 @@ def _called(node: Proto, functions: dict[str, Proto], nodes: dict[str, Proto]) -
 
 
 def _condition(tensor: str, nodes: dict[str, Proto]) -> bool | None:
-    """The single boolean behind `tensor` where it is constant, else None."""
+    """The single boolean of `tensor`, through identities; None if it is not constant."""
     node = nodes.get(tensor.removesuffix(":0"))
     for _ in range(len(nodes)):
         if node is None or node.op not in PASSED or not node.input:

@@ -96,7 +96,7 @@ def _node(node_def: bytes) -> Proto:
 
 
 def _alone(source: TFSource) -> Proto:
-    """The op behind placeholders, with the functions that it needs."""
+    """The op with placeholders as inputs, and the functions that it needs."""
     import tensorflow as tf
 
     graph_def = tf.compat.v1.GraphDef()

@@ -59,7 +59,7 @@ def layer_of(name: str) -> str:
 def loop_at(node: Named) -> UnsupportedError:
     """The refusal of a loop, with advice."""
     return UnsupportedError(
-        f"this layer is a loop (`{node.op}` at `{node.name}`), as LSTM and GRU layers are; "
+        f"this layer is a loop (`{node.op}` at `{node.name}`), like LSTM and GRU layers; "
         "a fixed-point network has a fixed number of steps, all of them written out",
         node=layer_of(node.name),
         hint="build the Keras layer with unroll=True and a known number of time steps, and load "
@@ -99,10 +99,10 @@ def in_training(node: Named) -> UnsupportedError:
     parts = node.name.split("/")
     kept = [p for p in parts if not p.startswith(("FusedBatchNorm", "Assign"))]
     return UnsupportedError(
-        f"this batch norm runs in training mode (`{node.name}`): it normalizes by the batch that "
-        "it is given, so what comes out depends on the other samples",
+        f"this batch norm runs in training mode (`{node.name}`): it normalizes by the batch, so "
+        "the result for a sample depends on the other samples",
         node=layer_of("/".join([*(kept or parts), node.op])),
-        hint="build the model again without training=True (or with training=False), take over the "
+        hint="build the model again without training=True (or with training=False), copy the "
         "weights with set_weights, and save that",
     )
 
@@ -111,5 +111,5 @@ def _updates(node: Named) -> UnsupportedError:
     return UnsupportedError(
         f"this layer changes a variable when it is run (`{node.op}` at `{node.name}`)",
         node=layer_of(node.name),
-        hint="export the model for inference (training=False), its state as an input and an output",
+        hint="export the model for inference (training=False), with its state as input and output",
     )

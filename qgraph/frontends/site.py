@@ -167,7 +167,7 @@ class ImportSite(Generic[C, N]):
         return self.type(i).shape
 
     def constant(self, i: int) -> Array | None:
-        """The array behind input `i` where it is constant, else None."""
+        """The array of input `i`; None if it is not constant."""
         return self.builder.constant(self.inputs[i])
 
     def partial(self, i: int) -> Partial | None:
@@ -206,7 +206,7 @@ def of_all(function: Callable[[S, list[Partial]], Any]) -> Callable[[S], Partial
     """
 
     def evaluate(site: S) -> Partials:
-        if not all(site.inputs):  # an optional one is left out
+        if not all(site.inputs):  # an optional input is omitted
             return None
         args = [site.partial(i) for i in range(len(site.inputs))]
         known = [a for a in args if a is not None]

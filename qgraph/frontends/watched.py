@@ -42,7 +42,7 @@ class WatchedAttributes(Mapping[str, V]):
 
 
 class WatchedInputs(Sequence[str]):
-    """Values that a node takes, "" where an optional one is left out."""
+    """Inputs of a node; an omitted optional input is an empty text."""
 
     def __init__(self, values: Sequence[str]) -> None:
         self._values = tuple(values)

@@ -12,7 +12,7 @@ FLOATS = ("float16", "float32", "float64")
 
 
 def cast_floats(graph: Graph, dtype: str) -> Graph:
-    """A copy of `graph` whose float inputs, constants and results are all of `dtype`.
+    """A copy of `graph` whose float inputs, constants and results all have type `dtype`.
 
     Casts between float types become identities. Unknown ops keep the types
     of their source, between casts.

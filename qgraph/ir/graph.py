@@ -90,8 +90,8 @@ class Graph(GraphQueries):
             Name of the value.
         """
         array = np.asarray(value)
-        # In C order: kernels would copy another layout at each call. One number that stands for
-        # many, by strides of 0, stays one.
+        # In C order, because kernels would copy another layout at each call. An array that repeats
+        # one number by strides of 0 is kept so.
         if 0 not in array.strides:
             array = np.asarray(array, order="C")
         return self.add("const", name=name, attrs={"value": array})
@@ -243,7 +243,7 @@ class Graph(GraphQueries):
         self._order = None
 
     def _retype_users(self, value: str) -> None:
-        """Infer the types of all that depends on `value` again, as long as they change."""
+        """Infer again the types of everything that depends on `value`, as long as they change."""
         waiting = deque(self.users(value))
         while waiting:
             node = waiting.popleft()

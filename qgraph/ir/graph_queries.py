@@ -15,7 +15,7 @@ from qgraph.ir.types import Array, Moments, TensorType
 from qgraph.ir.verify import verify
 from qgraph.notebook import folded_html
 
-LARGEST = 1 << 30  # elements of a tensor, for one sample where the batch size is unknown
+LARGEST = 1 << 30  # elements of a tensor, for one sample if the batch size is unknown
 
 
 class GraphQueries:

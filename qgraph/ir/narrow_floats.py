@@ -22,17 +22,17 @@ def widened_dtype(dtype: str) -> str:
 
 
 def widened_array(array: Array) -> Array:
-    """`array` itself, or its values in float32 where it is of a narrow float type."""
+    """`array` itself, or its values in float32 if it has a narrow float type."""
     return array.astype(np.float32) if array.dtype.name in NARROW else array
 
 
 def of_numpy(array: Array) -> Array:
-    """`array` itself, or in float32 where it is of bfloat16, raw bytes for numpy."""
+    """`array` itself, or in float32 if it is bfloat16, which numpy reads as raw bytes."""
     return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
 
 
 def in_float32(array: Array) -> Array:
-    """`array` itself, or cast to float32 where it is of another float type."""
+    """`array` itself, or cast to float32 if it has another float type."""
     return array.astype(np.float32) if array.dtype.name in (*NARROW, "float64") else array
 
 

@@ -67,9 +67,9 @@ def parse_graph(
 ) -> Graph:
     """Read the text form back.
 
-    `constants` maps node names to arrays that were printed as a hash, `sources` maps names of
-    opaque ops to their sources. Facts are not part of the text. Raises TextError with the line that
-    does not parse, or whose types or hashes disagree.
+    constants: arrays of nodes that were printed as a hash. sources: sources of opaque ops. Facts
+    are not part of the text. Raises TextError that names the line with an error in syntax, types
+    or hashes.
     """
     lines = [(n, line.strip()) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines or lines[-1][1] != "}":

@@ -7,8 +7,8 @@
       return "y" = %conv
     }
 
-A small constant is written out (exact: floats as their shortest repr that parses back), a large
-one as a hash; `parse_graph` then takes its array from `constants`.
+A small constant is written out (floats as their shortest exact text), a large one as a hash;
+`parse_graph` then takes its array from `constants`.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Moments:
     """Statistics of a value in training: mean and standard deviation of each channel, [channels].
 
     `epsilon` is the epsilon of a folded batch norm, in the squared unit of the value. It is set
-    where the value is the result of the batch norm, or where the batch norm was folded into the
+    if the value is the result of the batch norm, or if the batch norm was folded into the
     layer after the value, which then has `normalized_input`.
     """
 
@@ -89,7 +89,7 @@ class Moments:
         return replace(self, mean=self.mean + by)
 
     def of_channels(self, kept: Array) -> Moments:
-        """Moments of the channels that the index `kept` picks."""
+        """Moments of the channels that the index `kept` selects."""
         epsilon = None if self.epsilon is None else self.epsilon[kept]
         return Moments(self.mean[kept], self.deviation[kept], epsilon)
 
@@ -98,9 +98,9 @@ class Moments:
 class QuantSpec:
     """Fixed-point format of a tensor: `value = code * 2^-exponent`.
 
-    `exponent` is the fractional length `f` (docs/numerics.md, 1), a tuple over output channels
-    when per channel, None until calibrated. `group` names the scale group whose members share
-    one exponent.
+    `exponent` is the number of fractional bits `f` (docs/numerics.md, 1), a tuple over output
+    channels if there is one per channel, None before calibration. `group` names the scale group
+    whose members share one exponent.
     """
 
     bits: int
@@ -136,7 +136,7 @@ class QuantSpec:
 class Fixed:
     """A tensor in fixed point: `value = codes * 2^-exponent`.
 
-    `exponent` is one integer, or an array along the last axis where scales are per channel.
+    `exponent` is one integer, or an array along the last axis if scales are per channel.
     """
 
     codes: Codes

@@ -1,12 +1,11 @@
-"""Array kernels: native code where the extension is built, plain numpy otherwise.
+"""Array kernels: native code if the extension is built, numpy otherwise.
 
-Each kernel has a numpy version (``kernels/plain.py``) with the same arguments and, to the bit,
-the same results; it serves where the extension isn't built, such as a source checkout on
-``PYTHONPATH``, and as the reference for tests.
+Each kernel has a numpy version (`kernels/plain.py`) with the same arguments and the same results,
+to the last bit. It is used if the extension is not built, and tests compare with it.
 
-Arrays are float32 of any layout; one that isn't C-contiguous is copied first. Any other dtype
-raises ``TypeError``, because a silent conversion would round. Results depend neither on the
-number of threads nor on the CPU.
+Arrays are float32 of any layout; an array that is not C-contiguous is copied first. Another dtype
+raises TypeError, because a silent conversion would round. Results depend neither on the number of
+threads nor on the CPU.
 """
 
 from __future__ import annotations
@@ -46,12 +45,31 @@ else:
 
 
 def backend() -> str:
-    """Say which implementation is in use and why: ``"native: ..."`` or ``"numpy: ..."``."""
+    """Say which implementation is in use, and why.
+
+    Returns:
+        A text that begins with `native: ` or `numpy: `.
+
+    Examples:
+        >>> backend().partition(": ")[0] in ("native", "numpy")
+        True
+    """
     return _backend
 
 
 def not_available(part: str) -> UnsupportedError:
-    """The error of a part that is native code only, with the reason from `backend`."""
+    """The error of a part that exists in native code only.
+
+    Args:
+        part: Name of the part, the start of the message.
+
+    Returns:
+        The error, with the reason from `backend`. The caller raises it.
+
+    Examples:
+        >>> not_available("the engine").hint
+        'build it: make venv, or pip install .'
+    """
     reason = _backend.partition(": ")[2]
     return UnsupportedError(
         f"{part} needs native code: {reason}", hint="build it: make venv, or pip install ."
@@ -59,22 +77,56 @@ def not_available(part: str) -> UnsupportedError:
 
 
 def native_engine() -> type[_native.engine] | None:
-    """The integer engine's native half, for qgraph/backends/engine; None where it isn't built."""
+    """The native part of the integer engine (`qgraph.backends.engine`).
+
+    Returns:
+        The submodule of the extension; None if it is not built.
+
+    Examples:
+        >>> (native_engine() is None) == backend().startswith("numpy")
+        True
+    """
     return None if _native is None else _native.engine
 
 
 def native_broadcast() -> type[_native.broadcast] | None:
-    """Shared memory of processes, for qgraph/rl/broadcast; None where it is not built."""
+    """The native part of shared memory between processes (`qgraph.rl.broadcast`).
+
+    Returns:
+        The submodule of the extension; None if it is not built.
+
+    Examples:
+        >>> (native_broadcast() is None) == backend().startswith("numpy")
+        True
+    """
     return None if _native is None else _native.broadcast
 
 
 def native_actor() -> type[_native.actor] | None:
-    """The actor's native half, for qgraph/rl/actor; None where it isn't built."""
+    """The native part of actors (`qgraph.rl.actor`).
+
+    Returns:
+        The submodule of the extension; None if it is not built.
+
+    Examples:
+        >>> (native_actor() is None) == backend().startswith("numpy")
+        True
+    """
     return None if _native is None else _native.actor
 
 
 def set_threads(count: int) -> None:
-    """Bound the threads of native kernels (at least 1); numpy versions use one."""
+    """Limit the threads of native kernels. The numpy versions use one thread.
+
+    Args:
+        count: The largest number of threads, at least 1.
+
+    Raises:
+        ValueError: `count` is less than 1.
+
+    Examples:
+        >>> set_threads(4)
+    """
     if count < 1:
         raise ValueError(f"count must be at least 1, not {count}")
     if _native is not None:
@@ -82,28 +134,68 @@ def set_threads(count: int) -> None:
 
 
 def stay_on_calling_thread() -> None:
-    """Let native kernels that this thread calls from now on use no other thread.
+    """Make native kernels that this thread calls from now on use no other thread.
 
-    For threads that share the CPUs already.
+    It is for threads that share the CPUs already.
+
+    Examples:
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> with ThreadPoolExecutor(2, initializer=stay_on_calling_thread) as pool:
+        ...     pool.submit(minmax, np.ones(3, np.float32)).result()
+        (1.0, 1.0)
     """
     if _native is not None:
         _native.stay_on_calling_thread()
 
 
 def instruction_set() -> str:
-    """Return the instruction set of `quantize` and `quantize_gradients`."""
+    """The instruction set of `quantize` and `quantize_gradients`.
+
+    Returns:
+        One of `INSTRUCTION_SETS`, or `numpy` without native code.
+
+    Examples:
+        >>> instruction_set() in (*INSTRUCTION_SETS, "numpy")
+        True
+    """
     return "numpy" if _native is None else INSTRUCTION_SETS[_native.chosen()]
 
 
 def use_instruction_set(name: str) -> bool:
-    """Choose one of `INSTRUCTION_SETS`; False if it is not available. No result changes."""
+    """Choose the instruction set of `quantize` and `quantize_gradients`. No result changes.
+
+    Args:
+        name: One of `INSTRUCTION_SETS`.
+
+    Returns:
+        Whether it is available.
+
+    Raises:
+        ValueError: The name is unknown.
+
+    Examples:
+        >>> use_instruction_set("plain") == (instruction_set() == "plain")
+        True
+    """
     return _native is not None and bool(_native.choose(INSTRUCTION_SETS.index(name)))
 
 
 def minmax(x: Float32) -> tuple[float, float]:
-    """Return the least and the greatest value of ``x``, or ``(nan, nan)`` if any is NaN.
+    """Compute the least and the greatest value.
 
-    A zero is returned positive. Raises ``ValueError`` if ``x`` is empty.
+    Args:
+        x: Array of any shape, float32.
+
+    Returns:
+        Both values, or `(nan, nan)` if any value is NaN. A zero is returned as +0.
+
+    Raises:
+        ValueError: `x` is empty.
+        TypeError: `x` is not float32.
+
+    Examples:
+        >>> minmax(np.array([[1, -2], [0.5, 3]], np.float32))
+        (-2.0, 3.0)
     """
     x = _contiguous(x)
     if x.size == 0:
@@ -115,15 +207,26 @@ def minmax(x: Float32) -> tuple[float, float]:
 
 
 def histogram(x: Float32, exponent: int, log2_bins: int) -> Int64:
-    """Count the values of ``x`` but zeros in equal bins over ``[-2**exponent, 2**exponent)``.
+    """Count the values other than zero in equal bins over `[-2**exponent, 2**exponent)`.
 
-    There are ``2**log2_bins`` bins on each side of zero; the result, int64 of length
-    ``2**(log2_bins + 1)``, starts at the most negative one. A value falls in the bin
-    ``floor(x * 2**(log2_bins - exponent))``, computed exactly; values out of range, infinities
-    included, are counted in the end bins.
+    A value is counted in the bin `floor(x * 2**(log2_bins - exponent))`, computed exactly. Values
+    out of range and infinities are counted in the first or the last bin.
 
-    Raises ``ValueError`` if a value is NaN, or unless ``0 <= log2_bins <= 20`` and
-    ``-256 <= exponent <= 256``.
+    Args:
+        x: Array of any shape, float32.
+        exponent: Base-2 logarithm of the range, -256 to 256.
+        log2_bins: Base-2 logarithm of the number of bins on each side of zero, 0 to 20.
+
+    Returns:
+        Counts, int64 [2**(log2_bins + 1)], the most negative bin first.
+
+    Raises:
+        ValueError: A value is NaN, or an argument is out of range.
+        TypeError: `x` is not float32.
+
+    Examples:
+        >>> histogram(np.array([-0.9, 0.1, 0.2, 0.6], np.float32), exponent=0, log2_bins=1)
+        array([1, 0, 2, 1])
     """
     x = _contiguous(x)
     if not 0 <= log2_bins <= MAX_LOG2_BINS:
@@ -139,9 +242,20 @@ def histogram(x: Float32, exponent: int, log2_bins: int) -> Int64:
 
 
 def channel_sums(x: Float32) -> Float64:
-    """Sum ``x`` over all axes but the last, in float64, position after position.
+    """Sum over all axes except the last, in float64, in the order of positions.
 
-    The result has a number for each channel; all are zero where ``x`` is empty.
+    Args:
+        x: Array [..., channels], float32.
+
+    Returns:
+        Sums, float64 [channels]; zeros if `x` is empty.
+
+    Raises:
+        TypeError: `x` is not float32.
+
+    Examples:
+        >>> channel_sums(np.array([[1, 2], [3, 4]], np.float32))
+        array([4., 6.])
     """
     x = _contiguous(x)
     if x.size == 0:
@@ -161,14 +275,29 @@ def quantize(
     rounding: str = "half_even",
     out: Float32 | None = None,
 ) -> Float32:
-    """Round ``x`` to multiples of ``2**-f`` whose integers are in ``[lo, hi]``.
+    """Compute `clip(round(x * 2**f), lo, hi) * 2**-f`.
 
-    The result is float32 ``clip(round(x * 2**f), lo, hi) * 2**-f``, shaped as ``x``. ``f`` is one
-    exponent, or an array of them of the shape of the last axes of ``x``. NaN stays NaN, and zeros
-    are positive. The result is written to ``out``, which may be ``x`` itself, where one is given.
+    NaN stays NaN, and zeros are positive.
 
-    Raises ``ValueError`` if ``|f| > 126``, unless ``lo <= 0 <= hi``, if the rounding is unknown,
-    or if ``out`` isn't a C-contiguous, writeable float32 array of the shape of ``x``.
+    Args:
+        x: Array of any shape, float32.
+        f: Fraction bits, -126 to 126: one integer, or an array with the shape of the last axes of
+            `x`.
+        lo: The least code, at most 0.
+        hi: The greatest code, at least 0.
+        rounding: One of `qgraph.ir.types.ROUNDINGS`.
+        out: Array for the result, float32, C-contiguous, with the shape of `x`. It may be `x`.
+
+    Returns:
+        `out`, or a new array.
+
+    Raises:
+        ValueError: An argument is out of range or unknown, or `out` does not fit.
+        TypeError: `x` is not float32.
+
+    Examples:
+        >>> quantize(np.array([0.3, 0.9, 5], np.float32), f=1, lo=-8, hi=7)
+        array([0.5, 1. , 3.5], dtype=float32)
     """
     x = _contiguous(x)
     exponents = _checked_quantizer(x, f, lo, hi, rounding)
@@ -187,13 +316,27 @@ def quantize(
 def stage(
     x: Float32, stage: Stage, out: Float32 | None = None
 ) -> tuple[Float32, tuple[float, float]]:
-    """Return ``clip(quantize(x) + bias, low, high)``, and its least and greatest value.
+    """Compute `clip(quantize(x) + bias, low, high)`, and its least and greatest value.
 
-    Each step is what `quantize` and numpy compute; NaN stays NaN, and the range is as `minmax` has
-    it. The result is written to ``out``, which may be ``x`` itself, where one is given.
+    Each step has the result of `quantize` and numpy. NaN stays NaN.
 
-    Raises ``ValueError`` as `quantize` and `minmax` do, and if the bias isn't as long as the last
-    axis of ``x``.
+    Args:
+        x: Array [..., channels], float32.
+        stage: The quantizer, the bias [channels] and the bounds; each may be left out.
+        out: Array for the result, as in `quantize`.
+
+    Returns:
+        `out` or a new array, and its range as from `minmax`.
+
+    Raises:
+        ValueError: `x` is empty, the bias has another length than the last axis of `x`, or as in
+            `quantize`.
+        TypeError: An array is not float32.
+
+    Examples:
+        >>> y, (low, high) = stage(np.array([[-1, 2]], np.float32), Stage(low=0.0))
+        >>> y, high
+        (array([[0., 2.]], dtype=float32), 2.0)
     """
     x = _contiguous(x)
     if x.size == 0:
@@ -224,16 +367,34 @@ def quantize_gradients(
     rounding: str = "half_even",
     out: Float32 | None = None,
 ) -> tuple[Float32, Float64]:
-    """Gradients of `quantize`, where ``g`` is that of its result: for ``x``, and for log2 t.
+    """Gradients of `quantize` for `x` and for log2 t (TQT, equations 6 to 8).
 
-    With ``r = round(x * 2**f)``, an element is inside unless ``r < lo`` or ``r > hi``; a NaN is.
-    The first gradient is ``g`` inside and 0 elsewhere; it is written to ``out``, which may be
-    ``x`` or ``g``, where one is given. The second (TQT, equations 6 to 8), float64 of the shape
-    of ``f``, is ``2**-f * ln 2 * sum(g * s)`` with ``s = r - x * 2**f`` inside, in float32, and
-    ``lo`` or ``hi`` beyond. The order of the sum depends on nothing but the shapes
-    (docs/kernels.md).
+    With `r = round(x * 2**f)`, an element is inside if `lo <= r <= hi`, or if it is NaN. The
+    gradient for `x` is `g` inside and 0 elsewhere. The one for log2 t is
+    `2**-f * ln 2 * sum(g * s)`, where `s` is `r - x * 2**f` inside, in float32, and `lo` or `hi`
+    elsewhere. The order of the sum depends on the shapes alone (docs/kernels.md).
 
-    Raises ``ValueError`` as `quantize` does, and if ``g`` isn't shaped as ``x``.
+    Args:
+        x: The input of `quantize`, float32.
+        g: Gradient of its result, float32 with the shape of `x`.
+        f: As in `quantize`.
+        lo: As in `quantize`.
+        hi: As in `quantize`.
+        rounding: As in `quantize`.
+        out: Array for the first gradient, as in `quantize`. It may be `x` or `g`.
+
+    Returns:
+        The gradient for `x`, and the one for log2 t, float64 with the shape of `f`.
+
+    Raises:
+        ValueError: As in `quantize`, or `g` has another shape than `x`.
+        TypeError: `x` or `g` is not float32.
+
+    Examples:
+        >>> x = np.array([0.25, 9], np.float32)
+        >>> inside, _ = quantize_gradients(x, np.ones(2, np.float32), f=0, lo=-8, hi=7)
+        >>> inside
+        array([1., 0.], dtype=float32)
     """
     x, g = _contiguous(x), _contiguous(g)
     exponents = _checked_quantizer(x, f, lo, hi, rounding)
@@ -277,13 +438,26 @@ def _output(out: Float32 | None, x: Float32) -> Float32:
 
 
 def round_significand(x: Float32, bits: int) -> Float32:
-    """Round ``x`` to floats of ``bits`` significand bits and 5 exponent bits.
+    """Round to floats with fewer significand bits and 5 exponent bits.
 
-    The leading one is not counted: 10 bits are float16, 2 are float8_e5m2. Half goes to even;
-    below 2^-14 numbers are subnormal, and what lies nearer to 2^16 than to the largest number is
-    infinite. Zeros keep their sign; NaN stays NaN. The result is float32, shaped as ``x``.
+    Half goes to even. Numbers below 2**-14 are subnormal. Numbers nearer to 2**16 than to the
+    largest number become infinite. Zeros keep their sign, and NaN stays NaN.
 
-    Raises ``ValueError`` unless ``1 <= bits <= 10``.
+    Args:
+        x: Array of any shape, float32.
+        bits: Bits of the significand without the leading one, 1 to 10: 10 are float16, 2 are
+            float8_e5m2.
+
+    Returns:
+        The rounded values, float32 with the shape of `x`.
+
+    Raises:
+        ValueError: `bits` is out of range.
+        TypeError: `x` is not float32.
+
+    Examples:
+        >>> round_significand(np.array([1.1, 1.2], np.float32), bits=2)
+        array([1.  , 1.25], dtype=float32)
     """
     x = _contiguous(x)
     if not 1 <= bits <= MAX_SIGNIFICAND:
@@ -296,13 +470,27 @@ def round_significand(x: Float32, bits: int) -> Float32:
 
 
 def round_in_turn(v: Float64, lower: Float64, lo: int, hi: int) -> Float64:
-    """Round ``v`` [groups, k, n] to integers in ``[lo, hi]``, row after row of each group.
+    """Round to integers row by row; later rows correct the errors of earlier ones.
 
-    What a row is off is made up by those after it: row j is the integer nearest to
-    ``v[j] + sum(lower[j, i] * (v[i] - q[i]))``, the sum over rows i before j in their order.
-    ``lower`` is [groups, k, k]. Everything is float64, products and sums rounded one by one.
+    Row j becomes the integer nearest to `v[j] + sum(lower[j, i] * (v[i] - q[i]))`, a sum over the
+    rows i before j in their order. Products and sums are rounded one by one, in float64.
 
-    Raises ``ValueError`` if shapes disagree, ``TypeError`` if an array is not float64.
+    Args:
+        v: Values, float64 [groups, k, n].
+        lower: Factors of errors, float64 [groups, k, k].
+        lo: The least integer.
+        hi: The greatest integer.
+
+    Returns:
+        Integers, float64 with the shape of `v`.
+
+    Raises:
+        ValueError: Shapes do not fit.
+        TypeError: An array is not float64.
+
+    Examples:
+        >>> round_in_turn(np.array([[[0.4], [0.4]]]), np.array([[[0.0, 0], [1, 0]]]), -8, 7).ravel()
+        array([0., 1.])
     """
     v, lower = _rounding_problem(v, lower)
     if _native is None or v.size == 0:
@@ -313,13 +501,29 @@ def round_in_turn(v: Float64, lower: Float64, lo: int, hi: int) -> Float64:
 
 
 def descend(codes: Float64, v: Float64, hessian: Float64, lo: int, hi: int, sweeps: int) -> Float64:
-    """Lower ``(q - v)^T H (q - v)`` by steps of one from ``codes``, each column on its own.
+    """Reduce `(q - v)^T H (q - v)` of each column by steps of one.
 
-    Steps are taken row after row wherever one lowers the error, at most ``sweeps`` times through
-    all rows, fewer where none is left. ``codes`` and ``v`` are [groups, k, n], ``hessian``
-    [groups, k, k] is symmetric; everything is float64, products and sums rounded one by one.
+    Steps are taken row by row wherever one reduces the error, until none does. Products and sums
+    are rounded one by one, in float64.
 
-    Raises ``ValueError`` if shapes disagree, ``TypeError`` if an array is not float64.
+    Args:
+        codes: Integers to begin with, float64 [groups, k, n].
+        v: Exact values, float64 [groups, k, n].
+        hessian: Symmetric matrices H, float64 [groups, k, k].
+        lo: The least integer.
+        hi: The greatest integer.
+        sweeps: The largest number of sweeps over all rows.
+
+    Returns:
+        Integers, float64 with the shape of `v`.
+
+    Raises:
+        ValueError: Shapes do not fit.
+        TypeError: An array is not float64.
+
+    Examples:
+        >>> descend(np.zeros((1, 1, 1)), np.full((1, 1, 1), 2.2), np.ones((1, 1, 1)), -8, 7, 5)
+        array([[[2.]]])
     """
     v, hessian = _rounding_problem(v, hessian)
     if codes.shape != v.shape or codes.dtype != np.float64:
@@ -342,14 +546,30 @@ def _rounding_problem(v: Float64, square: Float64) -> tuple[Float64, Float64]:
 def conv2d(
     x: Float32, w: Float32, strides: Pair, dilations: Pair, pads: tuple[int, int, int, int]
 ) -> Float32:
-    """Convolve ``x`` [n, h, w, c] with filters ``w`` [kh, kw, c / groups, outputs].
+    """Convolve images with filters.
 
-    ``pads`` are the zeros added at (top, bottom, left, right). The result is float32
-    [n, oh, ow, outputs]. Products are added up in float32 in an order that the shapes define
-    (docs/kernels.md). Without native code BLAS adds them up, and the last bits may differ.
+    Products are summed in float32 in an order that depends on the shapes alone (docs/kernels.md).
+    Without native code, BLAS computes the sums, and the last bits may differ.
 
-    Raises ``ValueError`` if shapes disagree, a stride or dilation is below 1, a pad is negative,
-    or the filter doesn't fit the padded image.
+    Args:
+        x: Images [n, h, w, c], float32.
+        w: Filters [kh, kw, c / groups, outputs], float32.
+        strides: Steps along height and width, at least 1.
+        dilations: Distances between taps along height and width, at least 1.
+        pads: Rows and columns of zeros at (top, bottom, left, right).
+
+    Returns:
+        Images [n, oh, ow, outputs], float32.
+
+    Raises:
+        ValueError: Shapes do not fit, a number is out of range, or the filter is larger than the
+            padded image.
+        TypeError: An array is not float32.
+
+    Examples:
+        >>> x, w = np.ones((1, 4, 4, 2), np.float32), np.ones((3, 3, 2, 1), np.float32)
+        >>> conv2d(x, w, (1, 1), (1, 1), (0, 0, 0, 0))[0, 0, 0]
+        array([18.], dtype=float32)
     """
     x, w = _contiguous(x), _contiguous(w)
     y = np.empty(plain.conv_shape(x, w, strides, dilations, pads), np.float32)
@@ -366,13 +586,29 @@ def depthwise_conv2d(
     dilations: Pair,
     pads: tuple[int, int, int, int],
 ) -> Float32:
-    """Convolve each channel of ``x`` [n, h, w, c] with its own filter of ``w`` [kh, kw, c].
+    """Convolve each channel of images with its own filter.
 
-    ``pads`` are the zeros added at (top, bottom, left, right). The result is float32
-    [n, oh, ow, c]; each number is summed in float32, from zero, in the order of (kh, kw).
+    Each number is a sum in float32, from zero, in the order of (kh, kw).
 
-    Raises ``ValueError`` if shapes disagree, a stride or dilation is below 1, a pad is negative,
-    or the filter doesn't fit the padded image.
+    Args:
+        x: Images [n, h, w, c], float32.
+        w: Filters [kh, kw, c], float32.
+        strides: Steps along height and width, at least 1.
+        dilations: Distances between taps along height and width, at least 1.
+        pads: Rows and columns of zeros at (top, bottom, left, right).
+
+    Returns:
+        Images [n, oh, ow, c], float32.
+
+    Raises:
+        ValueError: Shapes do not fit, a number is out of range, or the filter is larger than the
+            padded image.
+        TypeError: An array is not float32.
+
+    Examples:
+        >>> x, w = np.ones((1, 4, 4, 2), np.float32), np.ones((3, 3, 2), np.float32)
+        >>> depthwise_conv2d(x, w, (1, 1), (1, 1), (0, 0, 0, 0))[0, 0, 0]
+        array([9., 9.], dtype=float32)
     """
     x, w = _contiguous(x), _contiguous(w)
     y = np.zeros(plain.depthwise_shape(x, w, strides, dilations, pads), np.float32)

@@ -1,4 +1,4 @@
-"""Convolutions of codes: numbers on scales, multiplied as integers."""
+"""Convolutions of codes: values on one scale, multiplied as integers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from qgraph.ops.attribute_types import Pads, Pair
 if TYPE_CHECKING:
     from qgraph import _native
 
-EXACT = 1 << 24  # float32 holds every whole number up to here
-MOST_EXPONENT = 60  # scales beyond are left to floats: products would leave their range
-FEWEST_PIXELS = 8  # for fewer it does not pay to pack the filters
-U8, S8, S32 = 0, 1, 4  # of the enumeration in fused_ops/engine/kernels/kernels.h
+EXACT = 1 << 24  # float32 holds every whole number up to this
+MOST_EXPONENT = 60  # larger exponents are computed in float: products could leave its range
+FEWEST_PIXELS = 8  # with fewer pixels, packing the filters takes too long
+U8, S8, S32 = 0, 1, 4  # values of the enumeration in fused_ops/engine/kernels/kernels.h
 
 
 def multiplies_bytes() -> bool:
-    """Whether this CPU multiplies codes of 8 bits faster than floats, in native code."""
+    """Whether native code multiplies 8-bit codes faster than floats on this CPU."""
     engine = kernels.native_engine()
     return engine is not None and engine.best_level() > 0
 
@@ -40,7 +40,7 @@ class CodedConv:
     """``kernels.conv2d`` for filters ``w`` and images that are codes, to the bit.
 
     Every sum is a whole number of units that float32 holds, so the order of sums does not matter.
-    ``codes``: of the filters, int8 [kh, kw, c / groups, outputs].
+    codes: of the filters, int8 [kh, kw, c / groups, outputs].
     """
 
     w: Float32
@@ -57,7 +57,7 @@ class CodedConv:
     def of(
         w: Float32, images: CodeScale, filters: CodeScale, strides: Pair, dilations: Pair
     ) -> CodedConv | None:
-        """None where floats serve: without native code for this CPU, or if sums may be inexact."""
+        """Create it; None without native code for this CPU, or if sums may be inexact."""
         if not multiplies_bytes() or not w.size:
             return None
         if max(abs(images.exponent), abs(filters.exponent)) > MOST_EXPONENT:
@@ -73,7 +73,7 @@ class CodedConv:
         return CodedConv(w, codes, images, filters, strides, dilations)
 
     def __call__(self, x: Float32, pads: Pads) -> Float32:
-        """Convolve ``x`` [n, h, w, c]. Threads may call it."""
+        """Convolve `x` [n, h, w, c]. It is thread-safe."""
         (top, bottom), (left, right) = pads
         sides = (top, bottom, left, right)
         shape = kernels.plain.conv_shape(x, self.w, self.strides, self.dilations, sides)

@@ -1,4 +1,4 @@
-"""The native extension, where it is built."""
+"""The native extension, if it is built."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ PACKAGE = Path(__file__).absolute().parents[1]
 
 
 def load() -> tuple[ModuleType | None, str]:
-    """Import the extension; return it, or None, and say where it is or why it is not used.
+    """Import the extension; return it or None, and its path or the reason why it is not used.
 
-    One that was built from other sources than this Python code is not used.
+    An extension that was built from other sources than this Python code is not used.
     """
     try:
         module = importlib.import_module("qgraph._native")
@@ -36,7 +36,7 @@ def load() -> tuple[ModuleType | None, str]:
 
 
 def _installed_elsewhere() -> Path | None:
-    """Another qgraph on the path that has the extension: Python looks in its directory first."""
+    """The path of an installed qgraph with the extension, which Python finds after this one."""
     folders = (Path(entry, "qgraph") for entry in sys.path)
     return next(
         (f for f in folders if f.absolute() != PACKAGE and any(f.glob("_native*.so"))), None

@@ -1,6 +1,6 @@
-"""The kernels in plain numpy, with the arguments and results of qgraph.kernels.
+"""The kernels in plain numpy, with the same arguments and bit-identical results.
 
-To the bit, that is. They take C-contiguous float32 arrays and check nothing but shapes and NaN.
+They take C-contiguous float32 arrays and only check shapes and NaN.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Exponents = int | npt.NDArray[np.integer[Any]]
 
 @dataclass(frozen=True)
 class Stage:
-    """Steps behind a layer: ``clip(quantize(x) + bias, low, high)``.
+    """Steps after a layer: ``clip(quantize(x) + bias, low, high)``.
 
-    `quantizer`: exponent, lo, hi and rounding of `quantize`; `bias`: float32, a number for each
-    channel, which is the last axis. Either may be left out.
+    quantizer: exponent, lo, hi and rounding of `quantize`. bias: float32, one number for each
+    channel, the last axis. Both are optional.
     """
 
     quantizer: tuple[int, int, int, str] | None = None

@@ -6,7 +6,7 @@ import numpy as np
 
 from qgraph.kernels.plain import Float64
 
-# A step has to pay by more than rounding errors, which could have it go in circles.
+# A step must gain more than rounding errors; otherwise steps could repeat without end.
 HALF = 0.5 + 1e-9
 
 

@@ -8,7 +8,7 @@ from qgraph.ir.types import Array, Rounding, rounding_of_numbers
 
 
 def round_numbers(x: Array, rounding: str) -> Array:
-    """The whole numbers that a rounding mode gives, in the dtype of `x`; NaN stays NaN."""
+    """Round to whole numbers, in the dtype of `x`; NaN stays NaN."""
     match rounding_of_numbers(rounding):
         case Rounding.HALF_EVEN:
             return np.rint(x)

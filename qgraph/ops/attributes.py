@@ -16,7 +16,7 @@ from qgraph.ops.attribute_types import Misfit, Reader, reader, type_hints, words
 
 
 class Required(Enum):
-    """The default of an attribute that has none."""
+    """Marks an attribute without a default."""
 
     REQUIRED = "required"
 
@@ -28,8 +28,8 @@ REQUIRED = Required.REQUIRED
 class Declaration:
     """Declaration of one attribute.
 
-    meaning: text for the reference pages. low, high: the range of every number in it, inclusive,
-    None where it is open. choices: all legal values, where they are few.
+    meaning: text for the reference pages. low, high: the range of every number in it, inclusive;
+    None for no limit. choices: all legal values, if there are few.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Declaration:
 
     @property
     def range(self) -> str:
-        """Like `same, valid`, `0 to 62` or `at least 1`; empty where any value is allowed."""
+        """A text like `same, valid`, `0 to 62` or `at least 1`; empty if any value is allowed."""
         if self.choices:
             return ", ".join(map(str, self.choices))
         if self.low is not None and self.high is not None:
@@ -84,7 +84,7 @@ def attribute(
 
 @dataclass(frozen=True)
 class Attributes:
-    """Base of the attributes of all ops; itself the attributes of an op that has none.
+    """Base of the attributes of all ops, and the attributes of ops without any.
 
     Raises GraphError for a value outside the declared range of its field.
     """

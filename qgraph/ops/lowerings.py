@@ -1,4 +1,4 @@
-"""Table of a target: the lowering of each op, or the reason of a refusal."""
+"""Table of a target: for each op, its lowering or the reason why it is refused."""
 
 from __future__ import annotations
 

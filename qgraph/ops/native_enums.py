@@ -1,11 +1,11 @@
-"""Enumerations in C++ that are made from definitions of ops."""
+"""Enumerations in C++ that are generated from definitions of ops."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 HEAD = """\
-// Made from {source} by `make golden`. Do not edit: a test compares them.
+// Generated from {source} by `make golden`. Do not edit: a test compares them.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@ NO_PADS: Pads = ((0, 0), (0, 0))
 
 @dataclass(frozen=True)
 class MaxPoolAttrs(Attributes):
-    """A window. Raises GraphError where pads are as large as the window."""
+    """A window. Raises GraphError for pads that are as large as the window."""
 
     ksize: Pair = attribute("height and width of the window", low=1)
     strides: Pair = attribute("positions from one window to the next", low=1)
@@ -30,7 +30,7 @@ class MaxPoolAttrs(Attributes):
 def slid(
     image: Sequence[int], kernel: Sequence[int], strides: Pair, pads: Pads, dilations: Pair = ONE
 ) -> Pair:
-    """Positions of a window over height and width. Raises GraphError where it does not fit."""
+    """Positions of a window over height and width. Raises GraphError if it does not fit."""
 
     def along(axis: int) -> int:
         span = (kernel[axis] - 1) * dilations[axis] + 1

@@ -1,9 +1,9 @@
 """The integer program: the integer part of a calibrated graph, in few ops.
 
-program = lower(graph)                      # a flat list of few ops, every shape and shift a number
+program = lower(graph)                      # a flat list of few ops; all shapes are numbers
 codes = run(program, {entry: codes})        # plain numpy
 
-The engine and every export are made from a program; none of them looks at the graph.
+The engine and every export are generated from a program; none of them uses the graph.
 """
 
 from qgraph.program.lower import lower

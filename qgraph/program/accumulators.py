@@ -25,10 +25,10 @@ from qgraph.program.program import Program, Step
 class Accumulator:
     """Sums of products, and the bias that is added before they are requantized.
 
-    `lows` and `highs` are what each output channel can reach with its bias, `product_lows` and
-    `product_highs` what it can reach without; without a bias they are the same. A bias may bring a
-    sum nearer to zero, so an accumulator has to hold both. `magnitude` bounds every partial sum, in
-    whatever order; `terms` is the number of products in one sum.
+    `lows` and `highs` are the range of each output channel with its bias, `product_lows` and
+    `product_highs` the range without; if there is no bias, they are the same. A bias may bring a
+    sum closer to zero, so an accumulator must hold both ranges. `magnitude` bounds every partial
+    sum in any order; `terms` is the number of products in one sum.
     """
 
     layer: str
@@ -43,9 +43,9 @@ class Accumulator:
 
     @property
     def reach(self) -> Codes:
-        """The largest magnitude of each channel, before or after its bias, whichever is larger.
+        """The largest magnitude of each channel, before or after its bias.
 
-        A negative end counts one less: two's complement has one code more there.
+        A negative end counts one less, because two's complement has one more negative code.
         """
         highs = np.maximum(self.highs, self.product_highs)
         lows = np.minimum(self.lows, self.product_lows)
@@ -59,12 +59,12 @@ class Accumulator:
 
     @property
     def width_of_products(self) -> int:
-        """Bits that the sums take before their bias."""
+        """Bits of the sums before their bias."""
         return int(_bits(np.maximum(self.product_highs, -self.product_lows - 1)).max())
 
     @property
     def width_with_bias(self) -> int:
-        """Bits that the sums take with their bias."""
+        """Bits of the sums with their bias."""
         return int(_bits(np.maximum(self.highs, -self.lows - 1)).max())
 
     @property

@@ -1,4 +1,4 @@
-"""Check that a program keeps samples of a batch apart, so that a run may have several."""
+"""Check whether samples of a batch stay separate in a program, so that a run can have several."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from qgraph.program.program import Program, Step
 
 
 def samples_stay_apart(program: Program) -> bool:
-    """True if every tensor but constants has one sample in front, and no step mixes samples."""
+    """Whether every tensor except constants has one sample in front, and no step mixes samples."""
     apart = [_sample(program, entry.tensor) for entry in program.entries]
     return all(apart) and all(
         _sample(program, step.output) and _apart(program, step) for step in program.steps
@@ -16,7 +16,7 @@ def samples_stay_apart(program: Program) -> bool:
 
 
 def blocks_stay_apart(program: Program, of_two: Program) -> bool:
-    """True if two samples are two runs of one: rows of one sample, then rows of the other.
+    """Whether a program for two samples equals two runs: first the rows of one, then of the other.
 
     of_two: the same network, lowered for two samples.
     """

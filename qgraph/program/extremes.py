@@ -1,8 +1,8 @@
-"""Samples of a place with arithmetic in which implementations may differ.
+"""Samples of a place in which implementations of arithmetic may differ.
 
 These are ties of each rounding, codes beyond both ends of each range, and the largest sums. Sums
-are found by trying many; then an input with such a sum is solved for. Every sample is run, and
-counts only if its codes show what was looked for.
+are found by random trials; then an input with this sum is computed. Every sample is run, and is
+kept only if its codes reach the goal.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from qgraph.program.run import run
 
 GOALS = ("tie above an even code", "tie above an odd code", "below the range", "above the range")
 Limits = RequantizeAttrs | ClipAttrs
-TRIED = 1 << 17  # elements of a tensor of the chain
+TRIED = 1 << 17  # largest number of elements of a tensor in a trial
 ATTEMPTS = 24
-FAR = 1 << 15  # how far a code is changed to settle a sum
+FAR = 1 << 15  # largest change of a code when a sum is adjusted
 
 
 @dataclass(frozen=True)
 class Extreme:
-    """One sample of a place: what it shows, in which tensor and channel, from which code.
+    """One sample of a place: its goal, with the tensor, the channel and the code that reach it.
 
     `before` is the input code of the step that computes `tensor`, `after` its output code.
     """
@@ -53,7 +53,7 @@ class Unreached:
 
 
 def extremes(place: Place, seed: int = 0) -> tuple[list[Extreme], list[Unreached]]:
-    """Samples for every rounding and range of a layer, and for its sums. The same for one seed."""
+    """Samples for every rounding and range of a layer, and for its sums; equal for equal seeds."""
     search = _ExtremeSearch(place, np.random.default_rng(seed))
     search.sums()
     for step in place.layer.steps:
@@ -76,7 +76,7 @@ class _ExtremeSearch:
         self.tried = self._tried()
         self.values = run(self.chain, self.tried, [*self.chain.tensors])
 
-    # -- what is tried ----------------------------------------------------------------------
+    # -- trials -----------------------------------------------------------------------------
 
     def _tried(self) -> dict[str, Codes]:
         channels = self.tensors[self.head].shape[-1]
@@ -100,14 +100,14 @@ class _ExtremeSearch:
         return up * self.low + down * self.high, up * self.high + down * self.low
 
     def _spread(self, shape: tuple[int, ...], low: Codes, high: Codes) -> Codes:
-        """Draw codes of every size: as many between 2^k and 2^(k+1) for each k."""
+        """Draw codes of every magnitude: as many between 2^k and 2^(k+1) for each k."""
         power = self.rng.uniform(0, np.log2(np.maximum(np.maximum(-low, high), 1) + 1.0), shape)
         codes = np.floor(np.exp2(power)).astype(np.int64) * self.rng.choice([-1, 0, 1, 1], shape)
         codes[0], codes[1], codes[2] = low, high, 0
         return np.asarray(codes)
 
     def _ties(self, codes: Codes) -> Codes:
-        """Move half of them to ties of the step after the sums."""
+        """Change half of the codes to ties of the step after the sums."""
         users = [s for s in self.place.layer.steps if self.head in s.inputs]
         attrs = users[0].attrs if users else None
         if not isinstance(attrs, RequantizeAttrs):
@@ -117,7 +117,7 @@ class _ExtremeSearch:
         moved = (codes >> shift << shift) + half
         return np.where(self.rng.random(codes.shape) < 0.5, moved, codes)
 
-    # -- what is looked for -------------------------------------------------------------------
+    # -- goals ----------------------------------------------------------------------------------
 
     def sums(self) -> None:
         """The largest and the smallest sum, in the channel with the largest magnitude."""
@@ -148,7 +148,7 @@ class _ExtremeSearch:
             if why is None and not self._take(
                 step, attrs, goal, hits[self.rng.permutation(len(hits))]
             ):
-                why = f"none of {before.size} codes tried does, over {channels} channels"
+                why = f"none of {before.size} codes tried reaches it, over {channels} channels"
             if why is not None:
                 self.missing.append(Unreached(goal, step.output, why))
 
@@ -171,11 +171,11 @@ class _ExtremeSearch:
         tensor = self.tensors[step.inputs[0]]
         shift = np.asarray(_shift(attrs))
         if goal in GOALS[:2]:
-            nothing = "nothing is rounded: it shifts to the left or not at all"
+            nothing = "nothing is rounded: the shift is to the left, or zero"
             return nothing if (shift <= 0).all() else None
         ends = np.array([tensor.low, tensor.high]).reshape(2, 1)
         if not _shows(attrs, goal, ends).any():
-            return f"codes of {tensor.low}..{tensor.high} go in, which stay within its range"
+            return f"its input codes, {tensor.low}..{tensor.high}, stay within its range"
         return None
 
     # -- inputs ---------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ class _ExtremeSearch:
         return np.full(math.prod(x.shape), self.rest, np.int64)
 
     def _entries(self, window: Codes, rest: Mapping[str, Codes]) -> dict[str, Codes]:
-        """One sample of the place: its window, 0 where nothing is seen, and what else it reads."""
+        """One sample of the place: its window, with 0 in the padding, and its other inputs."""
         x = self.tensors[self.place.layer.head.inputs[0]]
         codes = window.reshape(x.shape)
         if self.place.seen is not True:
@@ -194,7 +194,7 @@ class _ExtremeSearch:
         return {x.name: codes, **{n: rest[n] for n in others}}
 
     def _solved(self, wanted: int, channel: int) -> Codes:
-        """A window whose sum in a channel is `wanted`, or near to it."""
+        """A window whose sum in a channel is `wanted`, or close to it."""
         window, weights, where = self._window(), self.weights[:, channel], self.where[:, channel]
         left = wanted - int((window[where] * weights).sum())
         for term in np.argsort(-np.abs(weights), kind="stable"):
@@ -209,7 +209,7 @@ class _ExtremeSearch:
         return window
 
     def _settle(self, window: Codes, weights: Codes, where: Codes, left: int) -> None:
-        """Change two terms so that the sum changes by just `left`, if two are found."""
+        """Change two terms so that the sum changes by exactly `left`, if possible."""
         used = np.flatnonzero(weights)
         for _ in range(ATTEMPTS if len(used) > 1 else 0):
             a, b = self.rng.choice(used, 2, replace=False)
@@ -228,7 +228,7 @@ def _shift(attrs: Limits) -> PerChannel:
 
 
 def _shows(attrs: Limits, goal: str, before: Codes) -> npt.NDArray[np.bool_]:
-    """Whether each code that goes into a step shows `goal`."""
+    """Whether each input code of a step reaches `goal`."""
     shift = np.asarray(_shift(attrs), np.int64)
     if goal in GOALS[:2]:
         right = np.clip(shift, 0, 62)
@@ -252,7 +252,7 @@ def stacked(place: Place, found: list[Extreme]) -> dict[str, Codes]:
 
 
 def claims_hold(place: Place, found: list[Extreme], codes: Mapping[str, Codes]) -> Iterator[bool]:
-    """Yield for each sample of the batch whether it reaches its goal."""
+    """Yield, for each sample of the batch, whether it reaches its goal."""
     steps = {s.output: s for s in place.layer.steps}
     for row, one in enumerate(found):
         step = steps[one.tensor]

@@ -13,7 +13,7 @@ from qgraph.program.program import Program, Step, Tensor
 class Layer:
     """Steps that share one loop: the first may be any op, all others are pointwise.
 
-    `stored` are the outputs that are needed outside of the loop; the rest are never in memory.
+    `stored`: the outputs that are needed outside of the loop; other outputs are never in memory.
     """
 
     steps: tuple[Step, ...]
@@ -29,7 +29,7 @@ class Layer:
 
     @property
     def read(self) -> tuple[str, ...]:
-        """Tensors that come from outside, constants too, in the order of their first use."""
+        """Input tensors of the layer, also constants, in the order of their first use."""
         made = set(self.made)
         return tuple(dict.fromkeys(v for s in self.steps for v in s.inputs if v not in made))
 
@@ -37,8 +37,8 @@ class Layer:
 def layers(program: Program) -> list[Layer]:
     """The layers of a program, in order, without steps that nothing depends on.
 
-    A pointwise step joins the layer that makes the last of its inputs, if their shapes are the
-    same. Its other inputs are computed by then.
+    A pointwise step joins the layer that computes the last of its inputs, if their shapes are
+    equal. Its other inputs have been computed before.
     """
     groups: list[list[Step]] = []
     maker: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""A calibrated graph as a program: shapes, pads and shifts become numbers, ops become few."""
+"""Lower a calibrated graph to a program: shapes, pads and shifts become numbers, in few ops."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from qgraph.quant.topology import (
 def lower(graph: Graph, shapes: Mapping[str, Shape] | None = None) -> Program:
     """The integer program of a calibrated graph.
 
-    shapes: of inputs, where the graph leaves more than the batch open. Raises UnsupportedError for
-    a float op between integer ones, and for sizes that stay unknown.
+    shapes: of inputs, if the graph leaves more than the batch open. Raises UnsupportedError for
+    a float op between integer ops, and for sizes that remain unknown.
     """
     if "calibrated" not in graph.facts:
         raise GraphError("only a calibrated graph has an integer program", node=graph.name)
@@ -52,25 +52,25 @@ def lower(graph: Graph, shapes: Mapping[str, Shape] | None = None) -> Program:
 
 
 def _is_open(shape: Shape | None) -> bool:
-    """Whether the batch is of any size."""
+    """Whether the batch size is open."""
     return shape is not None and shape[:1] == (None,)
 
 
 def _blocks_free(
     graph: Graph, shapes: Mapping[str, Shape], lowering: _Lowering, program: Program
 ) -> bool:
-    """Whether samples stay apart though each has several rows (`Program.blocks_free`)."""
+    """Whether samples stay separate although each has several rows (`Program.blocks_free`)."""
     if not lowering.keeps_samples(but=("reshape",)):
         return False
     try:
         of_two = _Lowering(_sized(graph, shapes, batch=2)).program()
-    except (GraphError, UnsupportedError):  # sizes that only fit one sample
+    except (GraphError, UnsupportedError):  # sizes that are correct for one sample only
         return False
     return blocks_stay_apart(program, of_two)
 
 
 def _sized(graph: Graph, shapes: Mapping[str, Shape], batch: int = 1) -> Graph:
-    """The graph with inputs of known size; `batch` stands for a batch of any size."""
+    """The graph with inputs of known size; `batch` replaces an open batch size."""
     sized, nodes = graph.copy(), []
     for name in graph.inputs:
         known = graph.types[name]
@@ -93,7 +93,7 @@ class _Lowering:
         self.fixed: dict[str, Fixed] = {}  # constants
         self.exponents: ValueExponents = {}  # of every integer value
         self.entries: list[Entry] = []
-        # Float values that are made from codes, and the first op on the way.
+        # Float values that depend on codes, with the first float op on the path.
         self.behind: dict[str, str] = {}
 
     def program(self) -> Program:
@@ -119,10 +119,10 @@ class _Lowering:
         )
 
     def keeps_samples(self, but: Collection[str] = ()) -> bool:
-        """Whether ops keep the samples of an open batch, by the definitions in the graph.
+        """Whether ops keep the samples of an open batch separate, by the definitions in the graph.
 
-        A program is for one sample: the slice `[0:1]` keeps all of it, but not all of two. `but`:
-        ops that are not asked.
+        A program is for one sample: the slice `[0:1]` keeps all of it, but not all of two. but: ops
+        that are not checked.
         """
         return all(
             self._keeps_samples(node)
@@ -138,7 +138,7 @@ class _Lowering:
         return definition.keeps_samples(node.attributes, self.graph.types[varying[0]].shape or ())
 
     def _exits(self) -> list[str]:
-        """Integer values that float ops or outputs use. Sets `wanted`, nodes they depend on."""
+        """Integer values that float ops or outputs use; sets `wanted`, the nodes they need."""
         integer, exits = integer_values(self.graph), dict[str, None]()
         self._fold_and_enter(integer)
         for node in self.graph.topological():
@@ -175,7 +175,7 @@ class _Lowering:
             raise UnsupportedError(
                 f"`{kind}` is computed in float between integer layers",
                 node=first.name,
-                hint="the integer program ends where float begins; cut the network there "
+                hint="the integer program ends at the first float op; cut the network there "
                 "(--outputs), or leave the op out",
             )
         self.entries.append(Entry(node.name, source, spec_of(node)))

@@ -62,7 +62,7 @@ def _resize(node: Node, writer: ProgramWriter) -> None:
 
 
 def _takes(node: Node, writer: ProgramWriter, axes: list[tuple[int, Codes]]) -> None:
-    """Elements by index, one axis after the other."""
+    """Pick elements by index, one axis after the other."""
     if not axes:
         return _reshape(node, writer)
     value, shape = node.inputs[0], list(writer.shape(node.inputs[0]))
@@ -77,7 +77,7 @@ def _takes(node: Node, writer: ProgramWriter, axes: list[tuple[int, Codes]]) -> 
 
 
 def _turned(node: Node, writer: ProgramWriter, value: str, parts: Sizes, perm: Sizes) -> str:
-    """A tensor with its axes split into `parts`, which are then in another order."""
+    """A tensor whose axes are split into `parts` and then permuted."""
     apart = writer.between(node, "split", parts)
     writer.step("reshape", (value,), apart, shape=parts)
     turned = writer.between(node, "turned", tuple(parts[i] for i in perm))

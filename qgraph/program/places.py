@@ -1,7 +1,7 @@
-"""A layer at one position of its output: the inputs that it reads there, and all its channels.
+"""A place: a layer at one position of its output, with the inputs that it reads there.
 
-A place is small even if the layer is large, and its arithmetic is the same. Samples of a place can
-have any codes, so that rare ones can be constructed (extremes.py).
+A place is small even if the layer is large, and has the same arithmetic in all channels. Samples of
+a place can have any codes, so that rare ones can be constructed (extremes.py).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from qgraph.program.program import Entry, Program, Step, Tensor
 class Place:
     """`program` is the layer at one place, for any number of samples, with the network's names.
 
-    Its first entry is the window under the place: taps that lie outside of the image (`seen` is
-    false) have to be 0. `chain` is what follows the sums, with the sums as an entry.
+    Its first entry is the window of the place; taps outside of the image (`seen` is false) must be
+    0. `chain` has the steps after the sums, with the sums as an entry.
     """
 
     layer: Layer
@@ -36,7 +36,7 @@ class Place:
 
     @property
     def sums(self) -> bool:
-        """True where the layer begins with sums of products."""
+        """Whether the layer begins with sums of products."""
         return self.layer.head.family is OpClass.PRODUCT
 
 
@@ -54,7 +54,7 @@ def place_of(program: Program, layer: Layer) -> Place | str:
         return "has no channels"
     window = None if head.family.pointwise else head.inputs[0]
     if any(window in step.inputs for step in layer.steps if step is not head):
-        return "reads what its window is of"
+        return "reads the tensor of its window in another step too"
     return _PlaceBuilder(program, layer).place()
 
 
@@ -88,7 +88,7 @@ class _PlaceBuilder:
         return Place(self.layer, whole, behind, self.seen, (x.low, x.high))
 
     def _look(self, attrs: WindowAttrs) -> None:
-        """Look at the place whose window sees the most of the image."""
+        """Choose the place whose window has the most taps inside the image."""
         image, filters = (self.program.tensors[name].shape for name in self.head.inputs)
         kernel = filters[:2]
         self.seen = max(windows_of(attrs, image, filters), key=np.sum)
@@ -157,9 +157,9 @@ def _entry(tensor: Tensor) -> Entry:
 
 
 def weights_of(place: Place) -> tuple[Codes, Codes]:
-    """Weights as [terms, channels], 0 where a tap is not seen, and which input each term has.
+    """Weights as [terms, channels], 0 for taps outside of the image, and the input of each term.
 
-    The second is [terms, channels] too: positions in the window, flattened.
+    The second array is [terms, channels] too: positions in the flattened window.
     """
     head, program = place.layer.head, place.program
     codes = np.asarray(program.constants[head.inputs[1]], np.int64)
@@ -172,7 +172,7 @@ def weights_of(place: Place) -> tuple[Codes, Codes]:
     outputs = program.tensors[head.output].shape[-1]
     groups = head.attrs.groups if isinstance(head.attrs, Conv2dAttrs) else inputs
     taps, each = codes.shape[0] * codes.shape[1], inputs // groups
-    channel = np.arange(outputs) // (outputs // groups) * each  # the first that an output sees
+    channel = np.arange(outputs) // (outputs // groups) * each  # first input of each output
     where = np.arange(taps)[:, None, None] * inputs + np.arange(each)[None, :, None] + channel
     return codes.reshape(taps * each, outputs), where.reshape(taps * each, outputs)
 

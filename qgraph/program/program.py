@@ -25,10 +25,10 @@ def storage(low: int, high: int) -> str:
 
 @dataclass(frozen=True)
 class Tensor:
-    """Codes: `value = code * 2^-exponent`, an exponent for all or one for each last index.
+    """Codes: `value = code * 2^-exponent`, with one exponent or one for each last index.
 
-    `shape` has numbers only; where the batch is free, 1 stands for it. Codes lie in `low..high`;
-    `magnitude` bounds the partial sums that lead to them, in any order.
+    `shape` has numbers only; 1 stands for a free batch. Codes are in `low..high`; `magnitude`
+    bounds the partial sums of their computation, in any order.
     """
 
     name: str
@@ -49,8 +49,8 @@ class Step:
     """One op of a program; `qgraph.program.ops` defines what each does.
 
     Attributes may be given as an instance of the op's class, or as values by name. Raises
-    GraphError, naming the output, for an unknown op, a wrong number of inputs, and attributes that
-    the op does not have or that make no sense.
+    GraphError, naming the output, for an unknown op, a wrong number of inputs, and for attributes
+    that are unknown or invalid.
     """
 
     op: str
@@ -111,10 +111,10 @@ class Entry:
 class Program:
     """Steps in order, from codes of entries to codes of exits.
 
-    `tensors` has every tensor by name, constants too. `batch_free`: every tensor but
-    constants has a batch dimension in front, whose samples no step mixes: to run N of them, N
-    replaces 1. `blocks_free`: the same for more rows than one for each sample, as
-    where time steps are merged into the batch: N samples are N runs, one's rows after another's.
+    `tensors` has every tensor by name, also constants. `batch_free`: every tensor except constants
+    has a batch dimension in front, and no step mixes samples: N samples are run by replacing 1 with
+    N. `blocks_free`: the same if each sample has several rows, for example if time steps are merged
+    into the batch: N samples are N runs, the rows of one after those of the other.
     """
 
     name: str
@@ -136,7 +136,7 @@ class Program:
         return Operand(tensor.shape, tensor.low, tensor.high, tensor.magnitude, codes)
 
     def __str__(self) -> str:
-        """A line for each step, for people and golden tests."""
+        """A line for each step, for readers and golden tests."""
         lines = [f"program {self.name}{' (any batch)' if self.batch_free else ''}"]
         lines += [f"  {self._typed(e.tensor)} = entry({e.source})" for e in self.entries]
         for step in self.steps:

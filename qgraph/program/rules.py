@@ -1,4 +1,4 @@
-"""Rules that write computing ops of a graph as steps; moves.py has those that move values."""
+"""Rules that write ops that compute as steps; moves.py has those for ops that move values."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _as(op: str) -> Rule:
 
 
 def plain(number: AnyExponent) -> Exponent:
-    """One number if all are equal, else a tuple along the last axis."""
+    """One number if all are equal, otherwise a tuple along the last axis."""
     flat = np.asarray(number).reshape(-1)
     same = (flat == flat[0]).all()
     return int(flat[0]) if same else tuple(int(n) for n in flat)

@@ -17,7 +17,7 @@ def run(
 ) -> dict[str, Codes]:
     """Codes by tensor name: of the exits, or of the tensors in `keep`.
 
-    entries: codes of every entry, N samples where the batch is free. Raises GraphError for codes
+    entries: codes of every entry; N samples if the batch is free. Raises GraphError for codes
     that are missing or do not fit.
     """
     batch = batch_of(program, entries)
@@ -31,7 +31,7 @@ def run(
 
 
 def batch_of(program: Program, entries: Mapping[str, Array]) -> int:
-    """The samples in `entries`; 1 where the batch is not free. Raises GraphError."""
+    """The number of samples in `entries`; 1 if the batch is not free. Raises GraphError."""
     batch = None
     for entry in program.entries:
         if entry.tensor not in entries:

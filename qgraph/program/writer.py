@@ -25,7 +25,7 @@ class ProgramWriter:
         self._bounds = found
 
     def shape(self, value: str) -> tuple[int, ...]:
-        """Shape of a tensor. Raises UnsupportedError where a size is unknown."""
+        """Shape of a tensor. Raises UnsupportedError if a size is unknown."""
         if value in self.tensors:
             return self.tensors[value].shape
         shape = self.graph.types[value].shape
@@ -74,7 +74,7 @@ class ProgramWriter:
         return name
 
     def step(self, op: str, inputs: tuple[str, ...], output: str, **attrs: object) -> None:
-        """Append a step. Raises GraphError where the op does not have such attributes."""
+        """Append a step. Raises GraphError for attributes that the op does not have."""
         self.steps.append(Step(op, inputs, output, attrs))
 
 

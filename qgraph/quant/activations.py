@@ -1,7 +1,7 @@
-"""Outputs of layers behind their activations, on samples: how they vary, and what is not clipped.
+"""Outputs of layers after their activations, measured on samples.
 
-Batch norms describe a layer in front of its activation, with borders that zero padding makes. Of
-an edge detector, such borders may be all of the variance, and ReLU6 clips them.
+Batch norms describe a layer before its activation, with the borders that zero padding causes. In an
+edge detector, these borders may cause all of the variance, and ReLU6 clips them.
 """
 
 from __future__ import annotations
@@ -20,15 +20,13 @@ from qgraph.quant.graph_run import GraphRun
 from qgraph.quant.moments import Bound, clip_of
 from qgraph.rewrite.constants import Float64
 
-SAMPLES = 16  # more change the factors of channels little (docs/static_steps.md)
-NUMBERS = 1 << 20  # small samples may be more: as many as hold so many numbers
+SAMPLES = 16  # more samples hardly change the factors of channels (docs/static_steps.md)
+NUMBERS = 1 << 20  # if samples are small, as many are used as contain this many numbers
 
 
 @dataclass(frozen=True)
 class ActivatedChannels:
-    """Channels of a layer's output behind bias and activation: variance, and the share of values
-    that the activation does not clip.
-    """
+    """Variance of each channel after bias and activation, and the share that is not clipped."""
 
     variance: Float64
     unclipped: Float64
@@ -37,7 +35,7 @@ class ActivatedChannels:
 def activated_channels(
     graph: Graph, layers: Iterable[Node], data: Mapping[str, Array]
 ) -> dict[str, ActivatedChannels]:
-    """Run the float `graph` on about `SAMPLES` of `data`: what `layers` give, by layer."""
+    """Run the float `graph` on about `SAMPLES` of `data`; returns the channels of each layer."""
     data = thinned(graph, data, at_least(data, SAMPLES, NUMBERS))
     clips = {clip[0]: (node.name, *clip[1:]) for node in graph.topological()
              if (clip := clip_of(graph, node))}  # fmt: skip
@@ -64,7 +62,7 @@ def activated_channels(
 @dataclass(frozen=True)
 class _Chunk:
     moments: MomentsOfRows
-    unclipped: Float64  # by channel, how many
+    unclipped: Float64  # number of values, by channel
 
     @staticmethod
     def of(x: Array, low: Bound, high: Bound) -> _Chunk:
@@ -82,7 +80,7 @@ def _joined(chunks: list[_Chunk]) -> ActivatedChannels:
 def _end(
     graph: Graph, layer: Node, clips: Mapping[str, tuple[str, Bound, Bound]]
 ) -> tuple[str, Bound, Bound]:
-    """The value behind a layer's bias and activation, and the activation's bounds."""
+    """The value after a layer's bias and activation, and the activation's bounds."""
     value = layer.name
     while len(users := graph.users(value)) == 1 and users[0].op == "bias_add":
         value = users[0].name

@@ -1,4 +1,4 @@
-"""Choose bits for tensors of weights under a budget, by the noise of each number of bits."""
+"""Choose the bits of weight tensors under a budget, by the noise that each bit width causes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from qgraph.errors import UsageError
 
-# Steps between the fewest bits everywhere and the most.
+# Number of steps between the fewest bits everywhere and the most bits everywhere.
 GRID = 1 << 16
 
 Bits = tuple[int, ...]
@@ -36,7 +36,7 @@ class Budget:
 
 
 def budget_of(mean_bits: float | None, weight_bytes: int | None) -> Budget | None:
-    """The budget that was given, if any. Raises UsageError for two, or for a bad one."""
+    """The budget that was given, if any. Raises UsageError for two budgets or an invalid one."""
     if mean_bits is None and weight_bytes is None:
         return None
     if mean_bits is not None and weight_bytes is not None:
@@ -52,11 +52,11 @@ def cost(bits: Sequence[int], sizes: Sequence[int]) -> int:
 
 
 def assign(noise: Sequence[Mapping[int, float]], sizes: Sequence[int], limit: float) -> Bits:
-    """Bits for each unit within `limit`, where `noise[unit][bits]` is what it costs.
+    """Choose bits for each unit so that the total size is at most `limit` and the noise is least.
 
-    The least noise in all, by dynamic programming over what is spent beyond the fewest bits, in
-    GRID steps: exact where sizes are small, else each unit counts up to a step more than it
-    takes. Ties in noise go to the fewest bits. A larger limit never leaves more noise.
+    `noise[unit][bits]` is the noise of a unit. Dynamic programming over the size beyond the fewest
+    bits, in GRID steps: exact for small sizes; otherwise each unit counts up to one step more than
+    its size. Ties in noise go to the fewest bits. A larger limit never gives more noise.
     """
     fewest = [min(options) for options in noise]
     most = cost([max(options) for options in noise], sizes)

@@ -1,10 +1,10 @@
 """Calibration: one sweep sets the exponent of every quantizer (docs/numerics.md, section 5).
 
 In topological order, each node runs once over the whole calibration set, on inputs that are already
-quantized. The exponent of a quantizer is chosen when the sweep reaches it, from the values there. A
-scale group takes the largest range of its members: later members may make the scale coarser, and
-the sweep does not run again for this. Members that contain only zeros are exact on every scale and
-are ignored. If costs of members can be added, the exponent of the group is chosen before the sweep
+quantized. When the sweep reaches a quantizer, its exponent is chosen from the values there. A scale
+group takes the largest range of its members: later members may make the scale coarser, and the
+sweep does not run again for this. Members that contain only zeros are exact on every scale and are
+ignored. If costs of members can be added, the exponent of the group is chosen before the sweep
 (`qgraph.quant.joint`).
 """
 
@@ -40,10 +40,10 @@ from qgraph.quant.topology import (
     QUANTIZERS,
     SIGNED_ACTIVATIONS,
     ValueExponents,
+    final_nodes,
     followed_accumulator,
     is_joined,
     known_exponent,
-    leaving,
     sources,
     sources_spec,
     summing_layer,
@@ -58,11 +58,11 @@ LARGEST_EXPONENT = 1 << 16  # no limit
 
 @dataclass(frozen=True)
 class Calibration:
-    """How thresholds are found.
+    """How thresholds are chosen.
 
-    `method`: for activations, see `qgraph.quant.thresholds`; `weights`: for weights, see
-    `qgraph.quant.constant_scales`. `of_float`: thresholds are for what the float network
-    has, not for what is left of it before: steps that follow will bring numbers back to these.
+    method: for activations, see `qgraph.quant.thresholds`. weights: for weights, see
+    `qgraph.quant.constant_scales`. of_float: choose thresholds for the values of the float
+    network instead of the quantized one, because later steps bring values back to these.
     """
 
     method: CalibrationMethod = CalibrationMethod.KL_J
@@ -87,11 +87,12 @@ def calibrate(
 ) -> None:
     """Write an exponent into every quantizer of `graph`, in place.
 
-    data: one array [samples, ...] for each input of the graph. `on_node(done, total)` is called as
-    the sweep goes. memory: bytes of live values beyond which they go to temporary files, half of
-    what is free if not given; the result is the same. `statistics`: those of the same graph and
-    samples, if they are known. Raises CalibrationError where data is missing, misshaped, NaN or
-    infinite, and ExactnessError where a scale or shift is out of range.
+    data: one array [samples, ...] for each input of the graph. on_node: called with the number of
+    nodes that are done and their total. memory: bytes of live values above which temporary files
+    are used; by default half of the free memory. The result does not depend on it. statistics:
+    those of the same graph and samples, if they are known. Raises CalibrationError if data is
+    missing, has a wrong shape, or contains NaN or infinity, and ExactnessError if a scale or shift
+    is out of range.
     """
     calibrate_chunks(graph, chunk_inputs(graph, data), options, on_node, memory, statistics)
 
@@ -120,7 +121,7 @@ def calibrate_chunks(
 
 
 class _Sweep:
-    """The exponents known so far: by value, and by scale group."""
+    """The exponents chosen so far, by value and by scale group."""
 
     def __init__(
         self, graph: Graph, options: Calibration, each: Each, values: GraphValues,
@@ -138,7 +139,7 @@ class _Sweep:
         self.joint: dict[str, int] = {}
         self.varying: set[str] = set()
         self.zeros: set[str] = set()
-        self.leaving = leaving(graph)
+        self.final_nodes = final_nodes(graph)
 
     def start(self, chunks: Mapping[str, Sequence[Array]]) -> None:
         """Set the exponents of constants, and of groups whose members are examined together."""
@@ -148,7 +149,7 @@ class _Sweep:
             if node.op == "const":
                 self.values.run(node)
             elif node.op == "quantize" and self._holds_constant(node) and not self._follows(node):
-                # Groups know their constants before the first activation is met.
+                # The constants of a group come before its first activation.
                 self._settle(node, self._of_constant(node), self._is_zero_constant(node))
         if self.options.method in FINER and self.statistics is not None:
             self.joint = joint_exponents(
@@ -162,14 +163,14 @@ class _Sweep:
             )
 
     def visit(self, node: Node) -> None:
-        """Choose the exponent of a quantizer, or work out that of any other node; then run it."""
+        """Choose the exponent of a quantizer, or compute that of another node, and run the node."""
         if node.op == "const":
             return
         if node.op in QUANTIZERS:
             if spec_of(node).exponent is None and node.name not in self.exponents:
                 self._settle(node, *self._choose(node))
-            node = self._with_exponent(self.graph.nodes[node.name])  # its sign may be new
-            self.exponents[node.name] = spec_of(node).exponent  # its group's, so far
+            node = self._with_exponent(self.graph.nodes[node.name])  # its sign may have changed
+            self.exponents[node.name] = spec_of(node).exponent  # the exponent of its group so far
             if self.options.of_float and node.op == "quantize":
                 node = Node(node.name, "identity", node.inputs)
         else:
@@ -212,10 +213,10 @@ class _Sweep:
         return followed_accumulator(self.graph, node) is not None
 
     def _settle(self, node: Node, exponent: Exponent, zero: bool = False) -> None:
-        """Note the exponent; a group keeps the smallest one, which is the largest range.
+        """Record the exponent; a group keeps the smallest one, which has the largest range.
 
-        Clips do not count: beyond the range of what they clip they may as well saturate. Neither
-        do members that are `zero` everywhere.
+        Clips are ignored, since they may saturate beyond the range of the value that they clip, and
+        so are members that are `zero` everywhere.
         """
         spec = spec_of(node)
         if spec.group is None or not isinstance(exponent, int):
@@ -224,12 +225,12 @@ class _Sweep:
             counts = not zero and spec.role != Role.CLIP
             known = self.groups if counts else self.zero_groups
             known[spec.group] = min(exponent, known.get(spec.group, exponent))
-            exponent = min(exponent, MAX_EXPONENT)  # the group's own is checked at the end
+            exponent = min(exponent, MAX_EXPONENT)  # that of the group is checked at the end
             checked_exponent(exponent, node.name)
         self.exponents[node.name] = exponent
 
     def _group_exponent(self, group: str) -> int:
-        """The exponent of a group; of its zeros where it holds nothing else."""
+        """The exponent of a group; if all of its members are zeros, the exponent of these."""
         return self.groups[group] if group in self.groups else self.zero_groups[group]
 
     def _with_exponent(self, node: Node) -> Node:
@@ -245,7 +246,7 @@ class _Sweep:
         return Node(node.name, node.op, node.inputs, attrs)
 
     def _choose(self, node: Node) -> tuple[Exponent, bool]:
-        """The exponent that suits a quantizer alone, and whether it holds only zeros."""
+        """The best exponent for a quantizer alone, and whether the quantizer has only zeros."""
         accumulator = followed_accumulator(self.graph, node)
         if accumulator is not None:
             self._make_room(node, accumulator)
@@ -261,14 +262,14 @@ class _Sweep:
         return min(legal, self._finest_for_norms(node)), node.name in self.zeros
 
     def _tensor(self, node: Node) -> Distribution:
-        """The tensor that a quantizer takes; of the float network where thresholds are for that."""
+        """The input of a quantizer; that of the float network if thresholds are chosen for it."""
         if self.options.of_float and self.statistics is not None:
             return self.statistics.tensors[node.name]
         found, source = RunningTensor(self._is_counted(node)), node.inputs[0]
         exact = node.typed(TableAttrs).exact if node.op == "lookup" else None
 
         def look(x: Array, ends: Range | None) -> None:
-            # What a table stands for, before it is quantized.
+            # The values of the table's function, before they are quantized.
             found.add(exact(x) if exact else x, None if exact else ends)
 
         self.values.reduced(source, look)
@@ -283,8 +284,8 @@ class _Sweep:
         )  # fmt: skip
 
     def _method(self, node: Node) -> CalibrationMethod:
-        """Accumulators and other wide stages are never clipped, nor is what leaves the network."""
-        kept = spec_of(node).role == Role.INTERNAL or node.name in self.leaving
+        """The method of a quantizer; accumulators, wide stages and outputs are never clipped."""
+        kept = spec_of(node).role == Role.INTERNAL or node.name in self.final_nodes
         return CalibrationMethod.MAX if kept else self.options.method
 
     def _searched(self, node: Node, spec: QuantSpec, tensor: Distribution) -> int:
@@ -300,15 +301,15 @@ class _Sweep:
         return exponent_by_output(self._chunks(node), spec, coarsest, consumers, self.each)
 
     def _chunks(self, node: Node) -> Sequence[Array]:
-        """The chunks of what a quantizer takes."""
+        """The chunks of a quantizer's input."""
         if node.op == "lookup":
             return self.values.mapped(node.inputs[0], node.typed(TableAttrs).exact)
         return self.values.chunks(node.inputs[0])
 
     def _finest_for_norms(self, node: Node) -> int:
-        """The finest exponent that the layer norms behind have numbers for, if all users are some.
+        """The finest exponent that the users of a node support, if all users are layer norms.
 
-        Numbers that are tiny beside a layer norm's epsilon need no finer one.
+        Numbers much smaller than a layer norm's epsilon need no finer exponent.
         """
         users = self.graph.users(node.name)
         if spec_of(node).group or not users or any(u.op != "standardize" for u in users):
@@ -317,9 +318,9 @@ class _Sweep:
         return min(finest_input(u.typed(StandardizationAttrs), channels) for u in users)
 
     def _of_zeros(self, node: Node, spec: QuantSpec) -> int:
-        """Threshold 1, brought near to that of the stage that the zeros come from.
+        """The exponent of threshold 1, moved close to that of the stage which the zeros come from.
 
-        Else a network of tiny or huge numbers would have scales too far apart for a shift.
+        Otherwise, if the network has tiny or huge numbers, no shift could connect the two scales.
         """
         usual = exponent_for_max(1.0, spec.bits, spec.signed)
         source, stages = self.exponents.get(node.inputs[0]), sources(self.graph, node.inputs[0])
@@ -331,7 +332,7 @@ class _Sweep:
         return min(max(usual, natural - ZERO_SPREAD), natural + ZERO_SPREAD)
 
     def _constant(self, value: str) -> Array | None:
-        """A value that depends on no data, quantized as far as its scale is known by now."""
+        """A value that does not depend on data, quantized if its scale is already known."""
         if value in self.values.constants:
             return self.values.constants[value]
         node = self.graph.producer(value)
@@ -347,10 +348,10 @@ class _Sweep:
         return run_node(node, known)[node.values.index(value)]
 
     def _make_room(self, bias: Node, accumulator: str) -> None:
-        """Coarsen the weights of a layer whose bias does not fit the scale of its accumulator.
+        """Make the scale of a layer's weights coarser if its bias exceeds the accumulator's range.
 
-        Weights may be so small that the bias, on a scale as fine, is past its bits: saturated,
-        it would be a wrong constant. Weights that are all zero take the bias's own scale.
+        If weights are very small, the bias needs more than its bits at such a fine scale. It would
+        saturate, which makes it wrong. Weights that are all zero take the scale of the bias.
         """
         spec = spec_of(bias)
         layer = summing_layer(self.graph, accumulator)
@@ -373,7 +374,7 @@ class _Sweep:
 
     def _of_constant(self, node: Node) -> Exponent:
         constant, spec = self.values.constants[node.inputs[0]], spec_of(node)
-        # A clip that is infinite at one end saturates there, as it should.
+        # A clip that is infinite at one end saturates there, which is correct.
         if (np.isnan(constant) if spec.role == Role.CLIP else ~np.isfinite(constant)).any():
             raise ExactnessError(
                 "NaN or infinity, which have no fixed-point code",

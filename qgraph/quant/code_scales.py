@@ -1,4 +1,4 @@
-"""Which values of a graph are codes of 8 bits on one scale, and the convolutions that take them."""
+"""Find the values of a graph that are 8-bit codes on one scale, and the convolutions of them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array
 from qgraph.kernels.coded_conv import CodedConv, CodeScale
 
-WORTH = 1 << 12  # weights from which packing them pays
+WORTH = 1 << 12  # number of weights from which packing them is faster
 
 
 class CodeScales:
-    """Scales of values: those of quantizers, and of what only moves their codes."""
+    """Scales of values: those of quantizers, and those of ops that only move codes."""
 
     def __init__(self) -> None:
         self._scales: dict[str, CodeScale] = {}
 
     def see(self, node: Node) -> None:
-        """Look at a node after all that it takes."""
+        """Add a node. Its inputs must have been added before."""
         scale = self._scale(node)
         for value in node.values:
             if scale is None:
@@ -43,7 +43,7 @@ class CodeScales:
         return found.pop() if len(found) == 1 else None
 
     def conv(self, node: Node, constants: Mapping[str, Array]) -> CodedConv | None:
-        """The convolution of codes that a node is; None for any other."""
+        """The convolution of codes that a node computes; None for other nodes."""
         if node.op != "conv2d":
             return None
         x, w = (self._scales.get(value) for value in node.inputs)

@@ -1,4 +1,4 @@
-"""Scales of constants: weights, biases, and what else does not depend on data."""
+"""Scales of constants: weights, biases, and other values that do not depend on data."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from qgraph.choices import WeightMethod
 from qgraph.ir.types import Array, Exponent, QuantSpec, Role
 from qgraph.numerics import exponent_for_max, finest_exponent
 
-# A channel whose weights are 2^12 times smaller than another's is below the last bit of an 8-bit
-# output. Its own scale would buy nothing, and would ask for shifts that no target has.
+# A channel whose weights are 2^12 times smaller than those of another channel is below the last bit
+# of an 8-bit output. A separate scale would gain nothing, and would need shifts that no target has.
 CHANNEL_SPREAD = 12
 
 
-# Thresholds of weights: the largest one; or three standard deviations about 0, as the quantizer
-# is, or a share of all magnitudes, to be trained from there (TQT, section 5.1 and table 2).
-# Those that clip nothing stay.
+# Thresholds of weights: the largest weight; or, as the start of training (TQT, table 2),
+# three standard deviations around 0 like the quantizer, or a quantile of all magnitudes. A
+# threshold that clips nothing is not enlarged.
 DEVIATIONS = 3.0
 KEPT = 0.99
 
@@ -26,7 +26,8 @@ def constant_exponent(
     depthwise: bool = False,
     method: WeightMethod = WeightMethod.MAX,
 ) -> Exponent:
-    """Threshold of weights by `method`, MAX of biases; the finest unclipped scale of the rest.
+    """Thresholds of weights by `method`, of biases by MAX; other constants get the finest scale
+    without clipping.
 
     Per channel along the last axis, or the last two ([h, w, c, m]) of `depthwise` filters.
     """

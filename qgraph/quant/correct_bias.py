@@ -1,8 +1,8 @@
 """Bias correction: subtract the mean error of a layer from its bias (Nagel et al., 2019).
 
-Rounded weights and inputs shift the mean of a layer's output. With data the shift is measured,
-in topological order, so that each layer makes up for what the layers before it left. Without, what
-rounded weights make of the inputs' means is worked out from batch-norm statistics.
+Rounded weights and inputs shift the mean of a layer's output. With data, the shift is measured in
+topological order, so that each layer also compensates for the errors of earlier layers. Without
+data, the effect of rounded weights on the mean of inputs is computed from batch-norm statistics.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from qgraph.rewrite.constants import Float64
 
 @dataclass(frozen=True)
 class BiasCorrection:
-    """Correction of one layer: rms of the bias's change over channels, and why it was skipped."""
+    """Correction of one layer: RMS change of its bias over channels, or why it was skipped."""
 
     layer: str
     shift: float
@@ -51,10 +51,10 @@ def correct_biases(
 ) -> list[BiasCorrection]:
     """Change biases of `graph` so that each output channel has the float network's mean.
 
-    graph: calibrated; its scales stay, and a bias that would leave its range stops there. Means
-    are over samples and positions, before the activation. Layers in order, those without a bias
-    with a note; pools are skipped. `statistics`: of the float network on these samples, if they
-    are known. To be done before bounds on accumulators are worked out.
+    graph: calibrated. Scales do not change, and a bias is limited to its range. Means are over
+    samples and positions, before the activation. Layers are corrected in order; those without a
+    bias get a note, and pools are skipped. statistics: those of the float network on these samples,
+    if they are known. Call it before bounds on accumulators are computed.
     """
     chunks = chunk_inputs(graph, data)
     order = [node.name for node in graph.topological()]
@@ -101,7 +101,7 @@ def _correct(
 def put_bias(
     graph: Graph, layer: str, biased: str, held: tuple[Node, Array], wanted: Array
 ) -> BiasCorrection:
-    """Replace the bias `held` by `wanted`, float64 [channels], as far as its range allows."""
+    """Replace the bias `held` by `wanted`, float64 [channels], limited to its range."""
     quantizer, bias = held
     spec = spec_of(quantizer)
     exponent = aligned(spec.exponent, bias.shape)
@@ -110,16 +110,16 @@ def put_bias(
     limited = int((corrected != wanted).sum())
     shift = corrected - quantized_constant(bias, spec)
     set_constant(graph, biased, corrected.astype(bias.dtype))
-    note = f"{limited} of {bias.size} biases stopped at the end of their range" if limited else ""
+    note = f"{limited} of {bias.size} biases are limited to their range" if limited else ""
     return BiasCorrection(layer, float(np.sqrt(np.mean(shift**2))), note)
 
 
 def correct_biases_without_data(graph: Graph, floating: Graph) -> list[BiasCorrection]:
-    """Change biases of `graph` by what rounding the weights does to the expected inputs.
+    """Correct biases of `graph` for the expected effect of rounded weights.
 
-    As `correct_biases`, with E[x] from batch-norm statistics (`qgraph.quant.moments`): the bias
-    takes E[W x - Q(W) x], padding included. Layers whose inputs have no known mean are left
-    with a note. Errors that come from rounded activations are not seen.
+    Like `correct_biases`, with E[x] from batch-norm statistics (`qgraph.quant.moments`): the bias
+    changes by E[W x - Q(W) x], with padding. Layers whose inputs have an unknown mean are not
+    changed and get a note. Errors from rounded activations are not corrected.
     """
     means = expected_means(floating)
     done: dict[str, BiasCorrection] = {}

@@ -1,6 +1,6 @@
-"""Calibration data: checked against the inputs of the graph, cut into chunks, and thinned.
+"""Calibration data: checked against the inputs of the graph, split into chunks, and thinned.
 
-It may be larger than memory: it is read slice by slice.
+It is read slice by slice, so it may be larger than memory.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from qgraph.quant.labels import inputs_among
 from qgraph.quant.mistakes import shape_advice
 from qgraph.quant.sources import NUMBERS, OnRead, exists, is_entry_point, read_source
 
-# Small enough that a layer's input and output stay in cache, large enough to feed the BLAS.
+# A layer's input and output stay in cache, and products are large enough for the BLAS.
 CHUNK = 8
-# What plans are searched on and corrections learn from at most; they gain little from more,
-# and their time grows with it. Thresholds of the network that is kept are from all samples.
+# The largest number of samples that plans are compared on and corrections are computed from. More
+# take longer and hardly help. Thresholds of the final network come from all samples.
 LEARNING_SAMPLES = 512
-LEARNT_NUMBERS = 1 << 20  # small samples may be more: as many as hold so many numbers
-CHECKED_BYTES = 1 << 24  # at once
+LEARNT_NUMBERS = 1 << 20  # if samples are small, as many are used as contain this many numbers
+CHECKED_BYTES = 1 << 24  # checked at a time
 CALIBRATION = "calibration data"
 
 Data = str | Path | Array | Mapping[str, Array]
 
 
 def check_source(source: Data | None, what: str = CALIBRATION) -> None:
-    """Raise CalibrationError for faults that need no graph: missing data or a missing file."""
+    """Raise CalibrationError for faults that are visible without a graph: no data, no such file."""
     if source is None:
         raise CalibrationError(
             "calibration data is missing",
@@ -56,11 +56,11 @@ def load_data(
 ) -> dict[str, Array]:
     """Arrays [samples, ...] by input name, checked against the inputs of `graph`.
 
-    `source` is a `.npy` (one input), a `.npz` (arrays named like the inputs; any name where there
-    is one of each), a directory of such `.npz` files, `module:function` that returns a
-    `tf.data.Dataset`, an iterable of batches or arrays, or the arrays themselves. Files are mapped,
-    not read; `on_read(samples)` is called as batches come. `what` the data is, for errors.
-    Raises CalibrationError.
+    source: a `.npy` (one input), a `.npz` (arrays named like the inputs; any name if there is one
+    input and one array), a directory of such `.npz` files, `module:function` that returns a
+    `tf.data.Dataset`, an iterable of batches or arrays, or the arrays themselves. Files are mapped
+    into memory, not read. on_read: called with the number of samples as batches arrive. what: name
+    of the data in errors. Raises CalibrationError.
     """
     if not graph.inputs:
         raise CalibrationError(f"the network has no inputs: {what} cannot be used")
@@ -78,10 +78,10 @@ def check_limit(limit: int | None) -> None:
 def check_arrays(
     arrays: Mapping[str, Array], graph: Graph, what: str, limit: int | None = None
 ) -> dict[str, Array]:
-    """Arrays [samples, ...] by input name, the first `limit` samples; `what` is for errors.
+    """Arrays [samples, ...] by input name, the first `limit` samples.
 
-    An array under any name serves the only input of a network. Raises CalibrationError, and
-    UsageError for a limit below 1.
+    what: name of the data in errors. If the network has one input, its array can have any name.
+    Raises CalibrationError, and UsageError for a limit below 1.
     """
     check_limit(limit)
     named = {name: of_numpy(np.asarray(v)) for name, v in _by_input(arrays, graph).items()}
@@ -105,7 +105,7 @@ def check_arrays(
 
 
 def converted(graph: Graph, data: Mapping[str, Array]) -> dict[str, Array]:
-    """Checked samples in the types of the inputs: users may keep theirs in float16 or float64."""
+    """Checked samples in the types of the inputs; users may store theirs in float16 or float64."""
     return {
         name: np.asarray(array).astype(graph.types[name].dtype, copy=False)
         for name, array in data.items()
@@ -113,7 +113,7 @@ def converted(graph: Graph, data: Mapping[str, Array]) -> dict[str, Array]:
 
 
 class Chunks(Sequence[Array]):
-    """Samples cut into chunks, each read and converted when it is asked for."""
+    """Samples split into chunks, each read and converted when it is used."""
 
     def __init__(self, samples: Array, size: int, dtype: str) -> None:
         self.samples, self.size, self.dtype = np.asarray(samples), size, dtype
@@ -137,7 +137,7 @@ class Chunks(Sequence[Array]):
 def chunk_inputs(
     graph: Graph, data: Mapping[str, Array], free: int = CHUNK
 ) -> dict[str, Sequence[Array]]:
-    """Cut samples into chunks of the graph's own batch size, or of `free` where that is free."""
+    """Split samples into chunks of the graph's batch size, or of `free` if the batch is open."""
     fixed = _fixed_batches(graph)
     usual = max(fixed.values(), default=free)
     return {
@@ -147,30 +147,30 @@ def chunk_inputs(
 
 
 def _fixed_batches(graph: Graph) -> dict[str, int]:
-    """How many samples inputs take at once, where their shapes say so."""
+    """The fixed batch sizes of the inputs."""
     sizes = {name: (graph.types[name].shape or (None,))[0] for name in graph.inputs}
     return {name: size for name, size in sizes.items() if size is not None}
 
 
 def chunk_count(chunks: Mapping[str, Sequence[Array]]) -> int:
-    """How many chunks `chunk_inputs` made of each input; 0 for a network without inputs."""
+    """The number of chunks of each input from `chunk_inputs`; 0 for a network without inputs."""
     return max(map(len, chunks.values()), default=0)
 
 
 def batch_of(graph: Graph) -> int:
-    """How many samples the graph takes at once, where its inputs say so; else 1."""
+    """The batch size of the graph; 1 if it is open."""
     fixed = [(graph.types[name].shape or (1,))[0] or 1 for name in graph.inputs]
     return int(np.lcm.reduce(fixed)) if fixed else 1
 
 
 def at_least(data: Mapping[str, Array], samples: int, numbers: int) -> int:
-    """`samples`, or as many as hold `numbers` numbers, where samples are small."""
+    """`samples`, or the number of samples with `numbers` numbers in total, if that is larger."""
     each = sum(int(np.prod(array.shape[1:])) for array in data.values())
     return max(samples, numbers // max(each, 1))
 
 
 def learning_size(data: Mapping[str, Array]) -> int:
-    """The largest number of samples that corrections learn from."""
+    """The largest number of samples that corrections are computed from."""
     return at_least(data, LEARNING_SAMPLES, LEARNT_NUMBERS)
 
 
@@ -179,7 +179,7 @@ def thinned(
 ) -> Mapping[str, Array]:
     """`data` itself, or about `most` of its samples, evenly spaced, in whole batches.
 
-    Without `most`, what corrections learn from (`learning_size`).
+    most: `learning_size` by default.
     """
     step = batch_of(graph)
     most = learning_size(data) if most is None else most
@@ -237,7 +237,7 @@ def _check(array: Array, graph: Graph, name: str, what: str) -> None:
         raise wrong("the array has no samples", "give a few dozen typical ones")
     if batch is not None and len(array) % batch:
         raise wrong(
-            f"{len(array)} samples do not fill batches of {batch}, the batch size of the network",
+            f"{len(array)} samples are not a multiple of {batch}, the batch size of the network",
             f"give a multiple of {batch} samples, or another batch size with --input-shape",
         )
     some = False
@@ -248,12 +248,12 @@ def _check(array: Array, graph: Graph, name: str, what: str) -> None:
             first, *rest = (int(i) for i in np.argwhere(~np.isfinite(held))[0])
             bad = [start + first, *rest]
             raise wrong(
-                f"{what} holds NaN or infinity, first at {bad}", "remove or repair these samples"
+                f"{what} contains NaN or infinity, first at {bad}", "remove or repair these samples"
             )
         if np.dtype(expected.dtype).kind in "iub" and (held != part).any():
             raise wrong(
-                f"{what} is {array.dtype}, and not all of it fits {expected.dtype}",
-                f"give the {expected.dtype} numbers that the network is run on",
+                f"{what} is {array.dtype}, and some of its numbers do not fit {expected.dtype}",
+                f"give the {expected.dtype} numbers that the network takes",
             )
         some = some or bool(part.any())
     if not some and what == CALIBRATION:
@@ -261,7 +261,7 @@ def _check(array: Array, graph: Graph, name: str, what: str) -> None:
 
 
 def _slices(array: Array) -> Iterator[tuple[int, Array]]:
-    """Parts of an array that may be larger than memory, with where they start."""
+    """Slices of an array that may be larger than memory, with their start."""
     step = max(1, CHECKED_BYTES // max(1, array[:1].nbytes))
     for start in range(0, len(array), step):
         yield start, array[start : start + step]

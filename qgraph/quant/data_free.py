@@ -1,8 +1,8 @@
-"""Samples invented from batch-norm statistics, for networks without calibration data.
+"""Generate samples from batch-norm statistics, for networks without calibration data.
 
-Inputs are noise (`qgraph.quant.noise`) whose mean, deviation and spectrum fit what the first batch
-norm saw (`qgraph.quant.input_fit`). On the way through the network they are kept to what the other
-batch norms saw (`qgraph.quant.matching`).
+Inputs are noise (`qgraph.quant.noise`) with the mean, deviation and spectrum that fit the first
+batch norm (`qgraph.quant.input_fit`). Inside the network, values are normalized to the statistics
+of the other batch norms (`qgraph.quant.matching`).
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ NO_DATA = (
     "no data: thresholds from batch-norm statistics; the distance from the float network was not "
     "measured"
 )
-# What inputs usually lie in, if mean and deviation, as shares of the range, are no farther than
-# FARTHEST from those of photographs.
+# Usual ranges of inputs. One is chosen if its mean and deviation, as shares of the range, are at
+# most FARTHEST from those of photographs.
 USUAL_RANGES = ((0.0, 255.0), (0.0, 1.0), (-1.0, 1.0))
 TYPICAL = (0.47, 0.25)
 FARTHEST = 0.25
-DEVIATIONS = 2.5  # where other inputs end
+DEVIATIONS = 2.5  # from the mean to the ends of other ranges
 AS_GIVEN = "as given"
 
 
 @dataclass(frozen=True)
-class InventedInput:
-    """Properties of an input found without data: `moments` per channel, `range`, and their origin.
+class GeneratedInput:
+    """Properties of an input without data: `moments` per channel, `range`, and their source.
 
-    `spectrum` is the share of its power in each field of noise.
+    `spectrum` is the share of its power in each noise field.
     """
 
     moments: Moments
@@ -52,38 +52,40 @@ class InventedInput:
 
 
 @dataclass(frozen=True)
-class Invented:
-    """Samples by input name, what is said of each input, and what a person should be told."""
+class GeneratedSamples:
+    """Samples by input name, a description of each input, and notes for the user."""
 
     data: Mapping[str, Array]
     inputs: Mapping[str, str]
     notes: tuple[str, ...]
 
 
-def invent(graph: Graph, ranges: Mapping[str, Range], samples: int = SAMPLES) -> Invented:
-    """Noise for each input of a folded float graph, [samples, ...], the same on every call.
+def generate_samples(
+    graph: Graph, ranges: Mapping[str, Range], samples: int = SAMPLES
+) -> GeneratedSamples:
+    """Noise for each input of a folded float graph, [samples, ...], the same in every call.
 
-    `ranges`: what the user knows, by input name; the empty name stands for the only input. Raises
-    CalibrationError where neither that nor a batch norm describes an input.
+    ranges: known ranges by input name; the empty name stands for the only input. Raises
+    CalibrationError if neither a range nor a batch norm describes an input.
     """
     facts = input_facts(graph, ranges)
     data = {name: _noise(graph.types[name], known, samples) for name, known in facts.items()}
     taken = {name: known for name, known in facts.items() if known.source != AS_GIVEN}
-    notes = [f"input `{name}`: taken to lie {known}" for name, known in taken.items()]
+    notes = [f"input `{name}`: assumed to be {known}" for name, known in taken.items()]
     if not has_statistics(graph):
         notes.append(
             "the network has no batch norms either: thresholds come from noise at the inputs"
         )
-    return Invented(data, {name: str(known) for name, known in facts.items()}, tuple(notes))
+    return GeneratedSamples(data, {name: str(known) for name, known in facts.items()}, tuple(notes))
 
 
 def has_statistics(graph: Graph) -> bool:
-    """True where batch norms left statistics in a folded graph."""
+    """Whether a folded graph has statistics of batch norms."""
     return any(value in graph.types for value in graph.moments)
 
 
-def input_facts(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, InventedInput]:
-    """Mean, deviation, spectrum and range of each input, as for `invent`."""
+def input_facts(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, GeneratedInput]:
+    """Mean, deviation, spectrum and range of each input, as for `generate_samples`."""
     only = {"": graph.inputs[0]} if len(graph.inputs) == 1 else {}
     given = {only.get(name, name): check_range(name, ends) for name, ends in ranges.items()}
     unknown = [name for name in given if name not in graph.inputs]
@@ -102,7 +104,7 @@ def input_facts(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, Invented
 
 
 def check_range(name: str, ends: Range) -> Range:
-    """The same range. Raises UsageError if its ends are not finite or not in order."""
+    """The same range. Raises UsageError if its ends are not finite or in the wrong order."""
     low, high = ends
     if not (np.isfinite(low) and np.isfinite(high) and low < high):
         raise UsageError(
@@ -112,7 +114,7 @@ def check_range(name: str, ends: Range) -> Range:
     return ends
 
 
-def _facts_of(graph: Graph, name: str, given: Range | None) -> InventedInput:
+def _facts_of(graph: Graph, name: str, given: Range | None) -> GeneratedInput:
     shape = graph.types[name].shape
     if shape is None or None in shape[1:]:
         raise CalibrationError(
@@ -128,20 +130,20 @@ def _facts_of(graph: Graph, name: str, given: Range | None) -> InventedInput:
             node=f"input {name}",
             hint="give it, like --input-range 0,255; or give data: --calibration FILE.npz",
         )
-    return InventedInput(fit.moments, fit.spectrum, *_range_of(fit.moments))
+    return GeneratedInput(fit.moments, fit.spectrum, *_range_of(fit.moments))
 
 
-def _within(given: Range, fit: Fit | None, shape: Shape) -> InventedInput:
-    """By the statistics, unless these contradict the range that the user gave."""
+def _within(given: Range, fit: Fit | None, shape: Shape) -> GeneratedInput:
+    """The facts from statistics, unless these contradict the range that the user gave."""
     (low, high), source = given, AS_GIVEN
     if fit is not None:
         asked = float(fit.moments.mean.mean())
         if low <= asked <= high:
-            return InventedInput(fit.moments, fit.spectrum, given, source)
+            return GeneratedInput(fit.moments, fit.spectrum, given, source)
         source += f", though the first batch norm asks for a mean of {asked:.3g}"
     channels, fields = int(shape[-1] or 1) if len(shape) > 1 else 1, 2 * len(scales_of(shape))
     middle, spread = np.full(channels, (low + high) / 2), np.full(channels, (high - low) / 4)
-    return InventedInput(Moments(middle, spread), np.full(fields, 1 / fields), given, source)
+    return GeneratedInput(Moments(middle, spread), np.full(fields, 1 / fields), given, source)
 
 
 def _range_of(moments: Moments) -> tuple[Range, str]:
@@ -161,7 +163,7 @@ def _range_of(moments: Moments) -> tuple[Range, str]:
     return (least, most), f"mean and {DEVIATIONS} deviations: {said}"
 
 
-def _noise(kind: TensorType, known: InventedInput, samples: int) -> Array:
+def _noise(kind: TensorType, known: GeneratedInput, samples: int) -> Array:
     shape, rng = kind.shape or (), np.random.default_rng(0)
     batch = (shape or (1,))[0] or 1
     count = -(-samples // batch) * batch

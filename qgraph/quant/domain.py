@@ -24,8 +24,8 @@ from qgraph.quant.thresholds import Range
 from qgraph.rewrite.constants import batch_norm_moments
 
 SAMPLES = 32
-# What samples like the training data keep to: at most 0.10 and 0.28 were measured, on two
-# networks; noise, another scale or much darker images give 0.3 or 0.7 and more (docs/static.md).
+# Limits for samples like the training data, on which at most 0.10 and 0.28 were measured, with two
+# networks. Noise, another scale or much darker images give 0.3 or 0.7 and more (docs/static.md).
 MEANS, DEVIATIONS = 0.15, 0.3
 ENOUGH, FEW_SAMPLES_FACTOR = 8, 2.0
 
@@ -44,10 +44,9 @@ REPAIRS: Mapping[str, Callable[[Array], Array]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Drift:
-    """How far samples are from what one batch norm saw in training; medians over its channels.
+    """Distance of samples from the training statistics of one batch norm; medians over channels.
 
-    `mean`: distance of means, in deviations. `deviation`: how often deviations would have to be
-    doubled or halved.
+    `mean`: distance of means, in deviations. `deviation`: absolute log2 ratio of deviations.
     """
 
     batch_norm: str
@@ -56,10 +55,10 @@ class Drift:
 
 
 def drifts(graph: Graph, data: Mapping[str, Array], most: int | None = None) -> list[Drift]:
-    """One for each batch norm of constant statistics, in order; only the first `most`, if given.
+    """A drift for each batch norm with constant statistics, in order; at most `most` of them.
 
-    graph: as `qgraph.recipes.CLEAN` leaves it, batch norms still apart. data: arrays [samples, ...]
-    by input name. Batch norms of dead channels alone are left out.
+    graph: after the passes of `qgraph.recipes.CLEAN`, with separate batch norms. data: arrays
+    [samples, ...] by input name. Batch norms whose channels are all dead are left out.
     """
     norms = {
         node.name: known[0]
@@ -91,7 +90,7 @@ def _moments(graph: Graph, data: Mapping[str, Array], values: set[str]) -> dict[
 
 
 def _alive(known: Moments) -> npt.NDArray[np.bool_]:
-    """Channels that are not dead: dead ones say nothing of the samples."""
+    """The channels that are not dead; dead channels do not depend on the samples."""
     return np.asarray(known.deviation > 1e-3 * known.deviation.max(initial=0))
 
 
@@ -122,7 +121,7 @@ class Domain:
 
     @property
     def warning(self) -> str:
-        """A warning where the samples are not like the training data; else empty."""
+        """A warning if the samples are not like the training data, or an empty text."""
         bound = 1.0 if self.samples >= ENOUGH else FEW_SAMPLES_FACTOR
         worse = max((self.first, self.typical), key=_score)
         if _score(worse) <= bound:
@@ -137,7 +136,7 @@ class Domain:
 
 
 def _score(drift: Drift) -> float:
-    """Above 1 for what samples like the training data do not show (docs/static.md)."""
+    """Above 1 for samples that are not like the training data (docs/static.md)."""
     return max(drift.mean / MEANS, drift.deviation / DEVIATIONS)
 
 
@@ -152,9 +151,10 @@ def domain_of(graph: Graph, data: Mapping[str, Array]) -> Domain | None:
 
 
 def _cause(graph: Graph, data: Mapping[str, Array], seen: Drift) -> str:
-    """The correction of the samples, if one of the usual mistakes explains the drift.
+    """The correction of the samples, if a common mistake explains the drift.
 
-    It does if the first batch norm is then within the bounds, and was twice as far off (`seen`).
+    It does if, after the correction, the first batch norm is within the limits and at most half as
+    far off as before (`seen`).
     """
     floating = {n: x for n, x in data.items() if graph.types[n].is_float and x.ndim > 1}
     if len(floating) != len(data):

@@ -1,4 +1,4 @@
-"""Exponents of a calibrated network as text, which can be stored, edited and given to a run.
+"""Exponents of a calibrated network as text, which can be stored, edited and used in another run.
 
     {
      "format": 1,
@@ -15,8 +15,9 @@
 A tensor is a quantizer of the graph, `value = code * 2^-exponent`. Biases that are added to an
 accumulator have its exponent and are not in the file. `bits` and `signed` are checked against the
 graph; an entry may be an exponent alone. `features` are exponents of input features
-(`scale-inputs`), by value; `factors` those of the outputs of equalized layers, log2 in sixteenths
-(`equalize=noise`, which finds them on samples). Only `format` and `tensors` are required.
+(`scale-inputs`), by value. `factors` are the factors of the outputs of equalized layers
+(`equalize=noise`, which computes them from samples), as log2 in sixteenths. Only `format` and
+`tensors` are required.
 """
 
 from __future__ import annotations
@@ -58,7 +59,18 @@ Factors = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class TensorExponent:
-    """Given values of one quantizer; None where not given. Tuples run along the last axis."""
+    """The entry of one quantizer.
+
+    Attributes:
+        exponent: The code of x is `x * 2**exponent`, rounded; a tuple has one for each channel of
+            the last axis.
+        bits: Bits of the codes; None if unknown.
+        signed: Whether codes are signed; None if unknown.
+
+    Examples:
+        >>> TensorExponent(7, bits=8, signed=True).exponent
+        7
+    """
 
     exponent: Exponent
     bits: int | None = None
@@ -67,9 +79,19 @@ class TensorExponent:
 
 @dataclass(frozen=True)
 class Exponents:
-    """The exponents of a network, by quantizer, and the plan that its graph was made by.
+    """The exponents of a network, and the plan that its graph was built by.
 
-    `held_out`: corrections were learned on part of the samples; the report used the others.
+    Attributes:
+        tensors: Entries by quantizer.
+        features: Exponents of the features of inputs with a scale for each, by value.
+        plan: The plan as text; None if unknown.
+        held_out: Whether corrections were learned on part of the samples, and the report used the
+            others.
+        factors: Factors of the outputs of equalized layers, as log2 in sixteenths, by layer.
+
+    Examples:
+        >>> Exponents({"image/codes": TensorExponent(8)}).tensors["image/codes"].exponent
+        8
     """
 
     tensors: Mapping[str, TensorExponent]
@@ -79,7 +101,11 @@ class Exponents:
     factors: Factors = field(default_factory=dict)
 
     def dump(self) -> str:
-        """The text form, a tensor a line."""
+        """The text form, one tensor in each line.
+
+        Returns:
+            Text that `load_exponents` reads from a file.
+        """
         tensors = (
             f"  {json.dumps(name)}: {json.dumps(_plain(entry))}"
             for name, entry in self.tensors.items()
@@ -95,7 +121,17 @@ class Exponents:
         return f'{{\n{said} "tensors": {{\n' + ",\n".join(tensors) + "\n }\n}\n"
 
     def save(self, path: str | Path) -> Path:
-        """Write the text form, whole or not at all. Raises OutputError."""
+        """Write the text form to a file, completely or not at all.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The path.
+
+        Raises:
+            OutputError: The file cannot be written.
+        """
         write_whole(Path(path), self.dump().encode())
         return Path(path)
 
@@ -109,9 +145,21 @@ def _plain(entry: TensorExponent) -> dict[str, object]:
 
 
 def load_exponents(source: str | Path | Mapping[str, object] | Exponents) -> Exponents:
-    """Exponents from a file, or from a mapping of tensor names to exponents.
+    """Load exponents.
 
-    Raises CalibrationError naming the tensor or key that is wrong.
+    Args:
+        source: An `exponents.json`, or a mapping of quantizers to exponents.
+
+    Returns:
+        The exponents.
+
+    Raises:
+        CalibrationError: The file cannot be read, or an entry is wrong. It names the tensor or the
+            key.
+
+    Examples:
+        >>> load_exponents({"image/codes": 8}).tensors["image/codes"].exponent
+        8
     """
     if isinstance(source, Exponents):
         return source
@@ -151,7 +199,22 @@ def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def parse_exponents(data: object) -> Exponents:
-    """Exponents from the plain data of a file. Raises CalibrationError."""
+    """Read exponents from the plain data of a file.
+
+    Args:
+        data: What the JSON file contains.
+
+    Returns:
+        The exponents.
+
+    Raises:
+        CalibrationError: A key is unknown, or a value does not fit it.
+
+    Examples:
+        >>> data = {"format": 1, "tensors": {"image/codes": 8}}
+        >>> parse_exponents(data).tensors["image/codes"].exponent
+        8
+    """
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise CalibrationError(
             f"not exponents of format {FORMAT}", hint=f"give the {FILE} of an output directory"
@@ -223,7 +286,22 @@ def _short(value: object) -> str:
 def exponents_of(
     graph: Graph, features: Features, plan: str | None, held_out: bool = False
 ) -> Exponents:
-    """The exponents of a calibrated graph."""
+    """The exponents of a calibrated graph.
+
+    Args:
+        graph: The graph, with quantizers.
+        features: Exponents of input features.
+        plan: The plan as text.
+        held_out: As in `Exponents`.
+
+    Returns:
+        The exponents.
+
+    Examples:
+        >>> from qgraph.ir.graph import Graph
+        >>> exponents_of(Graph(), {}, None).tensors
+        {}
+    """
     tensors = {}
     for node in chosen_quantizers(graph):
         spec = spec_of(node)
@@ -235,9 +313,20 @@ def exponents_of(
 
 
 def chosen_quantizers(graph: Graph) -> Iterator[Node]:
-    """Quantizers whose exponents follow from no other, in the graph's order.
+    """Quantizers whose exponents do not follow from others.
 
-    What wraps accumulators is put in after calibration, and has their exponents too.
+    Quantizers that wrap accumulators have the exponents of these, and are not among them.
+
+    Args:
+        graph: The graph.
+
+    Returns:
+        The quantizers, in the order of the graph.
+
+    Examples:
+        >>> from qgraph.ir.graph import Graph
+        >>> list(chosen_quantizers(Graph()))
+        []
     """
     for node in graph.topological():
         if node.op not in QUANTIZERS or spec_of(node).role == Role.ACCUMULATOR:
@@ -247,12 +336,23 @@ def chosen_quantizers(graph: Graph) -> Iterator[Node]:
 
 
 def assign_exponents(graph: Graph, exponents: Exponents, shift: tuple[int, int]) -> None:
-    """Write exponents into every quantizer of `graph`, in place, instead of a calibration.
+    """Write exponents into every quantizer of a graph, in place, instead of a calibration.
 
-    graph: quantized, with scale groups. shift: legal right shifts of a requantization. Raises
-    CalibrationError for an unknown tensor, a missing one, or one whose entry does not fit its
-    quantizer or scale group, ExactnessError for an exponent or a shift out of range; each names the
-    tensor.
+    Args:
+        graph: A graph with quantizers and scale groups.
+        exponents: An entry for each quantizer that `chosen_quantizers` lists.
+        shift: The least and the greatest legal right shift of a requantization.
+
+    Raises:
+        CalibrationError: A tensor is unknown or missing, or its entry does not fit its quantizer or
+            scale group. It names the tensor.
+        ExactnessError: An exponent or a shift is out of range.
+
+    Examples:
+        >>> from qgraph.ir.graph import Graph
+        >>> assign_exponents(graph := Graph(), Exponents({}), (-31, 62))
+        >>> graph.facts
+        {'calibrated'}
     """
     quantizers = {node.name: node for node in chosen_quantizers(graph)}
     _check_names(graph, exponents.tensors, quantizers)
@@ -336,7 +436,7 @@ def _check_entry(graph: Graph, node: Node, entry: TensorExponent) -> None:
 
 
 def _may_lose_sign(graph: Graph, node: Node) -> bool:
-    """True for an input, whose data decide whether it has a sign."""
+    """Whether `node` is an input, whose sign depends on the data."""
     spec = spec_of(node)
     fixed = SIGNED_ACTIVATIONS in graph.facts or is_joined(graph, node.name)
     return spec.role == Role.INPUT and spec.signed and not fixed
@@ -362,7 +462,7 @@ def _check_channels(graph: Graph, node: Node, exponent: Exponent) -> None:
 
 
 def _settle_biases(graph: Graph) -> None:
-    """Give biases the exponents of their accumulators, which must leave room for them."""
+    """Give biases the exponents of their accumulators. Raises CalibrationError if one overflows."""
     known: ValueExponents = {}
     for node in list(graph.topological()):
         if node.op == "bias_add":

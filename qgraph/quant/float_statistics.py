@@ -1,7 +1,7 @@
 """Statistics of the float network on samples: ranges and histograms of tensors, means of channels.
 
-One pass, chunk by chunk: a number is looked at while it is in cache, and no value is kept. Any
-number of calibrations and corrections of the same network then do without running it.
+One pass, chunk by chunk. Each value is processed while it is in cache, and no value is stored. All
+calibrations and corrections of the same network can use the result instead of running the network.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from qgraph.quant.thresholds import Distribution, Range
 from qgraph.quant.topology import QUANTIZERS
 from qgraph.rewrite.constants import Float64, is_layer
 
-BLOCK = 1 << 15  # numbers whose squares stay in the nearest caches
+BLOCK = 1 << 15  # numbers whose squares fit in the L1 or L2 cache
 
 
 @dataclass(frozen=True)
 class FloatStatistics:
-    """Tensors that quantizers take, and means of channels in front of biases.
+    """Statistics of the inputs of quantizers, and means of channels before biases.
 
     `tensors`: by quantizer; accumulators and other wide stages have no histogram. `means`: of each
     channel of a layer, over samples and positions, by the name of its `bias_add`.
@@ -46,7 +46,7 @@ class FloatStatistics:
     ) -> FloatStatistics:
         """Run `graph`, with its quantizers off, on all samples of `data`.
 
-        Raises CalibrationError where a quantizer would meet NaN or infinity, or nothing at all.
+        Raises CalibrationError if the input of a quantizer is empty or contains NaN or infinity.
         """
         chunks = chunk_inputs(graph, data)
         with over_chunks(chunk_count(chunks)) as each:
@@ -60,7 +60,7 @@ def statistics_of_chunks(
     on_chunk: Steps = silent_steps,
     peers: Peers = ALONE,
 ) -> FloatStatistics:
-    """As `FloatStatistics.of`, of samples in chunks, of which each of the `peers` has some."""
+    """Like `FloatStatistics.of`, for samples in chunks, which are spread over the `peers`."""
     done, count = itertools.count(1), chunk_count(chunks)
     values = _Values(graph, count)
     run = GraphRun(graph, (), values.names, quantized=False)
@@ -84,13 +84,13 @@ def channel_sums(x: Array) -> Float64:
 
 
 def positions(x: Array) -> int:
-    """How many numbers each channel has."""
+    """The number of positions, which is the number of values of each channel."""
     return int(x.size) // max(int(x.shape[-1]), 1)
 
 
 @dataclass(frozen=True)
 class MomentsOfRows:
-    """Mean and variance of each channel over so many positions, [channels] each."""
+    """Mean and variance of each channel over `rows` positions, [channels] each."""
 
     rows: int
     mean: Float64
@@ -104,13 +104,13 @@ class MomentsOfRows:
         squares = np.zeros_like(mean)
         step = max(BLOCK // max(by_row.shape[1], 1), 1)
         for some in (by_row[start : start + step] for start in range(0, rows, step)):
-            off = some - mean  # in float64: squares of float32 may pass what that holds
+            off = some - mean  # in float64: squares of float32 may overflow
             squares += np.square(off, out=off).sum(axis=0)
         return MomentsOfRows(rows, mean, squares / max(rows, 1))
 
 
 def joined_moments(parts: Sequence[MomentsOfRows]) -> Moments:
-    """Those of all positions together (Chan et al., 1979)."""
+    """The moments of all positions together (Chan et al., 1979)."""
     rows = np.array([part.rows for part in parts], np.float64)[:, None]
     means = np.stack([part.mean for part in parts])
     variances = np.stack([part.variance for part in parts])
@@ -120,9 +120,9 @@ def joined_moments(parts: Sequence[MomentsOfRows]) -> Moments:
 
 
 class _Values:
-    """Statistics so far of values of a graph, whose quantizers are off; threads may look.
+    """Statistics so far of values of a graph whose quantizers are off. It is thread-safe.
 
-    Several quantizers may take one value, which is looked at once.
+    Several quantizers may have the same input, which is counted once.
     """
 
     def __init__(self, graph: Graph, count: int) -> None:
@@ -141,7 +141,7 @@ class _Values:
         return self.tensors.keys() | self.sums.keys()
 
     def look(self, chunk: int, name: str, x: Array, ends: Range | None) -> None:
-        """Look at one chunk of a value."""
+        """Add one chunk of a value."""
         if name in self.sums:
             self.sums[name][chunk] = channel_sums(x)
             self.rows[name][chunk] = positions(x)
@@ -169,9 +169,9 @@ class _Values:
 
 
 def _quantizers(graph: Graph) -> dict[str, str]:
-    """The quantizers whose exponent depends on data, with the values that they take.
+    """The quantizers whose exponent depends on data, with their input values.
 
-    A table takes its input through a function, whose result counts.
+    For a table, the value is the result of its function.
     """
     varying: set[str] = set()
     found = {}

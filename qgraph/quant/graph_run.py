@@ -1,4 +1,4 @@
-"""A graph that is run on one chunk after the other; what depends on no input is computed once."""
+"""Run a graph on one chunk after another; values that depend on no input are computed once."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from qgraph.quant.output_error import run_unquantized
 from qgraph.quant.stages import JoinedNodes, linked
 from qgraph.quant.thresholds import Range
 
-# As `run_node`: a node, its inputs, and whether the result may be written into the first.
+# Like `run_node`: a node, its inputs, and whether the result may be written into the first input.
 RunNode = Callable[[Node, Sequence[Array], bool], tuple[Array, ...]]
-# A value that was just computed, and its range where that is known.
+# Called with a value that was just computed, and its range if it is known.
 OnValue = Callable[[str, Array, Range | None], None]
 
 
@@ -31,12 +31,12 @@ def _ignore(name: str, x: Array, ends: Range | None) -> None:
 
 
 class GraphRun:
-    """Computes the values `wanted` of a graph, to the bit as `qgraph.interpret.evaluate` does.
+    """Computes the values `wanted` of a graph, with the same bits as `qgraph.interpret.evaluate`.
 
-    Nodes that one stage computes run together, in place where nothing else takes their input.
-    `seen`: values that are not kept, but told of (`on_value`). Without `quantized` quantizers are
-    off; a value is then told of under the name of what `unquantized` finds. Threads may call it.
-    The graph must not change meanwhile.
+    Nodes that one stage computes run together, in place if no other node uses their input. seen:
+    values that are not stored, but passed to `on_value`. Without `quantized`, quantizers are off,
+    and a value is passed under the name that `unquantized` returns. It is thread-safe while the
+    graph does not change.
     """
 
     def __init__(
@@ -84,8 +84,8 @@ class GraphRun:
     def __call__(self, feeds: Mapping[str, Array], on_value: OnValue = _ignore) -> dict[str, Array]:
         """The values by name. feeds: an array for each input.
 
-        `on_value` is called with each input and each value that is not inside of a stage, before
-        anything is written in its place.
+        on_value: called with each input and each value outside of a stage, before the value is
+        overwritten.
         """
         values = ChunkValues(self.constants, feeds, self._run)
         for name, x in feeds.items():
@@ -100,7 +100,7 @@ class GraphRun:
 
 
 class ChunkValues:
-    """Values at one chunk: `constants`, what was `given`, and those `made` here."""
+    """Values for one chunk: `constants`, the `given` ones, and those `made` here."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class ChunkValues:
         self._constants, self._given, self._run = constants, given, run
 
     def run(self, link: JoinedNodes, in_place: Collection[str]) -> Range | None:
-        """Compute the results of a link, and their range where that costs nothing."""
+        """Compute the results of a link, and their range if the stage computes it anyway."""
         if link.stage is not None:
             x, name = self[link.first.inputs[0]], link.nodes[-1].name
             if x.dtype == np.float32 and x.size:
@@ -137,7 +137,7 @@ class ChunkValues:
 
 
 def unquantized(graph: Graph, value: str) -> str:
-    """The value that a quantizer takes, through quantizers in front of it; else `value` itself."""
+    """The value before a quantizer and the quantizers before it; otherwise `value` itself."""
     while (node := graph.producer(value)).op == "quantize":
         value = node.inputs[0]
     return value
@@ -151,21 +151,21 @@ def _run_unquantized(
     return run_node(node, inputs, in_place)
 
 
-def overwrites(node: Node, owned: set[str], is_passed_on: Callable[[str], bool]) -> bool:
+def overwrites(node: Node, owned: set[str], has_single_user: Callable[[str], bool]) -> bool:
     """Whether `node` may write into the memory of its first input.
 
-    It may if nothing else takes that value or shares its memory. `owned`: values that share no
-    memory, to which those of `node` are added.
+    It may if no other node uses that value or shares its memory. owned: values that share no
+    memory; the function adds those of `node`.
     """
     first = node.inputs[0] if node.inputs else ""
-    may = first in owned and is_passed_on(first)
+    may = first in owned and has_single_user(first)
     if op_definition(node.op).owns:
         owned.update(node.values)
     return may
 
 
 def _last_uses(links: Sequence[JoinedNodes], kept: Collection[str]) -> list[list[str]]:
-    """The values that nothing behind each link takes, except those `kept`."""
+    """The values that no later link uses, by link, except those `kept`."""
     last: dict[str, int] = {}
     for i, link in enumerate(links):
         for node in link.nodes:

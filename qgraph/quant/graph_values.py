@@ -1,4 +1,4 @@
-"""Values of a graph over all samples, chunk by chunk, run when they are asked for."""
+"""Values of a graph over all samples, computed chunk by chunk when they are requested."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qgraph.parallel import Each
 from qgraph.quant.code_scales import CodeScales
 from qgraph.quant.data import chunk_count
 from qgraph.quant.graph_run import ChunkValues, overwrites
-from qgraph.quant.spill import Shelf
+from qgraph.quant.spill import ChunkStore
 from qgraph.quant.stages import linked
 from qgraph.quant.thresholds import Range
 
@@ -22,10 +22,10 @@ R = TypeVar("R")
 
 
 class GraphValues:
-    """`constants` by name; of all else a chunk each of what is still needed.
+    """`constants` by name, and the chunks of all values that are still needed.
 
-    inputs: chunks by input name. memory: bytes beyond which chunks go to temporary files, half of
-    what is free if not given. Numbers that are not finite pass: readers report them.
+    inputs: chunks by input name. memory: bytes above which chunks are stored in temporary files; by
+    default half of the free memory. Values may contain NaN and infinity; readers report them.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class GraphValues:
     ) -> None:
         self.constants: dict[str, Array] = {}
         self._each = each
-        self._chunks = Shelf(chunk_count(inputs), memory)
+        self._chunks = ChunkStore(chunk_count(inputs), memory)
         for name, arrays in inputs.items():
             self._chunks.add(name, arrays)
         self._left = Counter(v for node in graph.nodes.values() for v in node.inputs)
@@ -48,7 +48,7 @@ class GraphValues:
         self._scales = CodeScales()
 
     def run(self, node: Node) -> None:
-        """Run `node`, once, after all that it takes; what depends on data waits."""
+        """Run `node` once, after its inputs. A node that depends on data waits until needed."""
         if node.op == "const":
             self.constants[node.name] = value_of(node)
         elif node.op != "input":
@@ -58,18 +58,18 @@ class GraphValues:
                 self._scales.see(node)
             else:
                 self._waiting.append(node)
-                if overwrites(node, self._owned, self._is_passed_on):
+                if overwrites(node, self._owned, self._has_single_user):
                     self._in_place.add(node.name)
         self._left.subtract(node.inputs)
 
     def varies(self, value: str) -> bool:
-        """Whether a value, all of whose inputs were run, depends on data."""
+        """Whether a value depends on data. All of its inputs must have been run."""
         return value not in self.constants
 
     def refresh(self, value: str) -> None:
-        """Compute a constant again, and what it is made of: the graph has others by now.
+        """Compute a constant and its inputs again, after the graph has changed.
 
-        To be called before the nodes that take it are run.
+        Call this before the nodes that use it are run.
         """
         node = self._graph.producer(value)
         for source in node.inputs:
@@ -79,16 +79,16 @@ class GraphValues:
         self._scales.see(node)
 
     def chunks(self, value: str) -> Sequence[Array]:
-        """The chunks of a value that depends on data and that a node to come takes, or that was
-        just run. What is run next may overwrite them.
+        """The chunks of a value that depends on data and that a later node uses, or that was
+        just run. The next run may overwrite them.
         """
         self._catch_up(value)
         return self._chunks[value]
 
     def reduced(self, value: str, function: Callable[[Array, Range | None], R]) -> Sequence[R]:
-        """`function` of each chunk of such a value, and of its range if that is known.
+        """Apply `function` to each chunk of such a value, and to its range if that is known.
 
-        It is called while the chunk is in cache, where the value is yet to be computed.
+        If the value is not computed yet, the function is called while the chunk is in cache.
         """
         if not any(value in node.values for node in self._waiting):
             chunks = self.chunks(value)
@@ -102,7 +102,7 @@ class GraphValues:
         return [found[i] for i in sorted(found)]
 
     def mapped(self, value: str, function: Callable[[Array], Array]) -> Sequence[Array]:
-        """`function` of each chunk of `value`."""
+        """Apply `function` to each chunk of `value`."""
         chunks, name = self.chunks(value), f"{value} mapped"
 
         def at(i: int) -> None:
@@ -116,10 +116,10 @@ class GraphValues:
     def _catch_up(
         self, asked: str = "", on_chunk: Callable[[int, Array, Range | None], None] | None = None
     ) -> None:
-        """Run the nodes that wait, one chunk through all of them before the next.
+        """Run the waiting nodes, all of them on one chunk before the next chunk.
 
-        So a chunk stays in cache on its way from one quantizer to the next. `on_chunk` is called
-        with each chunk of the value `asked`, which is among what is run, and its range if known.
+        A chunk therefore stays in cache from one quantizer to the next. on_chunk: called with each
+        chunk of the value `asked`, which is one of the waiting ones, and its range if known.
         """
         nodes, self._waiting = self._waiting, []
         if not nodes:
@@ -127,7 +127,7 @@ class GraphValues:
         made = {v for node in nodes for v in node.values}
         taken = {v for node in nodes for v in node.inputs} - made - self.constants.keys()
         kept = [v for v in made if self._left[v] or v == asked]
-        links = linked(nodes, self.constants, self._is_passed_on, self._scales)
+        links = linked(nodes, self.constants, self._has_single_user, self._scales)
 
         def at(i: int) -> None:
             values = ChunkValues(self.constants, {v: self._chunks[v][i] for v in taken})
@@ -142,7 +142,7 @@ class GraphValues:
         for value in [v for v in self._chunks if not self._left[v] and v != asked]:
             del self._chunks[value]
 
-    def _is_passed_on(self, value: str) -> bool:
+    def _has_single_user(self, value: str) -> bool:
         return self._graph.use_count(value) == 1
 
     def _at_each_chunk(self, function: Callable[[int], None]) -> None:

@@ -1,8 +1,8 @@
 """Estimate the distribution of an input from the statistics of the first batch norm behind it.
 
-Up to there the network is linear in the input. So the mean that the batch norm saw is a linear
-function of the input's mean, and the variance it saw is a sum of those that fields of noise
-(`qgraph.quant.noise`) leave there, each by its share.
+The network is linear from the input to this batch norm. The mean that the batch norm stores is
+therefore a linear function of the input's mean, and its variance is a sum of the variances that
+noise fields (`qgraph.quant.noise`) cause there, each weighted by its share.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from qgraph.quant.moments import LINEAR, moments_of
 from qgraph.quant.noise import fields_of
 from qgraph.rewrite.constants import Float64
 
-WIDEST = 256  # input channels whose means are worth a fit
-FIELD_SAMPLES = 8  # of each field, to see what the layers before the batch norm make of it
+WIDEST = 256  # largest number of input channels whose means are fitted
+FIELD_SAMPLES = 8  # samples of each noise field, to measure its power at the batch norm
 
 Response = Callable[[Array], Float64]
 
@@ -35,15 +35,15 @@ class Fit:
 
 
 def fitted(graph: Graph, name: str) -> Fit | None:
-    """The fit of input `name` of a folded float graph; None where nothing is known of it.
+    """The fit of input `name` of a folded float graph; None without statistics.
 
-    All dimensions of the input but the first have to be known.
+    All dimensions of the input except the first must be known.
     """
     first, shape = _first_known(graph, name), graph.types[name].shape
     if first is None or shape is None or len(shape) < 2:
         return None
     value, known = first
-    # Of a channel that is seldom above 0, the statistics behind its ReLU say next to nothing.
+    # If a channel is rarely above 0, its statistics after ReLU are hardly informative.
     certain = known.deviation > 0
     if value not in graph.moments:
         certain &= known.mean > -known.deviation / 2
@@ -63,7 +63,7 @@ def fitted(graph: Graph, name: str) -> Fit | None:
 
 
 def _first_known(graph: Graph, name: str) -> tuple[str, Moments] | None:
-    """The first value that is linear in the input and that statistics are known of."""
+    """The first value that is linear in the input and has statistics."""
     linear = {name}
     for node in graph.topological():
         varying = [v for v in node.inputs if graph.constant(v) is None]
@@ -80,7 +80,7 @@ def _sizes(shape: Shape) -> tuple[int, ...]:
 
 
 def _response(graph: Graph, name: str, value: str) -> Response:
-    """Compute `value` where the input `name` is x, both [samples, ...], batch by batch."""
+    """Compute `value` for the input `name` = x, both [samples, ...], batch by batch."""
     kind = graph.types[name]
     step = (kind.shape or (1,))[0] or 1
 
@@ -98,7 +98,7 @@ def _response(graph: Graph, name: str, value: str) -> Response:
 def _mean(
     shape: Shape, respond: Response, zero: Float64, known: Moments, certain: npt.NDArray[np.bool_]
 ) -> Float64:
-    """The input's mean, [channels], by least squares; each statistic by how sharp it is."""
+    """The input's mean, [channels], by least squares, weighted by precision."""
     channels, around = int(shape[-1] or 1), tuple(range(1, len(shape) - 1))
     one_each = np.eye(channels).reshape(channels, *[1] * len(around), channels)
     responses = respond(np.broadcast_to(one_each, (channels, *_sizes(shape))))
@@ -110,7 +110,7 @@ def _mean(
 
 
 def _powers(shape: Shape, respond: Response, zero: Float64) -> Float64:
-    """The power that each field of noise has at the batch norm, [fields, channels]."""
+    """The power that each noise field has at the batch norm, [fields, channels]."""
     rng, axes = np.random.default_rng(1), tuple(range(zero.ndim - 1))
     fields = fields_of(shape, FIELD_SAMPLES, rng)
     return np.array([(respond(field) - zero).var(axis=axes) for field in fields])
@@ -119,7 +119,8 @@ def _powers(shape: Shape, respond: Response, zero: Float64) -> Float64:
 def _shares(powers: Float64, wanted: Float64) -> Float64:
     """Non-negative shares of the fields whose powers [fields, channels] add up to `wanted`.
 
-    By relative error, since channels differ by orders of magnitude; multiplicative updates.
+    They minimize the relative error, because channels differ by orders of magnitude, with
+    multiplicative updates.
     """
     used = (wanted > 0) & (powers.max(axis=0) > 0)
     if not used.any():
@@ -127,7 +128,7 @@ def _shares(powers: Float64, wanted: Float64) -> Float64:
     ratio = powers[:, used] / wanted[used]
     shares = np.full(len(ratio), 1 / max(float(np.median(ratio.sum(axis=0))), 1e-30))
     for _ in range(500):
-        # The geometric mean of needed and made keeps channels far off from ruling the fit.
+        # The geometric mean of both ratios limits the influence of channels that do not fit.
         made = shares @ ratio
         shares = shares * np.sqrt((ratio / made**2).sum(axis=1) / (ratio / made).sum(axis=1))
     return np.asarray(shares)

@@ -1,8 +1,8 @@
-"""The range of each input on the samples, and whether the network looks made for another.
+"""The range of each input on the samples, and whether the network expects another range.
 
-Batch norms remember what the training data looked like (`qgraph.quant.domain`). Without them only
-the arithmetic in front of the first layer shows: what scales pixels by 1/255 expects them up to
-255, and pixels up to 255 that nothing scales are rarely what a network was trained on.
+Batch norms store statistics of the training data (`qgraph.quant.domain`). Without them, only the
+arithmetic before the first layer is known: a network that multiplies pixels by 1/255 expects pixels
+up to 255, and networks without such a factor are rarely trained on pixels up to 255.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from qgraph.parallel import over_chunks
 from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.thresholds import Range, range_of
 
-# An input with as many numbers a sample is taken for an image, or the like.
+# An input with at least this many numbers per sample is probably an image.
 IMAGE_NUMBERS = 64
-# Numbers in front of the first layer that are all within, or beyond, these sizes are unusual.
+# Numbers before the first layer that are all below or above these sizes are unusual.
 SMALL, LARGE, PIXELS = 0.02, 32.0, 255.5
 
 
 def ranges_seen(graph: Graph, data: Mapping[str, Array]) -> dict[str, Range]:
-    """The least and the greatest number of each input, over all samples of `data`."""
+    """The smallest and largest number of each input, over all samples of `data`."""
     chunks = chunk_inputs(graph, data)
     with over_chunks(chunk_count(chunks)) as each:
         return {name: range_of(parts, name, each) for name, parts in chunks.items()}
 
 
 def doubts(graph: Graph, seen: Mapping[str, Range], with_norms: bool) -> list[str]:
-    """Warnings for inputs whose range does not fit what the network does with them.
+    """Warnings for inputs whose range does not fit the network.
 
-    graph: as `qgraph.recipes.CLEAN` leaves it. `with_norms`: batch norms were asked already, and
-    tell better; then only inputs that are the same everywhere are reported.
+    graph: after the passes of `qgraph.recipes.CLEAN`. with_norms: batch norms were compared with
+    the samples, which is more reliable; then only constant inputs are reported.
     """
     found = []
     for name, (low, high) in seen.items():
@@ -51,29 +51,29 @@ def _against_scaling(graph: Graph, name: str, low: float, high: float) -> list[s
     scale, shift, is_scaled = _arithmetic_in_front(graph, name)
     ends = [abs(end * scale + shift) for end in (low, high)]
     spread = abs((high - low) * scale)
-    seen = f"input `{name}` lies within {low:g} to {high:g}"
+    seen = f"input `{name}` is within {low:g} to {high:g}"
     if is_scaled and spread < SMALL:
         return [
-            f"{seen}, and the network multiplies it by {scale:.3g} itself: numbers up to "
-            f"{1 / abs(scale):.3g} would fit; were the samples scaled twice?"
+            f"{seen}, and the network multiplies it by {scale:.3g} itself, so it probably expects "
+            f"numbers up to {1 / abs(scale):.3g}: were the samples scaled twice?"
         ]
     if is_scaled and max(ends) > LARGE:
         return [
-            f"{seen}, which is {max(ends):.3g} behind the network's own scaling by {scale:.3g}: "
-            "are the samples in another unit than in training?"
+            f"{seen}, which is {max(ends):.3g} after the network's own scaling by {scale:.3g}: "
+            "do the samples have another unit than in training?"
         ]
     numbers = prod(d or 1 for d in (graph.types[name].shape or (1,))[1:])
     pixels = low >= 0 and LARGE < high <= PIXELS and numbers >= IMAGE_NUMBERS
     if not is_scaled and pixels:
         return [
-            f"{seen} and nothing in front of the first layer scales it: if the network was trained "
-            "on 0 to 1 or -1 to 1, the samples have to be scaled alike"
+            f"{seen}, and nothing before the first layer scales it: if the network was trained on "
+            "numbers in 0 to 1 or -1 to 1, scale the samples in the same way"
         ]
     return []
 
 
 def _arithmetic_in_front(graph: Graph, name: str) -> tuple[float, float, bool]:
-    """(scale, shift, whether there is a scale) of what lies before anything else, on average."""
+    """(scale, shift, whether there is a scale) of the ops at the input, on average."""
     scale, shift, is_scaled, value = 1.0, 0.0, False, name
     while graph.use_count(value) == 1 and graph.users(value):
         node = graph.users(value)[0]

@@ -1,8 +1,8 @@
-"""One exponent for a scale group, chosen for all of its members at once.
+"""Choose one exponent for all members of a scale group together.
 
-The sweep of calibration meets members one after the other, and what it has run by then cannot
-be run again for a member met late. So the float network is run before it, chunk by chunk, for the
-ranges and histograms of the members; once more where errors of layers count.
+The sweep of calibration reaches the members one after the other, and nodes that it has run cannot
+be run again for a later member. Therefore the float network is run before it, chunk by chunk, for
+the ranges and histograms of the members, and once more if errors of layers count.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from qgraph.quant.thresholds import (
 )
 from qgraph.quant.topology import QUANTIZERS
 
-# The methods of `qgraph.quant.thresholds` whose costs add up over members, and their reach.
+# The methods of `qgraph.quant.thresholds` whose costs can be added over members, and their range.
 FINER = {CalibrationMethod.MSE: FINER_EXPONENTS, CalibrationMethod.OUTPUT: FINER_BY_OUTPUT}
 
 T = TypeVar("T")
@@ -52,11 +52,10 @@ def joint_exponents(
     settle_sign: Callable[[Node, Range], QuantSpec],
     each: Each,
 ) -> dict[str, int]:
-    """The exponent of each scale group with activations, by the least summed error of `method`.
+    """The exponent of each scale group with activations, with the least summed error of `method`.
 
-    Groups whose activations are all zero are left out: any scale holds them.
-
-    chunks: the inputs. `settle_sign(node, range)` gives the spec that a member will have.
+    Groups whose activations are all zero are left out: they are exact on every scale.
+    chunks: the inputs. settle_sign: returns the final spec of a member for its range.
     """
     tensors = {
         n.name: statistics.tensors[n.name]
@@ -83,9 +82,9 @@ def joint_exponents(
 
 
 def members_of(graph: Graph) -> list[Node]:
-    """Quantizers of activations in scale groups, their exponents unknown.
+    """Quantizers of activations in scale groups, without exponents.
 
-    Wide stages and constants are never clipped, and have their say in the sweep.
+    Wide stages and constants, which are never clipped, are handled in the sweep.
     """
     return [n for n in graph.topological() if _is_member(n)]
 
@@ -111,7 +110,7 @@ def _by_output(
     constant: Constant,
     each: Each,
 ) -> dict[str, Sequence[float]]:
-    """The costs of the candidates of each group, by the errors of the layers behind."""
+    """The costs of the candidates of each group, by the errors of later layers."""
     if not groups:
         return {}
     run = _FloatRun(graph, [name for names in groups.values() for name in names], chunks, each)
@@ -124,7 +123,7 @@ def _by_output(
 
 
 def _candidates(members: Sequence[tuple[QuantSpec, Range]], finer: int) -> Sequence[int]:
-    """From the exponent that clips no member to finer ones."""
+    """The exponent that clips no member, and finer ones."""
     coarsest = min(
         exponent_for_max(max(-low, high), spec.bits, spec.signed) for spec, (low, high) in members
     )
@@ -151,7 +150,7 @@ class _FloatRun:
         return {name: [part[name] for part in parts] for name in self.names}
 
     def _values(self, chunk: int) -> Iterator[tuple[str, Array]]:
-        """Values of the names, each as it is met."""
+        """Values of the names, each when it is computed."""
         values = {n.name: value_of(n) for n in self.order if n.op == "const"}
         values |= {name: chunks[chunk] for name, chunks in self.chunks.items()}
         nodes = [n for n in self.order if n.name not in values]

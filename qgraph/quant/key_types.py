@@ -1,4 +1,4 @@
-"""Types of keys: the values that an option takes in plain data and in Python, and their limits."""
+"""Types of keys: the values of an option in plain data and in Python, and their limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ C = TypeVar("C", bound=str)
 
 
 class KeyMisfit(ValueError):
-    """A value that a key does not take; the message is what the key expects."""
+    """A value that a key does not accept; the message describes what the key expects."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class TypeFacts:
 
 @dataclass(frozen=True)
 class KeyType(ABC, Generic[T]):
-    """The values that a key takes, in plain data (YAML, JSON) and in Python, where they are `T`.
+    """The values that a key accepts, in plain data (YAML, JSON) and in Python, where they are `T`.
 
-    `unset` is the meaning of None, "" for a key that does not take None in plain data.
+    `unset` is the meaning of None; it is empty for a key that does not accept None in plain data.
     """
 
     word: ClassVar[str]  # the type, as documentation calls it
@@ -40,11 +40,11 @@ class KeyType(ABC, Generic[T]):
     @property
     @abstractmethod
     def expected(self) -> str:
-        """Ends the sentence "`key` must be ..."."""
+        """The end of the sentence "`key` must be ..."."""
 
     @property
     def usage(self) -> str:
-        """The values, as in a table."""
+        """The accepted values, for a table."""
         return f"{self.expected}, or null" if self.unset else self.expected
 
     @property
@@ -53,20 +53,20 @@ class KeyType(ABC, Generic[T]):
 
     @abstractmethod
     def read(self, value: object, path: str = "") -> T:
-        """The value of the field at `path`, from plain data other than None. Raises KeyMisfit."""
+        """Read the value of the field at `path` from plain data, not None. Raises KeyMisfit."""
 
     def checked(self, value: object) -> T:
-        """The value of the field from a value in Python other than None. Raises KeyMisfit."""
+        """Check a value in Python, not None, and convert it. Raises KeyMisfit."""
         return self.read(value)
 
     @abstractmethod
     def write(self, value: T) -> JSON:
-        """Plain data that `read` reads back as `value`."""
+        """Convert `value` to plain data that `read` converts back."""
 
 
 @dataclass(frozen=True)
 class TextType(KeyType[str]):
-    """Any text; `example` is what an error asks for where the key is required and missing."""
+    """Any text; `example` appears in the error for a required key that is missing."""
 
     word = expected = "text"
     example: str = "text"
@@ -82,7 +82,7 @@ class TextType(KeyType[str]):
 
 @dataclass(frozen=True)
 class SwitchType(KeyType[bool]):
-    """A bool, in plain data too unless it has words there: (word of false, word of true)."""
+    """A bool; in plain data either a bool or one of the words for false and true."""
 
     word = "switch"
     words: tuple[str, str] | None = None
@@ -172,7 +172,7 @@ class NumberType(KeyType[float]):
 
 @dataclass(frozen=True)
 class ChoiceType(KeyType[C]):
-    """One of several texts; what is read is the element of `choices`, an enumeration's member."""
+    """One of several texts; `read` returns the element of `choices`, a member of an enumeration."""
 
     word = "choice"
     choices: tuple[C, ...]
@@ -197,7 +197,7 @@ class ChoiceType(KeyType[C]):
 
 @dataclass(frozen=True)
 class SpanType(RangedType[tuple[int, int]]):
-    """Two whole numbers, in rising order."""
+    """Two whole numbers in ascending order."""
 
     word = "two whole numbers"
 
@@ -210,7 +210,7 @@ class SpanType(RangedType[tuple[int, int]]):
             raise KeyMisfit(self.expected)
         least, most = (WholeType(self.low, self.high).read(v) for v in value)
         if least > most:
-            raise KeyMisfit("[least, most] in rising order")
+            raise KeyMisfit("[least, most] in ascending order")
         return least, most
 
     def write(self, value: tuple[int, int]) -> JSON:

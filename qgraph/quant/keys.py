@@ -1,4 +1,4 @@
-"""Declared keys: type, range, meaning and default of an option, stated where its field is.
+"""Declared keys: type, range, meaning and default of an option, in the declaration of its field.
 
 A profile and a plan are frozen dataclasses whose fields are made by `key`. The YAML parser, the
 dump, the errors, the tables in docs/profiles.md and `qgraph profiles` are derived from these
@@ -7,7 +7,9 @@ declarations.
 
 from __future__ import annotations
 
+import inspect
 import reprlib
+import textwrap
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, TypeAlias, TypeVar, overload
@@ -64,8 +66,8 @@ class ListType(KeyType[tuple[T, ...]]):
 class Key:
     """Declaration of a field.
 
-    `path` is the key in plain data where that is not the field's name: `accumulator.bits`. With
-    `short`, a value instead of the mapping (`rounding: floor`) is a value of this key.
+    `path` is the key in plain data if it differs from the field's name: `accumulator.bits`. With
+    `short`, a plain value in place of the mapping (`rounding: floor`) is the value of this key.
     """
 
     type: AnyKeyType
@@ -103,7 +105,7 @@ class Declared:
     key: Key
 
     def plain(self, value: object) -> JSON:
-        """A value of the field as plain data; None stays."""
+        """A value of the field as plain data; None stays None."""
         made: JSON = None if value is None else self.key.type.write(value)
         return made
 
@@ -116,8 +118,27 @@ def declared(kind: type) -> tuple[Declared, ...]:
     )
 
 
+def documented(kind: type[T]) -> type[T]:
+    """Add the section Attributes to the docstring of a dataclass, from the meanings of its keys."""
+    text = kind.__doc__
+    if text:
+        width = 100 - 8
+        meanings = (
+            f"    {one.name}: {one.key.meaning[:1].upper()}{one.key.meaning[1:]}."
+            for one in declared(kind)
+        )
+        lines = [
+            line
+            for meaning in meanings
+            for line in textwrap.wrap(meaning, width, subsequent_indent=" " * 8)
+        ]
+        start, gap, rest = inspect.cleandoc(text).partition("\n\nRaises:")
+        kind.__doc__ = "\n".join([start, "", "Attributes:", *lines]) + gap + rest
+    return kind
+
+
 def leaves(kind: type, prefix: str = "") -> Iterator[Declared]:
-    """The keys of a dataclass and of the dataclasses in it, with whole paths (`bits.weight`)."""
+    """The keys of a dataclass and of the dataclasses in it, with full paths (`bits.weight`)."""
     for found in declared(kind):
         path, type_ = prefix + found.path, found.key.type
         if isinstance(type_, SectionType):
@@ -130,9 +151,9 @@ def leaves(kind: type, prefix: str = "") -> Iterator[Declared]:
 
 
 def check(made: object) -> None:
-    """Check the fields of a dataclass that Python code makes. Raises ProfileError.
+    """Check the fields of a dataclass that was created in Python. Raises ProfileError.
 
-    Texts of a choice become the members of its enumeration.
+    Texts of a choice are replaced by the members of its enumeration.
     """
     for found in declared(type(made)):
         value = getattr(made, found.name)
@@ -146,10 +167,10 @@ def check(made: object) -> None:
 
 
 def read(kind: type[T], data: object, prefix: str = "", what: str = "", **usual: object) -> T:
-    """A dataclass of keys from plain data. Raises ProfileError that names the key.
+    """Read a dataclass of keys from plain data. Raises ProfileError that names the key.
 
-    `prefix` is the path of the data, `what` what an error calls it; `usual` are fields that the
-    data may leave out.
+    prefix: the path of the data. what: name of the data in errors. usual: defaults of fields that
+    the data may leave out.
     """
     keys = {found.path: found for found in declared(kind)}
     groups: dict[str, list[str]] = {}
@@ -178,12 +199,12 @@ def _short_key(keys: Mapping[str, Declared], group: list[str], head: str) -> Dec
 
 
 def made_of(kind: type[T], values: Mapping[str, object]) -> T:
-    """A dataclass of keys from values of its fields, which it checks itself."""
+    """Create a dataclass of keys from values of its fields, which it checks itself."""
     return kind(**values)
 
 
 def write(made: object) -> Object:
-    """Plain data that `read` reads back as `made`, a dataclass of keys."""
+    """Convert `made`, a dataclass of keys, to plain data that `read` converts back."""
     assert is_dataclass(made)
     data: Object = {}
     for found in declared(type(made)):
@@ -202,7 +223,7 @@ def write(made: object) -> Object:
 
 
 def values_by_path(made: object, prefix: str = "") -> Iterator[tuple[str, JSON]]:
-    """Every key of a dataclass and of its sections with its value in plain data."""
+    """Every key of a dataclass and of its sections, with its value in plain data."""
     for found in declared(type(made)):
         value, path = getattr(made, found.name), prefix + found.path
         if isinstance(found.key.type, SectionType):
@@ -212,7 +233,7 @@ def values_by_path(made: object, prefix: str = "") -> Iterator[tuple[str, JSON]]
 
 
 def _is_alone(made: object, short: Declared) -> bool:
-    """Whether the other keys of a short key's mapping have their defaults."""
+    """Whether all keys of the mapping except the short one have their defaults."""
     head = short.path.partition(".")[0]
     return all(
         getattr(made, other.name) == other.default
@@ -233,7 +254,7 @@ def _value(found: Declared, value: object, path: str) -> object:
 def _entries(
     data: object, keys: Collection[str], prefix: str, what: str
 ) -> Iterator[tuple[str, object]]:
-    """The entries of a mapping whose keys are all known; of None there are none."""
+    """The entries of a mapping, whose keys must be known; None has no entries."""
     if data is None:
         return
     if not isinstance(data, Mapping):
@@ -252,6 +273,6 @@ def _wrong(path: str, expected: str, found: object) -> ProfileError:
 
 
 def _short(value: object) -> str:
-    """`value` as Python writes it, cut to a length that a message can have."""
+    """The repr of `value`, truncated for a message."""
     text = reprlib.repr(value)
     return text if len(text) <= 80 else f"{text[:80]}..."

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 LABELS = ("labels", "label", "y")
-OF_OUTPUT = "labels/"  # before the name of an output, where a network has several
+OF_OUTPUT = "labels/"  # prefix of the name of an output, if a network has several
 
 
 def labels_among(names: Collection[str], inputs: Collection[str]) -> str | None:
-    """The name of the array that holds labels; an array named like an input is that input."""
+    """The name of the array of labels; an array with the name of an input is that input."""
     return next((name for name in LABELS if name in names and name not in inputs), None)
 
 

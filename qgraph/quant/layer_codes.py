@@ -1,8 +1,8 @@
-"""Codes of one layer's weights, chosen for the layer's output.
+"""Choose codes of a layer's weights so that its output is close to the float output.
 
-Samples are few, and may be of another kind than what the network will meet: what is quiet in them
-would leave weights free. So inputs that batch norms remember count too, beside those seen: channels
-on their own, each with the mean and deviation of training.
+Samples are few and may differ from later inputs. If an input is nearly constant on the samples,
+they do not determine its weights. Therefore the statistics of batch norms count too, besides the
+samples: each channel independently, with its mean and deviation in training.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from qgraph.quant.output_moments import (
 from qgraph.quant.rounding import QuadraticError
 from qgraph.rewrite.constants import Float64
 
-# Inputs solved for at once.
+# Number of inputs whose codes are solved together.
 BLOCK = 4096
-# Pull towards the float weights, as a share of the mean squared input.
+# Regularization towards the float weights, as a share of the mean squared input.
 RIDGE = 0.01
-# Weight of the statistics of batch norms, relative to the samples.
+# Weight of batch-norm statistics, relative to the samples.
 REMEMBERED = 0.3
 
 
@@ -38,8 +38,8 @@ REMEMBERED = 0.3
 class RoundedWeights:
     """Weights on a grid, [groups, k, n], and their squared errors, [groups, n].
 
-    What inputs that are only remembered would add is in the errors; `seen` are those of rows
-    judged without it.
+    The errors include those from batch-norm statistics; `seen` are the errors on the rows
+    `judged` alone.
     """
 
     weights: Float64
@@ -50,10 +50,10 @@ class RoundedWeights:
 
 @dataclass(frozen=True)
 class LeastError:
-    """The error of some inputs' weights, and the best real weights, [groups, k, n].
+    """The error of the weights of some inputs, and the best real weights, [groups, k, n].
 
-    The less the samples say about a layer, the more the weights of least error fit these samples
-    alone: only the share of their distance from the float weights counts that serves rows judged.
+    With few samples, the weights of least error overfit these samples. Therefore their distance
+    from the float weights is multiplied by the share that gives the least error on rows `judged`.
     """
 
     error: QuadraticError
@@ -65,7 +65,7 @@ class LeastError:
     ) -> LeastError:
         """cross: see `OutputMoments`. judged: None if no rows are held out.
 
-        Two factorizations, each on a thread of its own.
+        Computes two factorizations in two threads.
         """
 
         def factorized() -> QuadraticError:
@@ -84,8 +84,8 @@ class LeastError:
 class LayerCodes:
     """A layer whose weights w [groups, k, n] are to be rounded.
 
-    `used` and `judged` are errors on those rows. `known`: moments of x in training, [groups, k];
-    None where unknown. `least`: where the error is least; None if there are many inputs.
+    `used` and `judged`: errors on these rows. `known`: moments of x in training, [groups, k];
+    None if unknown. `least`: the minimum of the error; None if there are too many inputs.
     """
 
     rows: LayerRows
@@ -116,25 +116,25 @@ class LayerCodes:
         return LayerCodes(rows, wide, used, judged, moments, least)
 
     def relative(self, choice: RoundedWeights) -> float:
-        """The rms error on rows judged, relative to the float output's."""
+        """The RMS error on rows judged, relative to the float output."""
         return float(np.sqrt(choice.seen.sum() / (self.rows.power or 1.0)))
 
     def nearest(self, spec: QuantSpec, each: Each) -> RoundedWeights:
-        """Weights as the quantizer makes them."""
+        """Weights rounded to nearest."""
         unit = self._unit(spec)
         codes: Float64 = np.clip(round_numbers(self.w / unit, spec.rounding), spec.lo, spec.hi)
         return self._choice(codes * unit, each)
 
     def clipped(self, spec: QuantSpec) -> float:
-        """The share of weights that are beyond the codes of `spec` by more than half a step."""
+        """The share of weights that exceed the range of `spec` by more than half a step."""
         steps = self.w / self._unit(spec)
         return float(((steps < spec.lo - 0.5) | (steps > spec.hi + 0.5)).mean())
 
     def solve(self, spec: QuantSpec, plain: RoundedWeights, each: Each) -> RoundedWeights:
-        """Choose nearest codes or codes for the output, channel by channel.
+        """Choose, for each channel, nearest codes or codes that are optimized for the output.
 
-        `plain`: nearest codes. Those for the output are taken where they have less error both on
-        rows used and on rows judged.
+        plain: nearest codes. Optimized codes are chosen if they have less error both on rows used
+        and on rows judged.
         """
         rounded = self._choice(self._rounded(spec, each), each)
         better = (rounded.used < plain.used) & (rounded.judged < plain.judged)
@@ -161,7 +161,7 @@ class LayerCodes:
         return RoundedWeights(weights, used, judged, seen)
 
     def _remembered(self, off: Float64) -> Float64 | float:
-        """Squared errors of remembered inputs, [groups, n], for each row of samples."""
+        """Squared errors from batch-norm statistics, [groups, n], for each row of samples."""
         if self.known is None:
             return 0.0
         mean = np.einsum("gk,gkn->gn", self.known.mean, off)
@@ -169,13 +169,13 @@ class LayerCodes:
         return np.asarray(REMEMBERED * error)
 
     def _rounded(self, spec: QuantSpec, each: Each) -> Float64:
-        """Weights for the output."""
+        """Weights that are optimized for the output."""
         if self.least is None:
             return self._rounded_in_blocks(spec, each)
         return self._round(self.least, spec)
 
     def _rounded_in_blocks(self, spec: QuantSpec, each: Each) -> Float64:
-        """Blocks of inputs in turn, the others as they are by then."""
+        """Optimize blocks of inputs in turn, with the current weights of the others."""
         used, judged = self.rows.used, self.rows.judged
         x, count = self.rows.x, self.w.shape[1]
         rest, result = self.rows.rest, self.w.copy()
@@ -197,7 +197,7 @@ class LayerCodes:
 
 
 def _hessian(inputs: Float64, rows: LayerRows, known: Moments | None, block: slice) -> Float64:
-    """The curvature of the error of some inputs; inputs: their second moments over rows used."""
+    """The Hessian of the error of some inputs; inputs: their second moments over rows used."""
     size = np.trace(inputs, axis1=1, axis2=2) / inputs.shape[1]
     hessian = inputs.copy()
     _add_to_diagonal(hessian, np.where(size > 0, RIDGE * size, 1.0)[:, None])
@@ -209,12 +209,12 @@ def _hessian(inputs: Float64, rows: LayerRows, known: Moments | None, block: sli
 
 
 def _add_to_diagonal(matrices: Float64, numbers: Float64) -> None:
-    """In place; matrices [groups, k, k], numbers [groups, k] or [groups, 1]."""
+    """Add to diagonals in place; matrices [groups, k, k], numbers [groups, k] or [groups, 1]."""
     np.einsum("gkk->gk", matrices)[...] += numbers
 
 
 def _at_inputs(known: Moments, groups: int, inputs: int) -> Moments:
-    """Moments of channels -> of each of the `inputs` of a product, [groups, inputs]."""
+    """Moments of each of the `inputs` of a product, [groups, inputs], from those of channels."""
 
     def spread(values: Float64) -> Float64:
         of_group = values.reshape(groups, -1)

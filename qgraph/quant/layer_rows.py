@@ -1,4 +1,4 @@
-"""Rows of a layer's input and output: what its product sees at some of its output positions."""
+"""Rows of a layer's input and output: the operands of its product at some output positions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from qgraph.parallel import Each
 from qgraph.quant.paired import PairedLayer
 from qgraph.rewrite.constants import Float64
 
-# Numbers in the input columns of a layer (128 MiB in float32).
+# The largest number of elements in the input columns of a layer (128 MiB in float32).
 LARGEST = 1 << 25
-# Rows that are gathered at a time: they stay in cache.
+# Number of rows that are gathered at a time, so that they stay in cache.
 ROWS = 128
-# One image of this number chooses between nearest codes and the codes from the others.
+# One in this many images is held out, to choose between nearest and optimized codes.
 HELD_OUT = 4
 
 
@@ -25,11 +25,11 @@ HELD_OUT = 4
 class LayerRows:
     """A layer as `groups` products `x [rows, k] @ w [k, n]`.
 
-    x [groups, rows, k]; `rest` [groups, rows, n] is what the float weights leave of the float
-    output, `y - x w`. Rows of images held out are the last ones: `used` are the others, `judged`
-    are they, or all rows both if none can be held out. `power`: the sum of y**2 over `judged`.
-    `centre`: the means over rows used that x has lost, [groups, k]; those that `rest` has lost are
-    made up for by a bias. 0 without one.
+    x [groups, rows, k]; `rest` [groups, rows, n] is the float output minus the product with float
+    weights, `y - x w`. The last rows are those of images that are held out: they are `judged`, and
+    the other rows are `used`. If no image can be held out, both are all rows. `power`: the sum of
+    y**2 over `judged`. `centre`: the means over rows used that were subtracted from x, [groups, k];
+    a bias compensates for the means subtracted from `rest`. 0 without a bias.
     """
 
     x: Array
@@ -40,7 +40,7 @@ class LayerRows:
     centre: Float64 | float = 0.0
 
     def centred(self) -> LayerRows:
-        """Rows whose mean error does not count. Changes x and rest in place."""
+        """Subtract means from x and rest, in place, because a bias corrects mean errors."""
         means = [v[:, self.used].mean(axis=1, dtype=np.float64) for v in (self.x, self.rest)]
         for values, mean in zip((self.x, self.rest), means, strict=True):
             values -= mean[:, None].astype(values.dtype)
@@ -48,9 +48,9 @@ class LayerRows:
 
     @staticmethod
     def of(layer: PairedLayer, weights: Array, samples: int, each: Each) -> LayerRows:
-        """Rows at `samples` output positions, or fewer if the layer is very wide.
+        """The rows at `samples` output positions, or fewer if the layer is very wide.
 
-        weights: those of the float layer, in the shape that it has them.
+        weights: those of the float layer, in its own shape.
         """
         w = as_products(layer, weights)
         groups, k, n = w.shape
@@ -59,7 +59,7 @@ class LayerRows:
         counts = np.array([(len(used), len(held)) for used, held in parts])
         used, held = (int(count) for count in counts.sum(axis=0))
         both = used > 0 and held > 0
-        # Of each chunk, where its used rows begin and where those held out.
+        # For each chunk, the start of its used rows and of its held-out rows.
         starts = np.cumsum(counts, axis=0) - counts + (0, used)
         x = np.empty((groups, used + held, k), layer.inputs[0].dtype)
         rest = np.empty((groups, used + held, n), layer.wanted[0].dtype)
@@ -96,7 +96,7 @@ def as_products(layer: PairedLayer, weights: Array) -> Array:
 
 
 def _chosen(layer: PairedLayer, share: int) -> list[tuple[Array, Array]]:
-    """Output positions of each chunk, `share` at most: those used, and those held out."""
+    """Output positions of each chunk, at most `share`: those used, and those held out."""
     starts = np.cumsum([0, *map(len, layer.inputs)])
     parts = []
     for i, y in enumerate(layer.wanted):
@@ -120,7 +120,7 @@ def _columns(layer: PairedLayer, chunk: int, filters: tuple[int, ...], positions
     attrs, kernel = layer.node.typed(ConvAttrs), (filters[0], filters[1])
     pads = attrs.pads(x.shape[1:3], kernel)
     image, *corner = np.unravel_index(positions, out[:-1])
-    # Of each axis of the filter and each of its taps, the row or column of the image.
+    # For each axis of the filter and each tap, the row or column of the image.
     rows, columns = (
         corner[axis] * attrs.strides[axis]
         - pads[axis][0]

@@ -1,7 +1,7 @@
-"""Invented samples on their way through a network, brought to what its batch norms remember.
+"""Normalize generated samples inside a network to the statistics of its batch norms.
 
-Each value that a batch norm knows gets the mean and deviation of its channels, so that every layer
-meets numbers like those of training.
+Each value with batch-norm statistics gets the mean and deviation of training in each channel, so
+that every layer has inputs like those in training.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from qgraph.rewrite.constants import Float64
 
 @contextmanager
 def matched(graph: Graph, floating: Graph, data: Mapping[str, Array]) -> Iterator[None]:
-    """Within, both graphs bring known values to their statistics; after it they are as before.
+    """Insert the normalization into both graphs for the duration of a `with` block.
 
     The factors are those that the float graph needs on `data`, so that errors of the quantized
+    graph remain. Calibration and corrections work inside the block as on real samples.
     graph stay errors. Inside, calibration and corrections work as on real samples.
     """
     needed = _needed(floating, data)
@@ -76,7 +77,7 @@ def _norm(chunks: Sequence[Array], known: Moments, keep_zero: bool) -> _Norm:
     found = joined_moments([MomentsOfRows.of(x) for x in chunks])
     mean, deviation = found.mean, found.deviation
     with np.errstate(divide="ignore", invalid="ignore"):
-        if keep_zero:  # a shift would make it negative
+        if keep_zero:  # a shift would make some values negative
             scale = np.where(mean > 0, np.maximum(known.mean, 0) / mean, 0)
             return _Norm(np.zeros_like(mean), scale, np.zeros_like(mean))
         scale = np.where(deviation > 1e-6 * np.abs(mean), known.deviation / deviation, 0)
@@ -84,7 +85,7 @@ def _norm(chunks: Sequence[Array], known: Moments, keep_zero: bool) -> _Norm:
 
 
 def _insert(graph: Graph, value: str, norm: _Norm) -> Callable[[], None]:
-    """Put `norm` behind `value`, as a batch norm; returns what takes it out again."""
+    """Insert `norm` after `value`, as a batch norm; returns a function that removes it."""
     users, dtype = graph.users(value), graph.types[value].dtype
     publics = [public for public, v in graph.outputs.items() if v == value]
     vectors = (norm.scale, norm.wanted, norm.found, np.ones_like(norm.scale))

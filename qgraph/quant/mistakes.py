@@ -1,4 +1,4 @@
-"""Advice on usual mistakes with samples: axes in another order, images in place of arrays."""
+"""Advice on common mistakes with samples: wrong order of axes, images instead of arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from qgraph.ir.types import Shape
 
 IMAGES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
-LOOKED_AT = 1000  # files of a directory at most
+LOOKED_AT = 1000  # largest number of files of a directory to check
 
 PREPARE = (
     "read and prepare the images as for training, then save arrays with numpy.savez(FILE, "
@@ -21,14 +21,14 @@ PREPARE = (
 def shape_advice(given: Sequence[int], wanted: Shape) -> str:
     """Advice on an array of shape `given` for an input of shape `wanted`.
 
-    `wanted` begins with the batch; None is any size.
+    `wanted` begins with the batch; None is an open size.
     """
     sizes = ", ".join("any" if size is None else str(size) for size in wanted[1:])
     return f"give an array of shape (samples, {sizes}){_remedy(tuple(given), wanted)}"
 
 
 def _remedy(given: tuple[int, ...], wanted: Shape) -> str:
-    """The expression that makes the array fit, if there is one, with what is wrong."""
+    """The expression that makes the array fit, and what is wrong; empty if there is none."""
     rank = len(wanted)
     if len(given) == rank - 1 and _fits(given, wanted[1:]):
         return ": this is one sample, array[None] makes a batch of it"
@@ -44,7 +44,7 @@ def _remedy(given: tuple[int, ...], wanted: Shape) -> str:
                 return f": numpy.expand_dims(array, {axis}) adds the axis of size 1"
     known = [size for size in wanted[1:] if size is not None]
     if len(known) == rank - 1 and given and prod(given[1:]) == prod(known):
-        return f": array.reshape({', '.join(map(str, (-1, *known)))}) has it, if the order is right"
+        return f": array.reshape({', '.join(map(str, (-1, *known)))}) fits, if the order is right"
     return ""
 
 
@@ -55,10 +55,10 @@ def _fits(given: Sequence[int], wanted: Shape) -> bool:
 
 
 def is_image(path: Path) -> bool:
-    """Whether a file is an image by its name."""
+    """Whether the name of a file is that of an image."""
     return path.suffix.lower() in IMAGES
 
 
 def holds_images(folder: Path) -> bool:
-    """Whether there is an image in a directory or below it."""
+    """Whether a directory contains an image, at any depth."""
     return any(map(is_image, islice(folder.rglob("*"), LOOKED_AT)))

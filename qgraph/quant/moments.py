@@ -1,8 +1,8 @@
 """Means and deviations of values, from batch-norm statistics, in closed form.
 
-A batch norm holds what training saw of its input and its output (`Graph.moments`). Taken as normal
-variables, what ReLU and clips make of them is known without data (Nagel et al., 2019,
-"Data-Free Quantization", appendix C).
+A batch norm stores statistics of its input and its output in training (`Graph.moments`). If values
+are taken as normal variables, the effect of ReLU and clips is known without data (Nagel et al.,
+2019, "Data-Free Quantization", appendix C).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LINEAR = frozenset(
     {*COMPUTE, "cast", "bias_add", "avg_pool", "mean", "sum", "add", "sub", "concat", "pad",
      "reshape", "squeeze", "expand_dims", "identity", "resize_nearest", "slice", "neg"}
 )  # fmt: skip
-Bound = float | Array  # one for all channels, or one each
+Bound = float | Array  # one for all channels, or one for each
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
@@ -38,7 +38,7 @@ def clipped(moments: Moments, low: Bound = 0.0, high: Bound = np.inf) -> Moments
     at_low, at_high = deviation * _density(a), deviation * _density(b)
     bound = np.where(np.isfinite(high), high, 0)
     first = low * below + bound * above + mean * inside + at_low - at_high
-    # Around the mean of the result, where nothing large cancels.
+    # Relative to the mean of the result, where no large numbers cancel.
     bottom, top, m = low - first, bound - first, mean - first
     second = (
         bottom**2 * below + top**2 * above + (m**2 + deviation**2) * inside
@@ -59,8 +59,8 @@ def _density(x: Float64) -> Float64:
 def before_relu(after: Moments) -> Moments:
     """The normal variable whose ReLU has the mean and deviation of `after`.
 
-    The ratio of the two is how many deviations the mean lies above 0, between -6 and 12. What
-    hardly varies is its mean, and 0 where that is 0.
+    The ratio of mean to deviation is limited to -6 to 12. A channel that hardly varies gets its
+    mean, and 0 if that is 0.
     """
     mean, deviation = np.maximum(after.mean, 0), np.maximum(after.deviation, 0)
     wanted = mean / np.maximum(deviation, np.finfo(np.float64).tiny)
@@ -73,13 +73,13 @@ def before_relu(after: Moments) -> Moments:
     t = (low + high) / 2
     unit = clipped(Moments(t, np.ones_like(t)))
     scale = np.where(deviation > 0, deviation / np.maximum(unit.deviation, 1e-300), 0)
-    # Beyond 12 deviations ReLU does nothing.
+    # Beyond 12 deviations, ReLU has no effect.
     far = wanted > 11.9
     return Moments(np.where(far, mean, t * scale), np.where(far, deviation, scale))
 
 
 def moments_of(graph: Graph, value: str) -> Moments | None:
-    """Moments of `value` as a normal variable: from a batch norm at it, or one behind its ReLU."""
+    """Moments of `value` as a normal variable, from a batch norm at it or after its ReLU."""
     known = graph.moments.get(value)
     if known is not None:
         return known
@@ -90,7 +90,7 @@ def moments_of(graph: Graph, value: str) -> Moments | None:
 
 
 def clip_of(graph: Graph, node: Node) -> tuple[str, Bound, Bound] | None:
-    """(x, low, high) where `node` is `clip(x, low, high)` with low 0, in any of its forms."""
+    """(x, low, high) if `node` is `clip(x, low, high)` with low 0, in any of its forms."""
     if node.op in ("relu", "relu6"):
         return node.inputs[0], 0.0, 6.0 if node.op == "relu6" else np.inf
     if node.op != "minimum":
@@ -103,7 +103,7 @@ def clip_of(graph: Graph, node: Node) -> tuple[str, Bound, Bound] | None:
 
 
 def known_moments(graph: Graph, value: str) -> Moments | None:
-    """Moments of `value` by its batch norm, through ReLU and clips of a normal variable."""
+    """Moments of `value` from a batch norm, through ReLU and clips of a normal variable."""
     clip = clip_of(graph, graph.producer(value))
     if value in graph.moments or clip is None:
         return moments_of(graph, value)
@@ -113,10 +113,10 @@ def known_moments(graph: Graph, value: str) -> Moments | None:
 
 
 def expected_means(graph: Graph) -> dict[str, Float64]:
-    """E[x] by value, [channels], of all values that statistics say it of.
+    """E[x] by value, [channels], of all values whose mean follows from statistics.
 
-    From batch norms, through ReLU and clips of what is taken as normal, and through all that
-    is linear; padding counts, as it does in a mean over positions.
+    Means come from batch norms and pass through linear ops, and through ReLU and clips of normal
+    variables. Padding counts, as in a mean over positions.
     """
     means: dict[str, Float64] = {}
     for node in graph.topological():
@@ -143,10 +143,10 @@ def _expected(graph: Graph, node: Node, means: dict[str, Float64]) -> Float64 | 
 
 
 def means_map(graph: Graph, value: str, mean: Float64) -> Array | None:
-    """One sample of `value` that is its mean everywhere; None where its shape is unknown."""
+    """One sample of `value` that is its mean everywhere; None if its shape is unknown."""
     kind = graph.types[value]
     if kind.shape is None or None in kind.shape[1:]:
         return None
     shape = tuple(int(d) for d in kind.shape[1:] if d is not None)
-    batch = kind.shape[0] or 1  # a reshape may have the batch in it
+    batch = kind.shape[0] or 1  # a reshape may contain the batch
     return np.broadcast_to(mean, (batch, *shape)).astype(kind.dtype)

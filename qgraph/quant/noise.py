@@ -1,4 +1,4 @@
-"""Noise with the spectrum of images: fields in blocks of every size."""
+"""Noise with the spectrum of images: fields of blocks with different sizes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from qgraph.ir.types import Array, Shape
 
 
 def scales_of(shape: Shape) -> list[int]:
-    """Sizes of the blocks that noise fields are made of, in positions."""
+    """Sizes of the blocks of noise fields, in positions."""
     largest = max((int(d or 1) for d in shape[1:-1]), default=1)
     return [1 << i for i in range(largest.bit_length())]
 
 
 def fields_of(shape: Shape, count: int, rng: np.random.Generator) -> Iterator[Array]:
-    """Noise of deviation 1 for an input of `shape`, one float32 array [count, ...] a field.
+    """Noise with deviation 1 for an input of `shape`, one float32 array [count, ...] per field.
 
-    In blocks of each scale: first grey, one number for all channels, then each channel alone.
+    For each block size, first a grey field with the same number in all channels, then a field
+    with independent channels.
     """
     sizes, channels = [int(d or 1) for d in shape[1:-1]], int(shape[-1] or 1)
     for grey in (True, False):

@@ -1,15 +1,15 @@
 """Factors of channels that minimize the noise of quantized activations and weights.
 
-A channel of small deviation in a tensor of large values has few codes, and large weights behind
-it amplify its rounding errors. Scaled up, the channel has more codes, and these weights shrink.
-The factors minimize a sum over layers, in units of the float network, of
+A channel of small deviation in a tensor of large values has few codes, and large weights that
+multiply it amplify its rounding errors. If the channel is scaled up, it has more codes, and these
+weights shrink. The factors minimize a sum over layers, relative to the float network, of
 
     input noise   q_x^2 sum_c f_c^2 |W_c|^2 / var_n
     weight noise  q_w^2 sum_c E[x_c^2] f_n^2 / f_c^2 / var_n
 
-where channel c is divided by f_c, the steps q follow from bits and the largest ranges that factors
-leave, and var_n is the variance of output n: behind its activation and over the share that is not
-clipped, where samples show it. Everything else comes from weights and batch norms.
+where channel c is divided by f_c, the steps q follow from bits and the largest ranges with these
+factors, and var_n is the variance of output n: after its activation and for the share that is not
+clipped, if samples were given. Everything else comes from weights and batch norms.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from qgraph.rewrite.constants import Float64, weights_of
 
 STEPS = 200
 RATE = 0.05  # of a step, in powers of two
-NORM = 12.0  # a norm of this power stands in for the largest range: it has a slope everywhere
+NORM = 12.0  # the norm of this power replaces the largest range, because it is differentiable
 TAIL = 4.0  # deviations from the mean to the end of a range
-# The share of a mean that counts: rounded weights and biases make up for most of a constant error.
+# The share of a mean that counts: rounded weights and biases cancel most of a constant error.
 MEANS = 0.1
 LEAST_VARIANCE = 0.01  # of an output, as a share of the median
-FLAT = 1e-9  # the least of it in terms of the largest, where most outputs do not vary
-# Beyond 2^12 a channel's numbers are negligible next to the others, and a factor gains nothing.
+FLAT = 1e-9  # lower limit of the terms relative to the largest, if most outputs do not vary
+# Beyond 2^12, a channel is negligible next to the others, and a factor gains nothing.
 LARGEST_LOG2 = 12.0
 
 
@@ -57,10 +57,10 @@ def noise_factors(
     seen: Mapping[str, ActivatedChannels] | None = None,
     steps: Mapping[str, LayerSteps] | None = None,
 ) -> Float64:
-    """log2 of the factor by which each channel is divided; 0 where no batch norm knows it.
+    """log2 of the factor by which each channel is divided; 0 without batch-norm statistics.
 
-    `graph` is float, with its batch norms folded. seen: outputs by layer, from samples. steps: by
-    layer; those of 8 bits if not given.
+    graph: float, with folded batch norms. seen: outputs by layer, from samples. steps: by layer;
+    by default those of 8 bits.
     """
     seen, steps = seen or {}, steps or {}
     made = (
@@ -93,7 +93,7 @@ def noise_factors(
 
 @dataclass(frozen=True)
 class NoiseSlopes:
-    """The noise of a layer, and what channels have to its slope by log2 of factors, over ln 2."""
+    """The noise of a layer, and its derivatives by log2 of the factors of channels, over ln 2."""
 
     total: float
     slopes: Sequence[tuple[Ids, Float64]]
@@ -103,10 +103,10 @@ class NoiseSlopes:
 class LayerNoise:
     """The noise of one layer as a function of factors.
 
-    inputs, outputs: channels; those of a depthwise layer are pairs. known: a batch norm knows the
-    inputs. ranges: of inputs. gains: |W|^2 / var of each input. largest: the largest |W|,
-    [inputs, outputs] or of each pair. power: E[x^2] of each input, times taps. weights:
-    1 / var of each output.
+    inputs, outputs: channels; for a depthwise layer, pairs. known: whether a batch norm has
+    statistics of the inputs. ranges: of inputs. gains: |W|^2 / var of each input. largest: the
+    largest |W|, [inputs, outputs] or of each pair. power: E[x^2] of each input, times taps.
+    weights: 1 / var of each output.
     """
 
     steps: LayerSteps
@@ -137,7 +137,7 @@ class LayerNoise:
 
     @cached_property
     def _raised(self) -> tuple[float, Float64]:
-        """The largest weight, and powers of all in its unit."""
+        """The largest weight, and all powers relative to it."""
         size = float(self.largest.max()) or 1.0
         return size, (self.largest / size) ** NORM
 
@@ -160,7 +160,7 @@ class LayerNoise:
 
 
 def _norm(values: Float64) -> tuple[float, Float64]:
-    """The norm of `values`, and the slope of its logarithm by the logarithm of each."""
+    """The norm of `values`, and the derivative of its logarithm by the logarithm of each value."""
     largest = float(values.max()) or 1.0
     powers = (values / largest) ** NORM
     whole = float(powers.sum()) or 1.0
@@ -174,7 +174,7 @@ def _layer(
     samples: ActivatedChannels | None,
     steps: LayerSteps,
 ) -> LayerNoise | None:
-    """The noise of a layer; None where its outputs are unknown, or it has groups of channels."""
+    """The noise of a layer; None if its outputs are unknown or it has groups of channels."""
     weights = weights_of(graph, node).astype(np.float64)
     inputs, outputs = channels.of(node.inputs[0]), channels.of(node.name)
     taps = weights.reshape(-1, *weights.shape[-2:])
@@ -189,7 +189,7 @@ def _layer(
     if taps.shape[1] != len(inputs) or (pairs and taps.shape[2] != 1):
         return None
     if not variance.max(initial=0) > np.finfo(float).tiny / FLAT:
-        return None  # the outputs do not vary: noise is compared with nothing
+        return None  # the outputs do not vary, so noise has no reference
     if pairs:
         taps = taps[:, :, 0]
     squares, largest = (taps**2).sum(axis=0), np.abs(taps).max(axis=0)
@@ -198,7 +198,7 @@ def _layer(
     weight = passed / (variance + least)
     relative = squares * weight
     known = known_moments(graph, node.inputs[0])
-    if known is None:  # as if independent, and all alike
+    if known is None:  # as for independent inputs with equal moments
         power = np.full(len(inputs), whole.sum() / (squares.sum() or 1.0))
         ranges = TAIL * np.sqrt(power)
     else:
@@ -218,7 +218,7 @@ def _layer(
 
 
 def _output_moments(graph: Graph, layer: Node) -> Moments | None:
-    """Moments of what a layer gives, with its bias."""
+    """Moments of a layer's output, with its bias."""
     value, found = layer.name, moments_of(graph, layer.name)
     while found is None:
         users = graph.users(value)

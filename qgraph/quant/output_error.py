@@ -1,9 +1,8 @@
-"""Errors at the layers behind a quantizer that are caused by its rounding.
+"""Errors in later layers that are caused by the rounding of a quantizer.
 
-An error of a tensor counts by what it does to the results of the layers that take the tensor:
-channels that meet large weights count more, errors that cancel count less. Both the exact and the
-quantized tensor go through the layer with its weights as they are quantized, so that what is
-compared is the threshold alone.
+An error of a tensor is weighted by its effect on the layers that use the tensor: channels with
+large weights count more, and errors that cancel count less. Both the exact and the quantized tensor
+go through the layer with its quantized weights, so that only the threshold is compared.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ from qgraph.parallel import Each
 from qgraph.quant.thresholds import candidates_from
 from qgraph.rewrite.constants import Float64, is_layer
 
-# Exponents tried beyond the one that clips nothing: to a sixteenth of the range.
+# Number of exponents beyond the one that clips nothing: down to a sixteenth of the range.
 FINER_BY_OUTPUT = 4
-# The nearest layers that a tensor is judged by; a dense network has many more.
+# The largest number of layers per tensor, the nearest ones; a dense network has many more.
 MOST_LAYERS = 4
 
 Step = Callable[[Array], Array]
-# The value of what depends on no data, None for what does.
+# The value of a node that does not depend on data; None for one that does.
 Constant = Callable[[str], Array | None]
 
 
 @dataclass(frozen=True)
 class Consumer:
-    """The ops on a tensor up to a layer with weights, that layer included.
+    """The ops from a tensor to a layer with weights, including the layer.
 
-    Without steps it stands for the tensor itself: an output, or what goes into a sum.
+    Without steps, it stands for the tensor itself: an output, or an operand of a sum.
     """
 
     steps: tuple[Step, ...] = ()
@@ -55,9 +54,9 @@ ITSELF = Consumer()
 
 @dataclass(frozen=True)
 class Errors:
-    """Squares summed: first those of the signal, then those of the error at each candidate.
+    """Sums of squares: first of the signal, then of the error at each candidate.
 
-    `itself` [1 + candidates] of the tensor, zeros where only layers take it; `layers`
+    `itself` [1 + candidates]: of the tensor; zeros if only layers use it. `layers`
     [layers, 1 + candidates].
     """
 
@@ -69,7 +68,7 @@ class Errors:
 
 
 def run_unquantized(node: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
-    """A node's results in float: quantizers let pass what comes."""
+    """A node's results in float, without quantization."""
     if node.op == "quantize":
         return (inputs[0],)
     if node.op == "lookup":
@@ -83,8 +82,8 @@ def run_unquantized(node: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
 def consumers_of(graph: Graph, quantizer: str, constant: Constant) -> list[Consumer]:
     """Consumers of the result of `quantizer`: layers, and ITSELF first for all other ops.
 
-    The way to a layer goes through whatever has one input that is not a constant. In a concat the
-    other members are zeros there: a layer's error is the sum of its members'.
+    The path to a layer goes through ops with one input that is not constant. For a concat, the
+    other members are zeros: a layer's error is the sum of the errors from its members.
     """
     found: list[Consumer] = []
     itself = False
@@ -160,15 +159,15 @@ def _power(x: Array) -> float:
 
 
 def _off(found: Array, wanted: Array) -> float:
-    with np.errstate(invalid="ignore"):  # infinite where, say, a logarithm lies between
+    with np.errstate(invalid="ignore"):  # infinite after ops such as a logarithm
         return _power(found - wanted)
 
 
 def cost(members: Sequence[Errors]) -> Float64:
-    """One number a candidate, for one tensor or for all that share a scale.
+    """One number per candidate, for one tensor or for all tensors on one scale.
 
-    Each layer's error is relative to its own signal. Tensors that count for themselves are added
-    to each other, so theirs are relative to their mean signal. NaN counts as the worst.
+    Each layer's error is relative to its own signal. Errors of tensors without layers are relative
+    to their mean signal, because such tensors are added to each other. NaN is the worst.
     """
     layers = np.concatenate([e.layers for e in members])
     own = np.array([e.itself for e in members if e.itself[0] > 0]).reshape(-1, layers.shape[1])
@@ -187,7 +186,7 @@ def exponent_by_output(
     consumers: Sequence[Consumer],
     each: Each = map,
 ) -> int:
-    """The exponent, from `coarsest` to a few finer ones, with the least error in what follows."""
+    """The exponent, among `coarsest` and a few finer ones, with the least error in later layers."""
     candidates = candidates_from(coarsest, FINER_BY_OUTPUT)
     if len(candidates) == 1:
         return coarsest

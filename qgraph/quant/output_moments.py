@@ -1,6 +1,6 @@
-"""Squared errors of a layer's output, by second moments of its inputs or row by row.
+"""Squared errors of a layer's output, from second moments of its inputs or row by row.
 
-Products are in float32, of which few digits count: what is chosen by them is a rounding.
+Products are in float32. Its precision is sufficient, because the results only choose roundings.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from qgraph.ir.types import Array
 from qgraph.parallel import Each
 from qgraph.rewrite.constants import Float64
 
-# Rows whose products are added up in float32: exactly, where they are codes of 8 bits on a scale.
+# Rows whose products are added in float32; sums of 8-bit codes on one scale are exact.
 ROWS = 256
-# Columns of a product, and groups of products, that are one piece of work.
+# Columns of a product, and groups of products, in one task.
 COLUMNS, GROUPS = 256, 64
 FLOAT32_MOST = float(np.finfo(np.float32).max)
 FLOAT32_LEAST = 2.0**-100  # smaller products lose digits in float32, or become 0
 
 
 class OutputErrors(Protocol):
-    """Errors of a layer's output if its weights are off."""
+    """Errors of a layer's output for changed weights."""
 
     def errors(self, off: Float64, each: Each, /) -> Float64:
         """Sums of squares of `x @ off - rest`, [groups, n]; off [groups, k, n]."""
 
     def best_share(self, off: Float64, each: Each, /) -> float:
-        """The share of `off`, from 0 to 1, whose errors have the least sum."""
+        """The factor of `off`, from 0 to 1, with the least sum of errors."""
 
 
 @dataclass(frozen=True)
 class RowErrors:
-    """x [groups, rows, k], rest [groups, rows, n], float32: there are fewer rows than inputs."""
+    """x [groups, rows, k], rest [groups, rows, n], float32, for fewer rows than inputs."""
 
     x: Array
     rest: Array
@@ -83,7 +83,7 @@ class OutputMoments:
 
     @cached_property
     def _narrow_inputs(self) -> Array:
-        with np.errstate(over="ignore"):  # not used then
+        with np.errstate(over="ignore"):  # an infinite sum is not used
             return self.inputs.astype(np.float32)
 
     @cached_property
@@ -91,7 +91,7 @@ class OutputMoments:
         return _reach(self.inputs)
 
     def errors(self, off: Float64, each: Each) -> Float64:
-        """Do what `OutputErrors.errors` does, in k * k products a column instead of rows * k."""
+        """Do what `OutputErrors.errors` does, with k * k products per column, not rows * k."""
         result = np.empty(self.power.shape)
         wide = _needs_wide(self._reach_of_inputs, _reach(off), off.shape[1])
         inputs = self.inputs if wide else self._narrow_inputs
@@ -116,7 +116,7 @@ class OutputMoments:
 
 
 def _share(gain: float, bend: float) -> float:
-    """The least point of `bend * share^2 - 2 * gain * share` between 0 and 1."""
+    """The minimum of `bend * share^2 - 2 * gain * share` for shares in 0 to 1."""
     if not gain > 0:  # NaN too
         return 0.0
     return gain / bend if gain < bend else 1.0
@@ -168,7 +168,7 @@ def _product(left: Array, right: Array, wide: bool) -> Float64:
 
 
 def _needs_wide(left: float, right: float, products: int) -> bool:
-    """Whether such numbers, or a sum of their products, could leave the range of float32."""
+    """Whether these numbers, or a sum of their products, may exceed the range of float32."""
     product = left * right
     too_small = min(left, right, product) < FLOAT32_LEAST
     return too_small or max(left, right, product * products) >= FLOAT32_MOST

@@ -20,7 +20,7 @@ from qgraph.parallel import Each, over_chunks
 from qgraph.progress import Steps, silent_steps
 from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.graph_values import GraphValues
-from qgraph.quant.spill import Shelf, memory_bound
+from qgraph.quant.spill import ChunkStore, memory_bound
 from qgraph.rewrite.constants import is_layer
 
 
@@ -28,8 +28,8 @@ from qgraph.rewrite.constants import is_layer
 class PairedLayer:
     """A layer, or its `bias_add`, that the quantized graph is about to run.
 
-    `inputs` are chunks of its first input as the quantized graph has them, `wanted` chunks of its
-    result in the float graph.
+    `inputs`: chunks of its first input in the quantized graph. `wanted`: chunks of its result in
+    the float graph.
     """
 
     node: Node
@@ -47,12 +47,12 @@ def run_paired(
     visit: Visit,
     on_node: Steps = silent_steps,
 ) -> None:
-    """Call `visit(layer, each)` at every compute node and every bias of one, in order.
+    """Call `visit(layer, each)` at every layer and every bias of a layer, in order.
 
-    graph: calibrated. floating: the float graph it stands for, values by the same names; layers
-    that it lacks are run unvisited. data: arrays [samples, ...] by input name. `visit` may change
-    constants of `graph` that the layer takes (`set_constant`); `each` maps over chunks, which may
-    be overwritten once `visit` returns.
+    graph: calibrated. floating: its float graph, with the same names of values; layers that it
+    lacks are run without a visit. data: arrays [samples, ...] by input name. `visit` may change
+    constants of the layer (`set_constant`); `each` maps over chunks, which may be overwritten once
+    `visit` has returned.
     """
     chunks = chunk_inputs(graph, data)
     order = [node.name for node in graph.topological()]
@@ -72,7 +72,7 @@ def run_paired(
 
 
 def layer_of(graph: Graph, node: Node) -> Node | None:
-    """The compute node that `node` is, or is the bias of; None for all else and for pools."""
+    """The layer that `node` is, or whose bias it is; None for other nodes and for pools."""
     if node.op == "bias_add":
         node = graph.producer(node.inputs[0])
         while node.op == "quantize":
@@ -81,14 +81,14 @@ def layer_of(graph: Graph, node: Node) -> Node | None:
 
 
 def quantized_constant_of(graph: Graph, layer: Node) -> tuple[Node, Array] | None:
-    """The quantizer of a layer's weights or bias and the constant behind it, if there is one."""
+    """The quantizer of a layer's weights or bias, and its constant, if there is one."""
     quantizer = graph.producer(layer.inputs[1])
     value = graph.constant(quantizer.inputs[0]) if quantizer.op == "quantize" else None
     return None if value is None else (quantizer, value)
 
 
 def set_constant(graph: Graph, layer: str, value: Array, spec: QuantSpec | None = None) -> None:
-    """Give a layer other weights or another bias; who shares the old ones keeps them."""
+    """Give a layer new weights or a new bias; other users of the old constant keep it."""
     node = graph.nodes[layer]
     quantizer, value = graph.producer(node.inputs[1]), np.asarray(value, order="C")
     const, attrs = quantizer.inputs[0], {"spec": spec or spec_of(quantizer)}
@@ -103,7 +103,7 @@ def set_constant(graph: Graph, layer: str, value: Array, spec: QuantSpec | None 
 
 
 class PairedRun:
-    """One graph on all chunks; what depends on no input is worked out where it is used."""
+    """One graph on all chunks. Values that depend on no input are computed where they are used."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class PairedRun:
         self.graph = graph
         self.chunks = chunks
         self.each = each
-        self.values = Shelf(chunk_count(chunks), memory)
+        self.values = ChunkStore(chunk_count(chunks), memory)
         self.left = Counter(v for node in graph.nodes.values() for v in node.inputs)
 
     def step(self, name: str) -> None:

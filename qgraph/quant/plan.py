@@ -7,18 +7,25 @@ from dataclasses import dataclass
 from qgraph.choices import CalibrationMethod, Equalization, WeightMethod
 from qgraph.errors import UsageError
 from qgraph.quant.key_types import ChoiceType, KeyMisfit, NumberType, SwitchType
-from qgraph.quant.keys import Declared, declared, key, made_of
+from qgraph.quant.keys import Declared, declared, documented, key, made_of
 
 NOTHING = "plain"
 NO, YES = "no", "yes"
 
 
+@documented
 @dataclass(frozen=True)
 class Plan:
-    """The choices of static mode; the default is to do nothing but calibrate.
+    """The steps of static mode; by default, the network is only calibrated.
 
-    Each field is a step of the text form that `spec` writes and `parse_plan` reads; "" is a step
-    that is off. Raises UsageError for a value that a step does not take.
+    Each field is a step of the text that `spec` writes and `parse_plan` reads.
+
+    Raises:
+        UsageError: A step does not accept its value.
+
+    Examples:
+        >>> Plan(reconstruct=True).spec()
+        'reconstruct'
     """
 
     constant_channels: float = key(
@@ -39,7 +46,7 @@ class Plan:
     absorb: bool = key(
         False,
         SwitchType(),
-        "the part of a bias that ReLU nearly always passes moves to the next bias",
+        "the part of a bias that nearly always passes ReLU moves to the next bias",
     )
     method: CalibrationMethod = key(
         CalibrationMethod.KL_J,
@@ -89,7 +96,11 @@ class Plan:
         return ", ".join(steps)
 
     def spec(self) -> str:
-        """The plan as `--plan` takes it: what differs from the default, or `plain`."""
+        """The plan as text for `--plan`.
+
+        Returns:
+            The steps that differ from the default; `plain` if none does.
+        """
         written = [
             _written(step, getattr(self, step.name))
             for step in plan_steps()
@@ -99,12 +110,34 @@ class Plan:
 
 
 def plan_steps() -> tuple[Declared, ...]:
-    """The declared steps of a plan, in order."""
+    """The declared steps of a plan.
+
+    Returns:
+        The steps in their order.
+
+    Examples:
+        >>> plan_steps()[0].name
+        'constant_channels'
+    """
     return declared(Plan)
 
 
 def parse_plan(text: str) -> Plan:
-    """The plan that `text` names: `equalize=biases,reconstruct`, or `plain`. Raises UsageError."""
+    """Read a plan from text.
+
+    Args:
+        text: Steps with their values, as `equalize=biases,reconstruct`, or `plain`.
+
+    Returns:
+        The plan.
+
+    Raises:
+        UsageError: A step is unknown, occurs twice, or does not accept its value.
+
+    Examples:
+        >>> parse_plan("equalize=biases,reconstruct").reconstruct
+        True
+    """
     if text.strip() == NOTHING:
         return Plan()
     steps = {step_name(step): step for step in plan_steps()}
@@ -123,11 +156,34 @@ def parse_plan(text: str) -> Plan:
 
 
 def step_name(step: Declared) -> str:
+    """Name of a step in text.
+
+    Args:
+        step: The step.
+
+    Returns:
+        The name, with hyphens.
+
+    Examples:
+        >>> step_name(plan_steps()[0])
+        'constant-channels'
+    """
     return step.name.replace("_", "-")
 
 
 def usage(step: Declared) -> str:
-    """How a step is written: `reconstruct`, `equalize=no|noise|weights|biases`."""
+    """How a step is written.
+
+    Args:
+        step: The step.
+
+    Returns:
+        Its name, with legal values if it has several.
+
+    Examples:
+        >>> usage(plan_steps()[0])
+        'constant-channels=NUMBER'
+    """
     if isinstance(step.key.type, SwitchType):
         return step_name(step) + (f"={NO}" if step.default else "")
     choices = [choice or NO for choice in getattr(step.key.type, "choices", ())]
@@ -156,7 +212,15 @@ def _read(step: Declared, value: str | None) -> object:
 
 
 def everything() -> Plan:
-    """A plan with every step. It lists the steps and is not a recommendation."""
+    """A plan with every step. It lists the steps and is not a recommendation.
+
+    Returns:
+        The plan.
+
+    Examples:
+        >>> everything().correct_bias
+        True
+    """
     return made_of(Plan, {step.name: _most(step) for step in plan_steps()})
 
 

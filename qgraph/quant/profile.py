@@ -1,6 +1,6 @@
 """Target profiles: the number formats of the hardware, read from YAML and checked.
 
-Each key is declared where its field is (`qgraph/quant/keys.py`); docs/profiles.md lists them and
+Each key is declared in its field (`qgraph/quant/keys.py`); docs/profiles.md lists them and
 `qgraph profiles` explains them. Every key is optional; defaults are those of `graffitist-int8`.
 """
 
@@ -24,6 +24,7 @@ from qgraph.quant.keys import (
     ListType,
     SectionType,
     check,
+    documented,
     key,
     leaves,
     read,
@@ -35,12 +36,21 @@ LARGEST = 1 << 20  # bytes of a profile
 DEEPEST = 20
 WIDTH = WholeType(2, 16)
 AS_LAYERS = ChoiceType(ROUNDINGS, unset="as layers")
-AS_ACTIVATIONS = WholeType(2, 16, unset="as wide as any activation")
+AS_ACTIVATIONS = WholeType(2, 16, unset="as many as activations have")
 
 
+@documented
 @dataclass(frozen=True)
 class Bits:
-    """Width of each class of tensor. Raises ProfileError."""
+    """Width of each class of tensor.
+
+    Raises:
+        ProfileError: A value is not legal.
+
+    Examples:
+        >>> Bits(weight=4).activation
+        8
+    """
 
     input: int = key(8, WIDTH, "inputs of the network, and floats that enter its integer part")
     activation: int = key(8, WIDTH, "results of layers and of other integer ops")
@@ -69,9 +79,18 @@ class Bits:
 USUAL_BITS = Bits()
 
 
+@documented
 @dataclass(frozen=True)
 class Override:
-    """Bits for the layers whose name matches a shell pattern. Raises ProfileError."""
+    """Bits of the layers whose names match a shell pattern.
+
+    Raises:
+        ProfileError: A value is not legal.
+
+    Examples:
+        >>> Override("conv*", weight=4).weight
+        4
+    """
 
     match: str = required_key(
         TextType(example="a layer name or pattern"),
@@ -84,9 +103,20 @@ class Override:
         check(self)
 
 
+@documented
 @dataclass(frozen=True)
 class Profile:
-    """A fixed-point target. Raises ProfileError for a value that a key does not take."""
+    """The number formats of a fixed-point target.
+
+    Raises:
+        ProfileError: A value is not legal.
+
+    Examples:
+        >>> Profile("narrow", bits=Bits(weight=4)).bits.weight
+        4
+        >>> load_profile("graffitist-int8").rounding
+        'half_even'
+    """
 
     name: str = required_key(TextType(), "name of the target; the file's name by default")
     description: str = key("", TextType(), "one line about the target")
@@ -155,7 +185,16 @@ class Profile:
         check(self)
 
     def rounding_of(self, role: Role, addition: bool = False, table: bool = False) -> Rounding:
-        """The rounding of a quantizer: of a tensor's role, of an addition's result, of a table."""
+        """The rounding of a quantizer.
+
+        Args:
+            role: The role of the quantizer.
+            addition: Whether it follows a sum or difference of two tensors.
+            table: Whether it rounds the entries of a table.
+
+        Returns:
+            The rounding.
+        """
         if role.of_constant or table:
             chosen = self.rounding_constants
         elif role == Role.INPUT:
@@ -165,17 +204,41 @@ class Profile:
         return chosen or self.rounding
 
     def override(self, layer: str) -> Override:
-        """The override for a layer, or an empty one."""
+        """The first override that matches a layer.
+
+        Args:
+            layer: Name of the layer.
+
+        Returns:
+            The override; one without bits if none matches.
+        """
         found = (o for o in self.overrides if fnmatchcase(layer, o.match))
         return next(found, Override(layer))
 
 
 def profile_keys() -> Iterator[Declared]:
-    """Every key of a profile, with its path in YAML."""
+    """Every key of a profile.
+
+    Returns:
+        The declarations, each with its path in YAML.
+
+    Examples:
+        >>> next(key.path for key in profile_keys() if key.name == "weight")
+        'bits.weight'
+    """
     return leaves(Profile)
 
 
 def builtin_profiles() -> tuple[str, ...]:
+    """Names of the built-in profiles.
+
+    Returns:
+        The names, sorted.
+
+    Examples:
+        >>> "graffitist-int8" in builtin_profiles()
+        True
+    """
     folder = resources.files("qgraph.quant") / "profiles"
     return tuple(
         sorted(f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml"))
@@ -183,7 +246,22 @@ def builtin_profiles() -> tuple[str, ...]:
 
 
 def load_profile(name_or_path: str | Path) -> Profile:
-    """A built-in profile by name, or a YAML file by path. Raises ProfileError."""
+    """Load a profile.
+
+    Args:
+        name_or_path: Name of a built-in profile, or path of a YAML file.
+
+    Returns:
+        The profile.
+
+    Raises:
+        ProfileError: There is no such profile, or a key is unknown or has a value that is not
+            legal.
+
+    Examples:
+        >>> load_profile("graffitist-int8").bits.bias
+        16
+    """
     text = str(name_or_path)
     if text in builtin_profiles():
         source = (resources.files("qgraph.quant") / "profiles" / f"{text}.yaml").read_text("utf-8")
@@ -191,7 +269,7 @@ def load_profile(name_or_path: str | Path) -> Profile:
         source = _source(name_or_path)
     try:
         data = yaml.load(source, _Loader)
-    except Exception as error:  # malformed dates and numbers, beside what yaml itself raises
+    except Exception as error:  # malformed dates and numbers, besides errors of yaml itself
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
         problem = first_line(getattr(error, "problem", None) or error)
@@ -217,9 +295,9 @@ def _source(path: str | Path) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without aliases, which can stand for billions of values, and not deeply nested.
+    """Loads YAML without aliases, which can expand to billions of values, and without deep nesting.
 
-    A key that is given twice is an error: YAML would take the last one.
+    A duplicate key is an error: YAML would use the last one.
     """
 
     depth = 0
@@ -227,7 +305,7 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
         if self.check_event(yaml.AliasEvent):
-            raise MarkedYAMLError(problem="aliases are not read in profiles", problem_mark=mark)
+            raise MarkedYAMLError(problem="profiles cannot have aliases", problem_mark=mark)
         if self.depth >= DEEPEST:
             raise MarkedYAMLError(problem=f"nested more than {DEEPEST} deep", problem_mark=mark)
         self.depth += 1
@@ -240,7 +318,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _check_keys(node: yaml.Node | None) -> None:
-    """Raise MarkedYAMLError at a key that a mapping has twice."""
+    """Raise MarkedYAMLError for a key that occurs twice in a mapping."""
     known: set[str] = set()
     for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
         if isinstance(key_node, yaml.ScalarNode):
@@ -251,13 +329,39 @@ def _check_keys(node: yaml.Node | None) -> None:
 
 
 def dump_profile(profile: Profile) -> str:
-    """The YAML that `load_profile` reads back as the same profile."""
+    """Write a profile as YAML.
+
+    Args:
+        profile: The profile.
+
+    Returns:
+        Text that `load_profile` reads as the same profile.
+
+    Examples:
+        >>> dump_profile(Profile("mine")).splitlines()[0]
+        'name: mine'
+    """
     text: str = yaml.safe_dump(write(profile), sort_keys=False, width=100)
     return text
 
 
 def parse_profile(data: object, where: str = "profile") -> Profile:
-    """A profile from plain data. Raises ProfileError naming the key that is wrong."""
+    """Read a profile from plain data, such as YAML or JSON has.
+
+    Args:
+        data: A mapping of keys to values.
+        where: Path or name of the source: for errors, and for the name if `data` has none.
+
+    Returns:
+        The profile.
+
+    Raises:
+        ProfileError: A key is unknown or has a value that is not legal. It names the key.
+
+    Examples:
+        >>> parse_profile({"name": "mine", "bits": {"weight": 4}}).bits.weight
+        4
+    """
     try:
         return read(Profile, data, what="the profile", name=path_text(Path(where).stem))
     except ProfileError as error:

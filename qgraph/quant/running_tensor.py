@@ -1,4 +1,4 @@
-"""Range and histogram of a tensor whose chunks come one by one."""
+"""Range and histogram of a tensor whose chunks arrive one by one."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ HALF = 1 << LOG2_BINS
 
 
 class RunningTensor:
-    """Looks at what `add` is given; `result` is what `histogram_of` finds in all of it at once.
+    """Collects chunks; `result` equals that of `histogram_of` on all of them together.
 
-    Bins become wider as the range grows: each wider bin consists of whole ones. Threads may add.
-    `counted`: whether a histogram is wanted.
+    When the range grows, bins are merged into wider ones. It is thread-safe. counted: whether to
+    compute a histogram.
     """
 
     def __init__(self, counted: bool) -> None:
@@ -39,7 +39,7 @@ class RunningTensor:
         self._ends: list[Range] = []
 
     def add(self, x: Array, known: Range | None = None) -> None:
-        """Look at a chunk, whose range may be known; `result` refuses what is not finite."""
+        """Add a chunk, whose range may be known. NaN and infinity are reported by `result`."""
         ends = known or ends_of(x)
         if ends is None:
             return
@@ -61,7 +61,7 @@ class RunningTensor:
                     self._take(np.array(counts), log2_width)
 
     def result(self, name: str) -> Distribution:
-        """The tensor so far. Raises CalibrationError for NaN, infinity, and no elements."""
+        """The tensor so far. Raises CalibrationError for NaN, infinity, or no elements."""
         low, high = range_over(self._ends, name)
         if not self._counted:
             return Distribution((low, high))
@@ -75,7 +75,7 @@ class RunningTensor:
                 self._zeros += x.size
             return
         power = power_of(largest)
-        # A number of exactly 2^power is not in the last bin any more if the range grows.
+        # If the range grows, a number of exactly 2^power leaves the last bin.
         beyond = int(largest == 2.0**power)
         counts = kernels.histogram(x, power + beyond, LOG2_BINS + beyond)
         with self._lock:
@@ -98,8 +98,8 @@ class RunningTensor:
 
 
 def _regrouped(counts: Counts, shift: int, half: int | None = None) -> Counts:
-    """Counts in bins 2^shift times as wide, `half` of them on each side of zero, or as many as
-    there are then. What lies beyond is in the end bins.
+    """Counts in bins 2^shift times as wide, with up to `half` bins on each side of zero. Values
+    beyond are counted in the end bins.
     """
     own = len(counts) // 2
     if shift == 0 and half in (None, own):

@@ -20,9 +20,9 @@ REQUANTIZED = ("quantize", "standardize")
 
 
 def nearest_legal(exponent: int, source: AnyExponent | None, shift: tuple[int, int]) -> int:
-    """The exponent nearest to `exponent` to which a right shift within `shift` leads.
+    """The exponent nearest to `exponent` that a right shift within `shift` can reach.
 
-    source: the exponent of what is requantized, one or an array of them; None where it is float.
+    source: the exponent before requantization, one or an array; None for a float value.
     """
     if source is None:
         return exponent
@@ -32,10 +32,11 @@ def nearest_legal(exponent: int, source: AnyExponent | None, shift: tuple[int, i
 
 
 def fit_zeros(graph: Graph, shift: tuple[int, int], zeros: Collection[str]) -> None:
-    """Rescale what is zero everywhere where the shift behind it is outside `shift`.
+    """Change the scale of values that are all zero, if a later shift is outside `shift`.
 
-    Zeros are exact on every scale, so those of a stage in between, or of all weights of a layer,
-    may take the scale of what follows. zeros: quantizers that held nothing else on the data.
+    Zeros are exact on every scale. Therefore the zeros of an intermediate stage, or of all weights
+    of a layer, can take the scale that a later op needs. zeros: quantizers that had only zeros on
+    the data.
     """
     exponents = _exponents(graph)
     for node in reversed(graph.topological()):
@@ -60,7 +61,7 @@ def _exponents(graph: Graph) -> ValueExponents:
 
 
 def _free(graph: Graph, value: str, zeros: Collection[str]) -> list[Node]:
-    """The quantizers of zeros that alone set the scale of `value`; none where others do too."""
+    """The all-zero quantizers that alone determine the scale of `value`; empty if others do too."""
     found: list[Node] = []
     node = graph.producer(value)
     while keeps_scale(node) and graph.use_count(node.name) == 1:
@@ -82,9 +83,9 @@ def _is_free(graph: Graph, node: Node, zeros: Collection[str]) -> bool:
 
 
 def check_shifts(graph: Graph, shift: tuple[int, int]) -> None:
-    """Raise ExactnessError at a requantization whose right shift is outside `shift`.
+    """Raise ExactnessError for a requantization whose right shift is outside `shift`.
 
-    And at a layer norm that has no numbers for the scales there are.
+    Also raised for a layer norm that does not support its scale.
     """
     exponents: ValueExponents = {}
     for node in graph.topological():

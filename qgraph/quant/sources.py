@@ -1,7 +1,7 @@
 """Sources of calibration data: files, and functions of Python modules.
 
-Arrays of files are mapped, not read: what is never looked at is never loaded. What comes
-compressed, or batch by batch, goes to a temporary file first, so that it need not fit memory.
+Arrays in files are mapped into memory and only loaded where they are used. Compressed data and
+batches are written to a temporary file first, so they may be larger than memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OnRead = Callable[[int], None]
 
 
 def exists(path: str | Path) -> bool:
-    """Whether there is a file or directory; not where the path is too long or not accessible."""
+    """Whether a file or directory exists; False for a path that is too long or not accessible."""
     try:
         return Path(path).exists()
     except OSError:
@@ -52,7 +52,7 @@ def read_source(
 ) -> Mapping[str, Array]:
     """Arrays by name of a `.npy`, a `.npz`, a directory of `.npz` files, or `module:function`.
 
-    labels: keep those of a dataset of pairs, as the array `labels`. Raises CalibrationError.
+    labels: keep the labels of a dataset of pairs, as the array `labels`. Raises CalibrationError.
     """
     if is_entry_point(source):
         return call_entry_point(str(source), limit, on_read, labels=labels)
@@ -61,7 +61,7 @@ def read_source(
 
 
 def _read_directory(path: Path, limit: int | None, on_read: OnRead) -> Mapping[str, Array]:
-    """The arrays of all `.npz` files, by the order of their names, joined by array name."""
+    """The arrays of all `.npz` files, sorted by name and concatenated by array name."""
     files = sorted(path.glob("*.npz"))
     if not files:
         images = holds_images(path)
@@ -80,7 +80,7 @@ def _read_directory(path: Path, limit: int | None, on_read: OnRead) -> Mapping[s
 
 
 def _file_of_several(path: Path, names: set[str], first: Path) -> Mapping[str, Array]:
-    """The arrays of a file, which has the names of the first one, and as many samples of each."""
+    """The arrays of a file, which must have the names of the first one and equal sample counts."""
     found = {name: array for name, array in read_file(path).items() if array.ndim}
     if found.keys() != names:
         raise CalibrationError(
@@ -93,8 +93,8 @@ def _file_of_several(path: Path, names: set[str], first: Path) -> Mapping[str, A
 
 
 def read_file(path: Path) -> Mapping[str, Array]:
-    """Arrays of a `.npy` (its name is empty) or `.npz`, each opened when it is asked for."""
-    with _told_by_file(path):
+    """Arrays of a `.npy` (its name is empty) or `.npz`, each opened when it is used."""
+    with _as_file_error(path):
         if not zipfile.is_zipfile(path):
             return {"": _mapped(path)}
         found = _Arrays(Archive(path))
@@ -130,7 +130,7 @@ class _Arrays(Mapping[str, Array]):
     def __getitem__(self, name: str) -> Array:
         member, path = self.members[name], Path(self.archive.where)
         info = self.archive.members[member]
-        with _told_by_file(path), self.archive.opened(member) as stream:
+        with _as_file_error(path), self.archive.opened(member) as stream:
             shape, dtype, order = npy_header(stream, info.file_size)
             if not prod(shape):
                 return np.zeros(shape, dtype)
@@ -144,7 +144,7 @@ class _Arrays(Mapping[str, Array]):
 
 
 @contextmanager
-def _told_by_file(path: Path) -> Iterator[None]:
+def _as_file_error(path: Path) -> Iterator[None]:
     try:
         yield
     except CalibrationError:
@@ -153,7 +153,7 @@ def _told_by_file(path: Path) -> Iterator[None]:
         raise CalibrationError(
             f"cannot be read: {error.strerror or error}", node=str(path)
         ) from None
-    except Exception:  # whatever a foreign file makes of the parsers for zip, deflate and npy
+    except Exception:  # the parsers for zip, deflate and npy may raise anything for a wrong file
         if (failed := failed_download(path)) is not None:
             raise CalibrationError(failed.name, node=str(path), hint=failed.advice) from None
         raise CalibrationError(
@@ -171,7 +171,7 @@ def _told_by_file(path: Path) -> Iterator[None]:
 def call_entry_point(
     text: str, limit: int | None, on_read: OnRead, *, labels: bool = False
 ) -> Mapping[str, Array]:
-    """Call `module:function` and return its arrays; `on_read(samples)` is called on the way."""
+    """Call `module:function` and return its arrays; calls `on_read(samples)` after each batch."""
     module, _, function = text.partition(":")
     try:
         made = getattr(importlib.import_module(module), function)()
@@ -202,7 +202,7 @@ def _collect(
 
     labels: those of tuples become the array `labels`.
 
-    Stops once there are `limit` samples: a dataset may repeat without end.
+    It stops at `limit` samples, because a dataset may repeat without end.
     """
     parts: dict[str, _Joined] = {}
     iterator = (
@@ -225,7 +225,7 @@ def _collect(
 
 
 class _Joined:
-    """Batches of one input, one after the other in a temporary file."""
+    """Batches of one input, concatenated in a temporary file."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -247,7 +247,7 @@ class _Joined:
                 f"batches differ: {array.dtype} {list(array.shape[1:])} "
                 f"after {kind} {list(self.first.shape[1:])}",
                 node=self.where,
-                hint="every batch holds samples of one shape and dtype",
+                hint="every batch must have samples of one shape and dtype",
             )
         self.scratch.write(array.astype(kind, copy=False), self.scratch.size)
         self.samples += len(array)

@@ -28,12 +28,12 @@ EMPTY: Array = np.empty(0)
 
 
 def memory_bound() -> int:
-    """Bytes that live values may take where no bound is given: half of what is free."""
+    """Default limit in bytes for live values: half of the free memory."""
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     with suppress(OSError, StopIteration, ValueError):
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = next(int(s.split()[1]) << 10 for s in lines if s.startswith("MemAvailable:"))
-    with suppress(OSError, ValueError):  # a container's own limit; "max" where there is none
+    with suppress(OSError, ValueError):  # the limit of a container; "max" if there is none
         group = Path("/sys/fs/cgroup")
         limit, used = ((group / f"memory.{k}").read_text() for k in ("max", "current"))
         free = min(free, max(int(limit) - int(used), 0))
@@ -41,11 +41,11 @@ def memory_bound() -> int:
 
 
 class Scratch:
-    """A temporary file of bytes; arrays are read from it without being held in memory."""
+    """A temporary file of bytes; arrays are read from it without loading them into memory."""
 
     def __init__(self) -> None:
-        with _told_as_calibration_error():
-            # Kept open: what is read from it is mapped.
+        with _as_calibration_error():
+            # It stays open because arrays are mapped from it.
             self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         self.size = 0
 
@@ -54,10 +54,10 @@ class Scratch:
         self.size = size
 
     def write(self, content: Array | bytes, offset: int) -> None:
-        """Write the bytes of an array, or of anything that has some. Raises CalibrationError."""
+        """Write the bytes of an array or buffer. Raises CalibrationError."""
         held = content if isinstance(content, bytes) else content.data
         rest = memoryview(held).cast("B")
-        with _told_as_calibration_error():
+        with _as_calibration_error():
             while len(rest):
                 written = os.pwrite(self._file.fileno(), rest, offset)
                 rest, offset = rest[written:], offset + written
@@ -69,14 +69,14 @@ class Scratch:
     def array(
         self, dtype: npt.DTypeLike, shape: Sequence[int], order: Literal["C", "F"] = "C"
     ) -> Array:
-        """All of the file as one array, read-only."""
+        """The whole file as one read-only array."""
         if not prod(shape):
             return np.zeros(shape, dtype)
         return np.frombuffer(self.mapped(), dtype, prod(shape)).reshape(shape, order=order)
 
 
 @contextmanager
-def _told_as_calibration_error() -> Iterator[None]:
+def _as_calibration_error() -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -87,11 +87,11 @@ def _told_as_calibration_error() -> Iterator[None]:
         ) from error
 
 
-class Shelf:
+class ChunkStore:
     """Values by name, each as the arrays of `count` chunks, in memory or in files.
 
-    Arrays are held in memory up to `memory` bytes together, and read from files beyond. What is
-    read is what was put, to the bit and in the same layout, wherever it was. Threads may put.
+    Up to `memory` bytes are kept in memory; further arrays are stored in files. An array is
+    returned with the same bits and layout in both cases. `put` is thread-safe.
     """
 
     def __init__(self, count: int, memory: int | None = None) -> None:
@@ -105,11 +105,11 @@ class Shelf:
         self._slots: dict[str, _Slots] = {}
 
     def add(self, value: str, chunks: Sequence[Array]) -> None:
-        """Chunks that are held elsewhere."""
+        """Add chunks that are stored elsewhere."""
         self._chunks[value] = chunks
 
     def put(self, value: str, index: int, array: Array) -> None:
-        # In one layout, on file or not: the order of a sum may follow the layout.
+        # With one layout in memory and in files, because the order of a sum may depend on it.
         array = np.asarray(array, order="C")
         with self._lock:
             chunks = self._chunks.setdefault(value, [EMPTY] * self.count)
@@ -141,7 +141,7 @@ class Shelf:
 
 
 class _Slots:
-    """A file with room for `count` arrays of at most `size` bytes."""
+    """A file with space for `count` arrays of at most `size` bytes."""
 
     def __init__(self, size: int, count: int) -> None:
         self.size = -(-size // ALIGNMENT) * ALIGNMENT

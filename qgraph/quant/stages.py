@@ -14,15 +14,15 @@ from qgraph.kernels.coded_conv import CodedConv
 from qgraph.kernels.plain import Stage
 from qgraph.quant.code_scales import CodeScales
 
-# The order in which `kernels.stage` computes.
+# The order of computation in `kernels.stage`.
 ORDER = {"quantize": 0, "bias_add": 1, "relu": 2, "relu6": 2}
 
 
 @dataclass(frozen=True)
 class JoinedNodes:
-    """Nodes, each taking what the one before gives, and the stage that computes all of them.
+    """Nodes that each take the result of the previous one, and the stage that computes all of them.
 
-    Without a stage it is one node; `conv` is how a convolution of codes is computed.
+    Without a stage, it is a single node; `conv` computes a convolution of codes.
     """
 
     nodes: tuple[Node, ...]
@@ -41,13 +41,13 @@ class JoinedNodes:
 def linked(
     nodes: Sequence[Node],
     constants: Mapping[str, Array],
-    is_passed_on: Callable[[str], bool],
+    has_single_user: Callable[[str], bool],
     scales: CodeScales | None = None,
 ) -> list[JoinedNodes]:
-    """`nodes`, in order, those that one stage computes together. `constants` by name.
+    """Group `nodes`, in order, by the stages that compute them. constants: by name.
 
-    `is_passed_on(value)`: whether one node takes a value, and nothing else needs it. `scales`: of
-    the values before; those of `nodes` are added. Without them convolutions are of floats.
+    has_single_user: whether a single node uses a value, and nothing else needs it. scales: those of
+    earlier values; those of `nodes` are added. Without scales, convolutions are in float.
     """
     links: list[JoinedNodes] = []
     for node in nodes:
@@ -59,7 +59,7 @@ def linked(
             and stage is not None
             and ORDER[last.nodes[-1].op] < ORDER[node.op]
             and node.inputs[0] == last.nodes[-1].name
-            and is_passed_on(node.inputs[0])
+            and has_single_user(node.inputs[0])
         ):
             both = _extended(last.stage, node, constants)
             links[-1] = JoinedNodes((*last.nodes, node), both)
@@ -72,7 +72,7 @@ def linked(
 
 
 def _extended(stage: Stage, node: Node, constants: Mapping[str, Array]) -> Stage | None:
-    """`stage` with `node` behind it; None where no stage computes the node."""
+    """`stage` extended by `node`; None if no stage computes the node."""
     match node.op:
         case "quantize":
             spec = spec_of(node)

@@ -1,10 +1,10 @@
-"""Choose where to clip: power-of-two exponents from the histogram of a tensor.
+"""Choose thresholds: power-of-two exponents from the histogram of a tensor.
 
 Only `ceil(log2 t)` of a threshold t matters, so each method chooses among exponents: from the one
-that clips nothing (MAX) to finer ones that clip more. Methods: `max`; `percentile` (the share of
-|x| kept, 99.99 %); `mse`; `kl_j`, the symmetric Kullback-Leibler distance J (Jeffreys) between
-the distributions before and after quantization (TQT section 4.2). The method `output` looks beyond
-the tensor: it is in `qgraph.quant.output_error`.
+that clips nothing (MAX) to finer ones that clip more. Methods: `max`; `percentile` (clips 0.01 % of
+the values); `mse`; `kl_j`, the symmetric Kullback-Leibler divergence J (Jeffreys) between the
+distributions before and after quantization (TQT section 4.2). The method `output` considers later
+layers: it is in `qgraph.quant.output_error`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ LOG2_BINS = 11
 FINER_EXPONENTS = 10
 PERCENTILE = 0.9999
 SAMPLES_PER_BIN = 32
-# Squared error that KL-J may accept for clipping, as a multiple of the least: 6 dB, and 12 dB
-# where it clips at most one value in 5,000.
+# The squared error that KL-J may accept for clipping, as a multiple of the least: 6 dB, and 12 dB
+# if it clips at most one value in 5,000.
 COSTLY, COSTLY_RARE, RARE = 4.0, 16.0, 2e-4
 Counts = npt.NDArray[np.int64]
 Range = tuple[float, float]
@@ -35,9 +35,9 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class Histogram:
-    """Equal-width counts over [-2^power, 2^power) and the extremes.
+    """Counts in bins of equal width over [-2^power, 2^power), and the extremes.
 
-    Exact zeros, of which ReLU makes many, are counted apart: no quantizer changes them.
+    Exact zeros, which ReLU produces often, are counted separately: no quantizer changes them.
     """
 
     counts: Counts
@@ -60,9 +60,9 @@ class Histogram:
         return np.asarray(np.ldexp(np.arange(-half, half) + 0.5, self.log2_width))
 
     def smoothed(self, levels: int) -> Histogram:
-        """Wider bins, until they hold enough samples to show a density rather than chance.
+        """Merge bins until they have enough samples for a smooth density.
 
-        At least two bins are left for each of `levels` steps over the whole range.
+        At least two bins remain for each of `levels` steps over the whole range.
         """
         counts, total = self.counts, self.counts.sum()
         while len(counts) > 4 * levels and total < SAMPLES_PER_BIN * np.count_nonzero(counts):
@@ -71,17 +71,17 @@ class Histogram:
 
 
 def range_of(chunks: Sequence[Array], name: str, each: Each = map) -> Range:
-    """Least and greatest value over all chunks. Raises CalibrationError on NaN or infinity."""
+    """Smallest and largest value over all chunks. Raises CalibrationError for NaN or infinity."""
     return range_over([*each(lambda i: ends_of(chunks[i]), range(len(chunks)))], name)
 
 
 def ends_of(chunk: Array) -> Range | None:
-    """Least and greatest value of one chunk, if it has any."""
+    """Smallest and largest value of one chunk; empty for an empty chunk."""
     return kernels.minmax(np.asarray(chunk, np.float32)) if chunk.size else None
 
 
 def range_over(ends: Sequence[Range | None], name: str) -> Range:
-    """The range over chunks from the ends of each. Raises CalibrationError on NaN or infinity."""
+    """The range over chunks from the range of each. Raises CalibrationError for NaN or infinity."""
     known = [e for e in ends if e is not None]
     if not known:
         raise CalibrationError("has no elements to calibrate on", node=name)
@@ -109,22 +109,22 @@ def histogram_of(chunks: Sequence[Array], low: float, high: float, each: Each = 
 
 
 def power_of(largest: float) -> int:
-    """The exponent of the least power of two that is not below `largest`; 0 for zero."""
+    """The exponent of the smallest power of two that is not below `largest`; 0 for zero."""
     return -exponent_for_max(largest, 0, False) if largest else 0
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """The least and the greatest value of a tensor, and its histogram where one was asked for."""
+    """The smallest and largest value of a tensor, and its histogram if one was requested."""
 
     range: Range
     histogram: Histogram | None = None
 
 
 def choose_exponent(tensor: Distribution, spec: QuantSpec, method: CalibrationMethod) -> int:
-    """The exponent for a tensor of `spec`; every method but `max` looks at its histogram.
+    """The exponent for a tensor with `spec`; every method except `max` uses its histogram.
 
-    An all-zero tensor gets the scale of threshold 1.
+    A tensor of zeros gets the scale of threshold 1.
     """
     low, high = tensor.range
     if method == CalibrationMethod.MAX or low == high == 0:
@@ -149,7 +149,7 @@ def _percentile(histogram: Histogram, spec: QuantSpec) -> int:
 def candidates_from(coarsest: int, finer: int) -> Sequence[int]:
     """`coarsest`, and finer exponents that a scale may have."""
     if abs(coarsest) > MAX_EXPONENT:
-        return [coarsest]  # an error where it is settled
+        return [coarsest]  # later steps report the error
     return range(coarsest, min(coarsest + finer, MAX_EXPONENT) + 1)
 
 
@@ -168,7 +168,7 @@ def _levels(centres: Array, spec: QuantSpec, exponent: int) -> Array:
 
 
 def squared_error(histogram: Histogram, spec: QuantSpec, exponent: int) -> float:
-    """Squared error; a step finer than the bins costs the usual step^2 / 12 inside the range."""
+    """Squared error; for a step finer than the bins, the usual step^2 / 12 inside the range."""
     centres = histogram.centres()
     error = np.ldexp(_levels(centres, spec, exponent), -exponent) - centres
     step = np.ldexp(1.0, -exponent)
@@ -179,17 +179,17 @@ def squared_error(histogram: Histogram, spec: QuantSpec, exponent: int) -> float
 
 
 def _kl_j(histogram: Histogram, spec: QuantSpec, exponent: int) -> float:
-    """J between the histogram and what its quantized self looks like on the same bins.
+    """J between the histogram and its quantized form on the same bins.
 
-    After quantization the mass of a level lies on the bins within half a step of it, evenly on
-    those that were not empty; bins beyond the clip range are left with nothing.
+    After quantization, the mass of a level is spread evenly over the bins within half a step of it
+    that were not empty; bins beyond the clipping range are empty.
     """
     histogram = histogram.smoothed(spec.hi + 1)
     centres, counts = histogram.centres(), histogram.counts
     levels = _levels(centres, spec, exponent)
     index = (levels - spec.lo).astype(np.int64)
     inside = np.abs(np.ldexp(centres, exponent) - levels) <= 0.5
-    if not (inside & (counts > 0)).any():  # all is clipped, more or less
+    if not (inside & (counts > 0)).any():  # nearly everything is clipped
         return np.inf
     size = spec.hi - spec.lo + 1
     mass = np.bincount(index, counts, size)
@@ -206,12 +206,12 @@ def _kl_j(histogram: Histogram, spec: QuantSpec, exponent: int) -> float:
 
 
 def _kl_j_exponent(histogram: Histogram, spec: QuantSpec) -> int:
-    """The exponent of least J among those whose clipping does not ruin the tensor.
+    """The exponent with the least J among those that do not clip too much.
 
-    J counts how many values are clipped, not how far: a narrow peak that holds most values, or
-    few values far from the others, can be clipped to nothing. So an exponent finer than the one of
-    least squared error may have at most `COSTLY` times that error, or `COSTLY_RARE` times if it
-    clips only a share of `RARE`.
+    J depends on how many values are clipped, not by how much: with a narrow peak that contains most
+    values, or few values far from the others, it may clip too much. Therefore an exponent finer
+    than the one of least squared error may have at most `COSTLY` times that error, or `COSTLY_RARE`
+    times if it clips at most a share of `RARE`.
     """
     candidates = candidates_from(_max(histogram, spec), FINER_EXPONENTS)
     errors = {e: squared_error(histogram, spec, e) for e in candidates}
@@ -226,7 +226,7 @@ def _kl_j_exponent(histogram: Histogram, spec: QuantSpec) -> int:
 
 
 def _clipped_share(histogram: Histogram, spec: QuantSpec, exponent: int) -> float:
-    """The share of values other than zeros that move by more than a step."""
+    """The share of nonzero values that change by more than a step."""
     centres = histogram.centres()
     moved = np.abs(np.ldexp(centres, exponent) - _levels(centres, spec, exponent)) > 1
     return float(histogram.counts[moved].sum() / max(histogram.counts.sum(), 1))

@@ -23,7 +23,7 @@ SIGNED_ACTIVATIONS = "signed-activations"  # a fact of graphs: no input or resul
 
 
 def is_nonnegative(graph: Graph) -> Callable[[str], bool]:
-    """A function of values: True where no element can be negative, whatever the input."""
+    """A function of values: whether no element can be negative, for any input."""
     known: dict[str, bool] = {}
     for node in graph.topological():
         rule = op_definition(node.op).nonnegative
@@ -32,7 +32,7 @@ def is_nonnegative(graph: Graph) -> Callable[[str], bool]:
 
 
 def size_advice(graph: Graph, node: Node) -> str:
-    """Advice for a node that is float because sizes beyond the batch are open; else empty."""
+    """Advice for a node that is float because sizes beyond the batch are open, or an empty text."""
 
     def is_open(value: str) -> bool:
         shape = graph.types[value].shape
@@ -50,10 +50,10 @@ def size_advice(graph: Graph, node: Node) -> str:
 
 
 def has_integer_form(node: Node) -> bool:
-    """True where codes in give codes out.
+    """Whether a node computes codes from codes.
 
-    Padding with a value that is not 0 is on no grid; what is `outside` is float arithmetic before
-    or behind the integer part, whatever it works on.
+    Padding with a value that is not 0 is not on the grid. Nodes marked `outside` are float
+    arithmetic before or after the integer part.
     """
     if op_definition(node.op).integer is None:
         return False
@@ -61,14 +61,14 @@ def has_integer_form(node: Node) -> bool:
 
 
 def keeps_scale(node: Node) -> bool:
-    """True where codes keep the scale they are on: what moves, sums on one scale, ReLU."""
+    """Whether the result has the scale of the codes: moves, sums on one scale, ReLU."""
     return op_definition(node.op).keeps_scale and has_integer_form(node)
 
 
 def sources(graph: Graph, value: str) -> list[str]:
-    """Names of the quantizers that put `value` on its grid, through all that keeps a scale.
+    """Names of the quantizers that set the grid of `value`, through ops that keep the scale.
 
-    Empty where the scale is that of an accumulator or of a float tensor.
+    Empty if the scale is that of an accumulator or if the tensor is float.
     """
     found: dict[str, None] = {}
     waiting, seen = [value], set()
@@ -80,7 +80,7 @@ def sources(graph: Graph, value: str) -> list[str]:
         node = graph.producer(current)
         if node.op in QUANTIZERS:
             found[node.name] = None
-        elif node.op == "bias_add":  # the bias follows, be it a quantizer's scale or a sum's
+        elif node.op == "bias_add":  # the bias takes the scale of a quantizer or of a sum
             waiting.append(node.inputs[0])
         elif keeps_scale(node):
             waiting += reversed(node.inputs)
@@ -88,13 +88,13 @@ def sources(graph: Graph, value: str) -> list[str]:
 
 
 def sources_spec(graph: Graph, value: str) -> QuantSpec:
-    """The spec of the quantizers behind a value that is made of codes."""
+    """The spec of the quantizers before a value that consists of codes."""
     specs = [graph.nodes[m].typed(QuantizerAttrs).spec for m in sources(graph, value)]
     return max(specs, key=lambda s: (s.signed, s.bits))
 
 
 def followed_accumulator(graph: Graph, node: Node) -> str | None:
-    """The accumulator whose scale a quantizer has to take, which is that of a bias; else None."""
+    """The accumulator whose scale a quantizer must use, if it is of a bias; otherwise None."""
     spec = node.typed(QuantizerAttrs).spec
     if spec.role != Role.BIAS or spec.group is not None:
         return None
@@ -103,7 +103,7 @@ def followed_accumulator(graph: Graph, node: Node) -> str | None:
 
 
 def summing_layer(graph: Graph, accumulator: str) -> Node | None:
-    """The layer that sums up to an accumulator, its weights the second input; None for others."""
+    """The layer, with weights as second input, whose sums an accumulator takes; None for others."""
     layer = graph.producer(accumulator)
     while layer.op == "bias_add":
         layer = graph.producer(layer.inputs[0])
@@ -114,7 +114,7 @@ def summing_layer(graph: Graph, accumulator: str) -> Node | None:
 
 
 def is_constant(graph: Graph, value: str) -> bool:
-    """True for a constant, and for what is computed from constants alone."""
+    """Whether a value is a constant or computed from constants only."""
     node = graph.producer(value)
     if node.op == "const":
         return True
@@ -122,14 +122,14 @@ def is_constant(graph: Graph, value: str) -> bool:
 
 
 def is_joined(graph: Graph, value: str) -> bool:
-    """True if a concat takes `value`, moved or not: its members have one sign."""
+    """Whether a concat uses `value`, directly or moved: its members have one sign."""
     users = graph.users(value)
     moved = [u.name for u in users if op_definition(u.op).moves and u.op != "concat"]
     return any(u.op == "concat" for u in users) or any(is_joined(graph, name) for name in moved)
 
 
 def end_layers(graph: Graph) -> frozenset[str]:
-    """Compute layers with no other compute layer before them, or none after them."""
+    """Layers with no other layer before them, or none after them."""
     order = graph.topological()
     first = _unreached(order, lambda node: [node_of(v) for v in node.inputs])
     last = _unreached(
@@ -139,7 +139,7 @@ def end_layers(graph: Graph) -> frozenset[str]:
 
 
 def _unreached(order: Sequence[Node], before: Callable[[Node], list[str]]) -> set[str]:
-    """Layers that no other layer reaches, walking in `order` along `before`."""
+    """Layers that no other layer reaches, in `order`, along `before`."""
     behind: set[str] = set()
     ends = set()
     for node in order:
@@ -153,8 +153,8 @@ def _unreached(order: Sequence[Node], before: Callable[[Node], list[str]]) -> se
     return ends
 
 
-def leaving(graph: Graph) -> frozenset[str]:
-    """Nodes that no layer and no quantizer comes after: what they give leaves the network."""
+def final_nodes(graph: Graph) -> frozenset[str]:
+    """Nodes after which there is no layer and no quantizer: their results leave the network."""
     inner: set[str] = set()
     for node in graph.topological()[::-1]:
         if node.name in inner or node.op in COMPUTE or node.op in QUANTIZERS:
@@ -163,23 +163,23 @@ def leaving(graph: Graph) -> frozenset[str]:
 
 
 def known_exponent(exponents: ValueExponents, value: str) -> Exponent:
-    """The exponent of a value that is in fixed point, as a QuantSpec holds it."""
+    """The exponent of a fixed-point value, as in a QuantSpec."""
     exponent = exponents[value]
     assert exponent is not None, value
     return frozen_exponent(exponent)
 
 
 def scalar_exponent(exponents: ValueExponents, value: str) -> int:
-    """The exponent of a value in fixed point whose channels all share it."""
+    """The exponent of a fixed-point value whose channels all have the same one."""
     one, *others = {*np.ravel(known_exponent(exponents, value))}
     assert not others, value
     return int(one)
 
 
 def value_exponent(node: Node, exponents: Mapping[str, AnyExponent | None]) -> AnyExponent | None:
-    """The exponent of a node's result from those of its inputs; None where it is float.
+    """The exponent of a node's result from those of its inputs; None if it is float.
 
-    One integer, or an array along the last axis. Products add, sums keep, what moves keeps.
+    One integer, or an array along the last axis. Products add exponents; sums and moves keep them.
     """
     scale = op_definition(node.op).scale
     if scale is Scale.OWN:

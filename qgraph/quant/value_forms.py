@@ -1,8 +1,8 @@
-"""Values on their way into fixed point: the form each one has, and the quantizers between forms.
+"""Conversion of values to fixed point: the form of each value, and quantizers between forms.
 
-Values have one of four forms: `input` (an input of the graph as it comes), `float` (computed
-outside the integer part), `codes` (a quantizer has put them on an 8-bit grid) and `wide` (the
-exact result of integer arithmetic that no quantizer has seen yet).
+Values have one of four forms: `input` (an input of the graph, unchanged), `float` (computed
+outside the integer part), `codes` (quantized to an 8-bit grid) and `wide` (the exact result of
+integer arithmetic, before a quantizer).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from qgraph.rewrite.rewriter import Rewriter
 
 OUTSIDE = ("input", "float")
 WIDEST_STAGE = 32
-WIDEST_NORM_STAGE = 16  # its quotient is of 64 bits
-LEAST_NORM_BITS = 4  # of codes that a layer norm is made of
+WIDEST_NORM_STAGE = 16  # a layer norm divides numbers of 64 bits
+LEAST_NORM_BITS = 4  # of the input codes of a layer norm
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ValueForm:
 
 
 class ValueForms:
-    """Gives each op its inputs in the form that it needs, with one quantizer a value."""
+    """Gives each op its inputs in the required form, with one quantizer per value."""
 
     def __init__(self, rewriter: Rewriter, profile: Profile) -> None:
         self.rewriter = rewriter
@@ -46,7 +46,7 @@ class ValueForms:
         self.bits = profile.bits
         self.forms: dict[str, ValueForm] = {}
         self.narrowed: dict[str, str] = {}
-        self.normed: set[str] = set()  # what comes out of a layer norm and its activation
+        self.normed: set[str] = set()  # results of layer norms and their activations
         self.ends = end_layers(self.graph)
         self.nonnegative = is_nonnegative(self.graph)
         leaky = ((n.name, leaky_product(self.graph, n)) for n in self.graph.topological())
@@ -54,12 +54,12 @@ class ValueForms:
         self.leaky_products = set(self.leaky.values())
 
     def exact(self, value: str, width: int | None = None) -> str:
-        """`value` as an output of the integer part. It is never wide."""
+        """`value` as an output of the integer part, which is never wide."""
         form = self.forms[value]
         return self.codes(value, width) if form.kind == "wide" else form.value
 
     def codes(self, value: str, width: int | None = None) -> str:
-        """`value` on a grid of few bits, `width` where its use asks for another than usual."""
+        """`value` on a grid of few bits; with `width` bits if its user needs another number."""
         form = self.forms[value]
         if form.kind == "codes":
             return form.value
@@ -83,11 +83,11 @@ class ValueForms:
         return self.profile.override(layer).activation or usual
 
     def _has_sign(self, value: str) -> bool:
-        """Whether the codes of `value` among activations are signed."""
+        """Whether the codes of the activation `value` are signed."""
         return self.profile.signed_activations or not self.nonnegative(value)
 
     def internal(self, value: str, most: int = WIDEST_STAGE) -> str:
-        """`value` as signed internal stage, of at most `most` bits: what leaky ReLU works on."""
+        """`value` as a signed internal stage of at most `most` bits, the input of a leaky ReLU."""
         form = self.forms[value]
         source = self.codes(value) if form.kind in OUTSIDE else form.value
         bits = min(self.bits.internal or self.bits.slope, most)
@@ -107,7 +107,7 @@ class ValueForms:
         source: str = "",
         table: bool = False,
     ) -> QuantSpec:
-        """The spec of a quantizer on the wide value `source`, or of the entries of a table."""
+        """The spec of a quantizer for the wide value `source`, or of the entries of a table."""
         addition = bool(source) and self._is_sum(source)
         overflow = Overflow.SATURATE if role.of_constant else self.profile.overflow
         rounding = self.profile.rounding_of(role, addition, table)
@@ -116,7 +116,7 @@ class ValueForms:
         )
 
     def _is_sum(self, value: str) -> bool:
-        """Whether `value` is a sum or difference of two tensors, activated and clipped or not."""
+        """Whether `value` is a sum or difference of two tensors, before or after an activation."""
         node = self.graph.producer(value)
         while acts_on_codes(node) or node.op in CLIPS:
             varying = [v for v in node.inputs if not self._is_constant(v)]
@@ -138,7 +138,7 @@ class ValueForms:
         return made
 
     def constant(self, value: str, role: Role, bits: int, signed: bool, use: str = "") -> str:
-        """A quantizer on a constant, one for each constant, role, width and `use`."""
+        """The quantizer of a constant, one for each constant, role, width and `use`."""
         key = f"{value} {role} {bits} {use}"
         if key not in self.narrowed:
             per_channel = role == Role.WEIGHT and self.profile.per_channel
@@ -154,6 +154,6 @@ class ValueForms:
 
 
 def acts_on_codes(node: Node) -> bool:
-    """True for functions of one tensor that leave codes on their scale, such as ReLU."""
+    """Whether a node is a function of one tensor that keeps the scale of codes, such as ReLU."""
     definition = op_definition(node.op)
     return definition.scale is Scale.KEPT and definition.elementwise

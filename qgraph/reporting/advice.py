@@ -20,10 +20,10 @@ WEAK_DB = 20.0
 LOST_DB = 3.0
 LOST_BITS = 1
 FEW_SAMPLES = 32
-TELLING_SAMPLES = 8  # fewer samples that calibration also used say little about others
+TELLING_SAMPLES = 8  # fewer samples, which calibration also used, say little about others
 NAMED = 3
 SCALED_INPUTS = (
-    "Scaling of input features is one shift per feature where inputs become codes. A `--plan` "
+    "Scaling of input features is one shift per feature at the inputs. A `--plan` "
     "without `scale-inputs` does not scale them."
 )
 MORE_EFFORT = {
@@ -51,7 +51,7 @@ def _noise(facts: ReportFacts) -> tuple[str, float] | None:
 
 
 def level(facts: ReportFacts) -> int | None:
-    """Index of the outputs in `LEVELS`, its length for collapsed; None if not measured."""
+    """Index of the outputs in `LEVELS`; its length below all levels; None if not measured."""
     noise, near = _noise(facts), facts.summary.agreement
     share = near.top1 if near else None
     if noise is None and share is None:
@@ -100,10 +100,10 @@ def trained(training: TrainingRecord) -> str:
     before, steps = training.history[0].accuracy, f"after {counted(best.step, 'step')}"
     if best.accuracy is None or before is None:
         return f"Trained: the network is the one {steps}"
-    what = "as the float network decides" if training.loss != LossKind.LABELS else "right"
+    what = "as in the float network" if training.loss != LossKind.LABELS else "right"
     return (
-        f"Trained: {percent(best.accuracy)} of the validation samples are {what} {steps}, "
-        f"{percent(before)} were before"
+        f"Trained: {percent(best.accuracy)} of the answers on validation samples are {what} "
+        f"{steps}, {percent(before)} before"
     )
 
 
@@ -143,7 +143,7 @@ def _without_data(facts: ReportFacts) -> list[NextStep]:
         NextStep(
             "Calibrate on data.",
             "Thresholds come from batch-norm statistics: a few dozen typical inputs, without "
-            "labels, are better, and show how near the outputs are.",
+            "labels, give better thresholds and show how close the outputs are.",
             commands=[_quantize(facts)],
         )
     ]
@@ -170,8 +170,8 @@ def _effort(facts: ReportFacts) -> list[NextStep]:
     return [
         NextStep(
             f"Quantize again with `--effort {more}`.",
-            "It tries what helps without training, like equalized channels and corrected biases, "
-            "on part of the samples, and keeps what does.",
+            "It tries steps that work without training, such as equalized channels and corrected "
+            "biases, on part of the samples, and keeps those that help.",
             commands=[_quantize(facts, "--effort", more)],
         )
     ]
@@ -183,7 +183,7 @@ def _retrain(facts: ReportFacts) -> list[NextStep]:
     return [
         NextStep(
             "Retrain, or use more bits.",
-            "The outputs are too far from float for thresholds alone to bring back. Training takes "
+            "The outputs are too far from float for better thresholds alone. Training takes "
             "images, with labels or without.",
             commands=[
                 _quantize(facts, "--mode", "retrain"),
@@ -195,7 +195,7 @@ def _retrain(facts: ReportFacts) -> list[NextStep]:
 
 
 def _weak_layers(facts: ReportFacts) -> list[NextStep]:
-    """Layers that add noise, the most first; layers that only pass it on are left out."""
+    """Layers that add noise, the most first; layers that only pass noise on are left out."""
     weak = [y for y in facts.layers if _decibels(y) < WEAK_DB]
     guilty = [y for y in weak if _lost(y) >= LOST_DB] or weak
     return [
@@ -214,7 +214,7 @@ def _decibels(layer: LayerFacts) -> float:
 
 
 def _lost(layer: LayerFacts) -> float:
-    """The dB that a layer loses between input and output, counted down to 0 dB."""
+    """The loss in dB between a layer's input and output, counted down to 0 dB."""
     before = layer.input_sqnr_db
     return max(before, 0.0) - max(_decibels(layer), 0.0) if before is not None else 0.0
 
@@ -233,11 +233,11 @@ def _cause(layer: LayerFacts) -> str:
         return f"{_capital(layer.reasons[0])}."
     if share > VANISHED:
         return (
-            f"{rounds_to_zero(share)}, because the largest set the step: "
+            f"{rounds_to_zero(share)}, because the largest weights determine the step: "
             "equalized channels, scales per channel or more bits help."
         )
     return (
-        "See whether a few far values stretch its ranges; try another `--method`, or more bits "
+        "See whether a few large values widen its ranges; try another `--method`, or more bits "
         "in the profile."
     )
 
@@ -270,8 +270,8 @@ def _clipping(facts: ReportFacts) -> list[NextStep]:
     return [
         NextStep(
             f"Check the threshold of `{layer.entry.name}`.",
-            f"{percent(share)} of its output is clipped. `--method max` clips nothing, "
-            "for coarser steps; `percentile` and `mse` stand between.",
+            f"{percent(share)} of its output is clipped. `--method max` clips nothing, but has "
+            "coarser steps; `percentile` and `mse` are between.",
             layer.id,
             [_quantize(facts, "--method", "max")],
         )
@@ -302,7 +302,7 @@ def _float_ops(facts: ReportFacts) -> list[NextStep]:
     return [
         NextStep(
             f"Decide where {what} in float should run.",
-            f"{kinds}: outside the integer graph. Where the target has no floating point, end "
+            f"{kinds}: outside the integer graph. If the target has no floating point, end "
             "the network before it: `--outputs NAME`." + f" {SCALED_INPUTS}" * scaled,
             "float-ops",
             [_quantize(facts, "--outputs", "NAME")],
@@ -317,7 +317,7 @@ def _samples(facts: ReportFacts) -> list[NextStep]:
     return [
         NextStep(
             "Calibrate on more samples.",
-            f"Thresholds come from {count}: a few dozen that look like real inputs are better.",
+            f"Thresholds come from {count}: a few dozen that are like real inputs are better.",
             commands=[_quantize(facts)],
         )
     ]

@@ -1,4 +1,4 @@
-"""Charts as inline SVG: small, without scripts, readable in black and white."""
+"""Charts as inline SVG, small, without scripts, readable in black and white."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def thresholds(tensor: TensorFacts) -> list[float]:
 
 
 def histogram(tensor: TensorFacts) -> str:
-    """Counts, on a logarithmic scale, of what reaches a quantizer; its thresholds drawn in."""
+    """Histogram of a quantizer's input on a logarithmic scale, with its thresholds."""
     known = tensor.statistics
     if known is None or not known.counts:
         return ""
@@ -139,9 +139,9 @@ def noise_along(layers: Sequence[LayerFacts]) -> str:
 
 
 def sensitivity(found: Sequence[PartFacts]) -> str:
-    """Noise at the outputs where one layer alone is quantized: bars, the longest is the worst.
+    """Noise at the outputs with one layer quantized alone, as bars: the longest is the worst.
 
-    A second, thinner bar where all but this layer is quantized, if that was measured.
+    A thinner second bar for all except this layer quantized, if that was measured.
     """
     known = [(part.sqnr_db, part) for part in found if part.sqnr_db is not None]
     worst = [part for _, part in sorted(known, key=lambda pair: pair[0])[:BARS]]
@@ -169,12 +169,12 @@ def sensitivity(found: Sequence[PartFacts]) -> str:
 
 def _bars(part: PartFacts) -> list[tuple[float, str, str, int]]:
     """Decibels, style, words and thickness of each bar of a part."""
-    bars = [(part.sqnr_db, "bar", "", 14), (part.all_but_sqnr_db, "rest", "all but it ", 8)]
+    bars = [(part.sqnr_db, "bar", "", 14), (part.all_but_sqnr_db, "rest", "all except it ", 8)]
     return [(db, style, words, thick) for db, style, words, thick in bars if db is not None]
 
 
 def pareto(mixed: MixedFacts) -> str:
-    """SQNR over mean bits of weights: squares are alike everywhere, dots chosen layer by layer."""
+    """SQNR over mean bits of weights; squares: the same bits everywhere, dots: bits by layer."""
     points = [(p, p.sqnr_db) for p in mixed.points if p.sqnr_db is not None]
     if len(points) < 2:
         return ""

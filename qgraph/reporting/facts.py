@@ -1,4 +1,4 @@
-"""Content of a report as records: a page shows it, `--json` prints it."""
+"""Content of a report as records, for the page and `--json`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qgraph.verification.certificate import ComparedForm, SkippedForm
 
 @dataclass(frozen=True)
 class Summary:
-    """The network as a whole: where it came from, how it was made, what was measured."""
+    """Facts of the whole network: its source, how it was made, and measurements."""
 
     model: str
     model_sha256: str | None
@@ -47,7 +47,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class TensorFacts:
-    """A quantizer, and what reached it; `clipped`: the share of elements past its range."""
+    """A quantizer and statistics of its input; `clipped`: share of elements beyond its range."""
 
     entry: TensorEntry = field(metadata=FLAT)
     elements: int
@@ -81,7 +81,7 @@ class LayerFacts:
 
 @dataclass(frozen=True)
 class MemberFacts:
-    """A quantizer of a scale group: its own finest exponent, and what the shared one costs it."""
+    """A quantizer of a scale group: its own finest exponent, and the cost of the shared one."""
 
     name: str
     role: Role
@@ -146,7 +146,7 @@ class PassShown:
 
 @dataclass(frozen=True)
 class RefusalShown:
-    """The nodes that a pass left alone for one reason."""
+    """The nodes that a pass did not change for the same reason."""
 
     pass_: str
     reason: str
@@ -164,7 +164,7 @@ class CertificateShown:
 
 @dataclass(frozen=True)
 class NextStep:
-    """Advice: what to do, why, the anchor of that part of the page, and commands."""
+    """Advice: what to do and why, the anchor of that part of the page, and commands."""
 
     what: str
     why: str

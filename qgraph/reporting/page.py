@@ -1,4 +1,4 @@
-"""The facts as one self-contained HTML page: no network, no libraries, fit for paper."""
+"""The facts as one self-contained HTML page, without network or libraries, also for print."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def render(facts: ReportFacts) -> str:
 
 
 def scale(exponent: Exponent) -> str:
-    """The step of an exponent, `2^-exponent`; of several the finest and the coarsest."""
+    """The step of an exponent, `2^-exponent`; of several, the finest and the coarsest."""
     if exponent is None:
         return "?"
     ends = [exponent] if isinstance(exponent, int) else [max(exponent), min(exponent)]

@@ -124,7 +124,7 @@ def _summary(manifest: Manifest, statistics: StatisticsRecord) -> Summary:
 
 
 def _certificate(folder: Path, manifest: Manifest) -> CertificateShown | None:
-    """Result of `qgraph verify` for this network; None where it was not run."""
+    """Result of `qgraph verify` for this network; None if it was not run."""
     found = record_in(Certificate, folder / CERTIFICATE)
     if found is None or found.hashes.graph != manifest.files.get("graph.txt"):
         return None

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from qgraph.drafts import sole_user
+from qgraph.drafts import lock_directory
 from qgraph.files import make_directory, remove_directory
 from qgraph.ir.graph import Graph
 from qgraph.quant.sources import is_entry_point
@@ -180,7 +180,7 @@ def _apart(
 
 def sole_chief(path: str | Path, task: WorkerTask) -> AbstractContextManager[None]:
     """Lock the directory of a run, which its workers share. Raises OutputError."""
-    return sole_user(Path(path)) if task.is_chief else nullcontext()
+    return lock_directory(Path(path)) if task.is_chief else nullcontext()
 
 
 def check_files(path: str | Path, *sources: Source | None) -> None:

@@ -111,7 +111,7 @@ def _absorb(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _absorb_vector(rewriter: Rewriter, node: Node) -> bool:
-    """Like `_absorb`, but keep x + 3, which may be the beginning of a hard sigmoid."""
+    """Like `_absorb`, but keep x + 3, which may be the start of a hard sigmoid."""
     constants = (rewriter.graph.constant(value) for value in node.inputs)
     return any(c is not None and c.size > 1 for c in constants) and _absorb(rewriter, node)
 

@@ -1,4 +1,4 @@
-"""Which axes a reshape splits, joins or leaves alone."""
+"""Find which axes a reshape splits, joins or keeps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from qgraph.ir.types import Shape
 
 @dataclass(frozen=True)
 class Group:
-    """Axes before and after a reshape that hold the same elements among them."""
+    """Axes before and after a reshape that contain the same elements."""
 
     before: tuple[int, ...]
     after: tuple[int, ...]

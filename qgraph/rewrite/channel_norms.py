@@ -23,7 +23,7 @@ from qgraph.rewrite.functions import number_of, single_sources
 REDUCTIONS: Mapping[str, Callable[..., Array]] = {"mean": np.mean, "sum": np.sum}
 RESHAPES = ("reshape", "expand_dims", "squeeze")
 ENDS = frozenset({"add", "sub", "mul", "div", "bias_add"})
-NARROW, WIDE = 1e-6, 1e3  # scales of the rows that tell epsilon and gamma apart
+NARROW, WIDE = 1e-6, 1e3  # scales of the rows, from which epsilon and gamma are computed
 SCALES = np.array([1e-3, 0.03, 1.0, 30.0, 1e3])
 CLOSE = 1e-6
 LARGEST_EPSILON = 100.0
@@ -62,7 +62,7 @@ def norm_at(graph: Graph, root: str, order: Mapping[str, int]) -> ChannelNorm | 
 def _regions(
     graph: Graph, root: str, order: Mapping[str, int]
 ) -> Iterator[tuple[str, tuple[Node, ...]]]:
-    """Values that `root` is computed from by channels alone, the nearest first, and the nodes."""
+    """Values that `root` is computed from within channels, nearest first, with the nodes."""
     shape = graph.types[root].shape
     if not shape or len(shape) < 2 or shape[-1] in (None, 1) or not graph.types[root].is_float:
         return
@@ -79,7 +79,7 @@ def _regions(
 
 
 def _is_part(graph: Graph, node: Node, root: str) -> bool:
-    """True for elementwise ops and reductions over channels, on values as large as `root`."""
+    """Whether a node is an elementwise op or a reduction over channels, of the size of `root`."""
     if node.name != root and (node.control or graph.control_users(node.name)):
         return False
     known, wanted = graph.types[node.name], graph.types[root]
@@ -87,7 +87,7 @@ def _is_part(graph: Graph, node: Node, root: str) -> bool:
     if known.dtype != wanted.dtype or known.shape not in (whole, (*whole[:-1], 1), whole[:-1]):
         return False
     if node.op in ELEMENTWISE or node.op == "bias_add":
-        # Without its last axis a value would be broadcast along others.
+        # Without the last axis, a value would be broadcast along other axes.
         return known.shape != whole[:-1] or all(
             graph.types[v].shape == known.shape or number_of(graph, v) is not None
             for v in node.inputs
@@ -168,7 +168,7 @@ def _solved(
         return None
     epsilon = variance * (ratio * WIDE**2 - NARROW**2) / (1 - ratio)
     epsilon = next((n for n in numbers if abs(n - epsilon) <= 1e-5 * abs(epsilon)), epsilon)
-    if not 0 < epsilon < LARGEST_EPSILON:  # a larger one would make a norm of a mere difference
+    if not 0 < epsilon < LARGEST_EPSILON:  # with a larger one, any difference would be a norm
         return None
     gamma = wide * np.sqrt(WIDE**2 * variance + epsilon) / (WIDE * deviation)
     return ChannelNorm(source, centred, gamma, beta, float(epsilon))

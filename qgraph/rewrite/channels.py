@@ -2,7 +2,7 @@
 
 Each output channel of a layer is a new channel. Ops that commute with a positive factor (ReLU,
 pools, padding with zeros) keep it; sums unite channels; a concat puts them side by side.
-Where any other op reads or produces a value, its channels are frozen: their factor stays 1.
+If any other op reads or computes a value, its channels are frozen: their factor stays 1.
 """
 
 from __future__ import annotations
@@ -108,13 +108,13 @@ def _channels(graph: Graph, value: str) -> int:
 def _through(
     graph: Graph, node: Node, ids: dict[str, Ids], union: ChannelUnion, leaky: dict[str, str]
 ) -> Ids | None:
-    """The channels of the node's output, or None where a factor cannot pass."""
+    """The channels of the node's output; None if the node does not commute with factors."""
     if node.op in ("input", "const") or not _channels(graph, node.name):
         return None
     x = ids[node.inputs[0]] if node.inputs else None
     if is_layer(node) and graph.constant(node.inputs[1]) is not None:
         if graph.use_count(node.inputs[1]) > 1:
-            return None  # a factor would separate weights that layers share
+            return None  # factors would make the shared weights of several layers different
         return union.new(_channels(graph, node.name))
     if marks_of(node).pool or node.op in _SAME or is_spatial(graph, node):
         return x
@@ -131,7 +131,7 @@ def _through(
 
 
 def is_spatial(graph: Graph, node: Node) -> bool:
-    """True for ops that move or average positions and leave the last axis as it is."""
+    """Whether an op moves or averages positions and keeps the last axis."""
     if node.op not in _SPATIAL or padding_value(node):
         return False
     before, after = graph.types[node.inputs[0]], graph.types[node.name]
@@ -144,9 +144,9 @@ def is_spatial(graph: Graph, node: Node) -> bool:
 
 
 def flattened(graph: Graph, node: Node, channels: Any) -> Any:
-    """[n, h, w, c] -> [n, h * w * c]: repeat an array over channels once for each position.
+    """Repeat an array over channels for each position: [n, h, w, c] -> [n, h * w * c].
 
-    None where the reshape is of another kind.
+    None if the reshape is of another kind.
     """
     before, after = graph.types[node.inputs[0]].shape, graph.types[node.name].shape
     if before is None or after is None or len(after) != 2 or before[0] != after[0]:
@@ -160,7 +160,7 @@ def _joined(graph: Graph, node: Node, ids: dict[str, Ids], union: ChannelUnion) 
         return None
     constants = [graph.constant(v) is not None for v in (a, b)]
     if any(constants):
-        # An added vector is scaled with the layer; any other constant stays as it is.
+        # An added vector is scaled with the layer; other constants do not change.
         is_vector = node.op == "add" and constants == [False, True]
         is_vector = is_vector and graph.types[b].shape == (_channels(graph, a),)
         return ids[a] if is_vector else None

@@ -21,11 +21,11 @@ _ELEMENTWISE = frozenset(
 
 
 def constant_channels(graph: Graph) -> dict[str, Float64]:
-    """Find for each value the number that a channel holds at every position, NaN where it varies.
+    """Find the constant of each channel of each value, NaN for a channel that varies.
 
-    A channel is a slice along the last axis. Constants are followed through layers (whose weights
-    are zero, or whose inputs are constant and meet no zero padding), elementwise ops, pools, ops
-    that move positions, concats and flattening.
+    A channel is a slice along the last axis. Constants pass through layers (if weights are zero, or
+    if inputs are constant and there is no zero padding), elementwise ops, pools, ops that move
+    positions, concats and flattening.
     """
     known: dict[str, Float64] = {}
     for node in graph.topological():
@@ -80,7 +80,7 @@ def sum_of_taps(weights: Array) -> Float64:
 
 
 def live_pairs(weights: Array) -> Mask:
-    """True for pairs of channels with a weight that is not zero."""
+    """Mask of the pairs of channels with a nonzero weight."""
     return np.asarray((weights != 0).any(axis=tuple(range(weights.ndim - 2))))
 
 
@@ -95,6 +95,6 @@ def _elementwise(graph: Graph, node: Node, known: dict[str, Float64]) -> Float64
     evaluate = op_definition(node.op).evaluate
     if evaluate is None:
         return None
-    # A comparison inside a function makes a number of NaN.
+    # A comparison inside a function would turn NaN into a number.
     varies = np.isnan(inputs).any(axis=0)
     return np.where(varies, np.nan, evaluate(node.attributes, inputs))

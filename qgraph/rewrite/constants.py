@@ -24,12 +24,12 @@ Mask = npt.NDArray[np.bool_]
 
 
 def is_layer(node: Node) -> bool:
-    """True for ops with weights; an average pool in depthwise form has none of its own."""
+    """Whether an op has weights of its own; an average pool as depthwise convolution has none."""
     return node.op in COMPUTE and not marks_of(node).pool
 
 
 def is_unpadded(graph: Graph, layer: Node) -> bool:
-    """True if every window of the layer is known to lie inside its input."""
+    """Whether every window of the layer is inside its input, as far as sizes are known."""
     attrs = layer.attributes
     if not isinstance(attrs, ConvAttrs) or attrs.padding is PaddingRule.VALID:
         return True
@@ -49,7 +49,7 @@ def channels_of(graph: Graph, value: str) -> int | None:
 
 
 def only_user(graph: Graph, value: str) -> Node | None:
-    """The only user of `value`; None if there are several uses, or it is an output."""
+    """The only user of `value`; None if it has several uses or is an output."""
     return graph.users(value)[0] if graph.use_count(value) == 1 and graph.users(value) else None
 
 
@@ -69,10 +69,10 @@ def is_channel_mean(graph: Graph, node: Node) -> bool:
 
 
 def not_constant(graph: Graph, what: str, *values: str) -> str:
-    """Why a pass cannot use `what`, in words: one of the values is not a constant."""
+    """The reason why a pass cannot use `what`: one of the values is not a constant."""
     verb = "is" if what.endswith("bias") else "are"
     hidden = all(graph.constant(_behind_identities(graph, value)) is not None for value in values)
-    cure = ": `splice-identities` has to run before" if hidden else ""
+    cure = ": `splice-identities` must run before" if hidden else ""
     return f"{what} {verb} not constant{cure}"
 
 
@@ -100,7 +100,7 @@ def channel_vector(graph: Graph, value: str, channels: int | None) -> Array | No
 
 
 def leaky_product(graph: Graph, maximum: Node) -> tuple[str, str] | None:
-    """(x, product) where `maximum` is `maximum(x, x * alpha)`: leaky ReLU inside the compiler."""
+    """(x, product) if `maximum` is `maximum(x, x * alpha)`, the lowered form of leaky ReLU."""
     if maximum.op != "maximum":
         return None
     for x, product in (maximum.inputs, maximum.inputs[::-1]):
@@ -139,7 +139,7 @@ class Affine:
 
 
 def batch_norm_affine(graph: Graph, node: Node) -> Affine | None:
-    """Factor and offset of a `batch_norm` node; None where a statistic is not constant."""
+    """Factor and offset of a `batch_norm` node; None if a statistic is not constant."""
     constants = [graph.constant(value) for value in node.inputs[1:]]
     if any(c is None for c in constants):
         return None

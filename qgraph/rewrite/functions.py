@@ -68,11 +68,11 @@ def single_sources(
     is_part: Callable[[Node], bool],
     is_parameter: Callable[[str], bool],
 ) -> Iterator[tuple[str, tuple[Node, ...]]]:
-    """Each single value that determines `root`, the nearest first, with the nodes between.
+    """Find single values that determine `root`, nearest first, with the nodes between.
 
-    Every node between satisfies `is_part`; constants that satisfy `is_parameter` do not count as
-    dependencies. Such a value dominates `root`: the walk goes back from `root`, always from the
-    value that comes last in `order`, and ends where another constant or another op is met.
+    All nodes between satisfy `is_part`; constants that satisfy `is_parameter` are not counted. Such
+    a value dominates `root`: the search goes back from `root`, always from the value that is last
+    in `order`, and ends at another constant or op.
     """
     inside: list[Node] = []
     frontier = {root}
@@ -94,7 +94,7 @@ def single_sources(
 
 
 def _is_elementwise(graph: Graph, node: Node, root: str) -> bool:
-    """True for an op on elements of tensors as large as `root`, and on numbers."""
+    """Whether a node is an op on the elements of tensors of the size of `root`, and on numbers."""
     if node.op not in ELEMENTWISE and node.op not in ("bias_add", "composed"):
         return False
     if node.name != root and (node.control or graph.control_users(node.name)):
@@ -105,7 +105,7 @@ def _is_elementwise(graph: Graph, node: Node, root: str) -> bool:
 
 
 def number_of(graph: Graph, value: str) -> float | None:
-    """The one finite number that a float constant holds, whatever its shape."""
+    """The single finite number in a float constant of any shape."""
     array = graph.constant(value)
     if array is None or array.dtype.kind != "f" or not array.size:
         return None
@@ -133,7 +133,7 @@ def _steps(graph: Graph, source: str, nodes: tuple[Node, ...]) -> tuple[Step, ..
 
 
 def _moved(steps: tuple[Step, ...], x: int, before: int) -> Iterator[Step]:
-    """Steps of a function of value `x`, placed after `before` other steps."""
+    """Steps of a function of value `x`, to be placed after `before` other steps."""
     for op, arguments, extra in steps:
         moved = (a if isinstance(a, float) else (x if a == 0 else a + before) for a in arguments)
         yield op, tuple(moved), extra
@@ -173,8 +173,9 @@ def _inputs(
 
 # -- functions by name ------------------------------------------------------------------------
 
-# Points at which functions are compared: densely around 0, where they bend, then far out. They are
-# not multiples of powers of two, so that no step of a staircase is missed; 0, 3 and 6 are included.
+# Points at which functions are compared: densely around 0, where they are curved, then far out.
+# They are not multiples of powers of two, so that steps of a staircase are seen; 0, 3 and 6 are
+# included.
 NEAR = np.concatenate([np.arange(-12.0, 13.0), np.linspace(-14.3, 14.7, 211)])
 TINY, FAR = np.geomspace(1e-6, 0.1, 9), np.geomspace(15.1, 80.0, 9)
 BEYOND = np.geomspace(81.0, 3e38, 23)  # where exponentials may overflow
@@ -205,7 +206,7 @@ class KnownFunctions:
     def name_of(
         self, function: PointwiseFunction, dtype: str
     ) -> tuple[str, dict[str, object]] | None:
-        """The op, with its attributes, that is this function, up to rounding in `dtype`."""
+        """The op with attributes that equals this function up to rounding in `dtype`."""
         found = function.of(POINTS)
         room = 16 * float(np.finfo(dtype).eps) * np.maximum(np.abs(POINTS), 1)
         for (op, attrs), values in zip(NAMED, self.values, strict=True):

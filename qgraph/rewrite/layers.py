@@ -13,9 +13,9 @@ from qgraph.rewrite.rewriter import Rewriter
 
 
 def add_to_bias(rewriter: Rewriter, layer: Node, shift: Float64) -> None:
-    """Add `shift`, [output channels], to the bias of `layer`, which gets one if it has none.
+    """Add `shift`, [output channels], to the bias of `layer`, which gets a bias if it has none.
 
-    A shared bias stays as it is. The change is not logged: the caller logs it.
+    A shared bias is not changed. The caller logs the change.
     """
     graph, user = rewriter.graph, only_user(rewriter.graph, layer.name)
     bias = graph.constant(user.inputs[1]) if user is not None and user.op == "bias_add" else None

@@ -31,7 +31,7 @@ class Var:
 
 @dataclass(frozen=True)
 class Const:
-    """A constant; with `equals`, one whose every element is that number, rounded to its dtype."""
+    """A constant; with `equals`, one whose elements all equal that number, rounded to its dtype."""
 
     name: str = ""
     equals: float | None = None
@@ -39,7 +39,7 @@ class Const:
 
 @dataclass(frozen=True, init=False)
 class Op:
-    """The (first) output of an op; its own value is bound to `bind`."""
+    """The first output of an op; the matched value is bound to `bind`."""
 
     op: str | tuple[str, ...]
     inputs: tuple[Pattern, ...]
@@ -55,7 +55,7 @@ Pattern = Var | Const | Op
 
 
 def match(graph: Graph, value: str, pattern: Pattern) -> Bindings | None:
-    """Bindings under which `pattern` describes `value`, or None."""
+    """The bindings for which `pattern` matches `value`, or None."""
     return next(_matches(graph, value, pattern, {}), None)
 
 

@@ -11,12 +11,12 @@ from qgraph.rewrite.constant_channels import constant_channels, live_pairs
 from qgraph.rewrite.constants import Float64, Mask, is_unpadded, weights_of
 
 
-class Removable:
+class RemovableChannels:
     """Channels that are constant or unused, and the layers that prevent their removal.
 
     `gone` marks the roots of `channels` that can be removed together. Every layer keeps at least
-    one channel. Where several constants other than 0 meet a zero-padded border, the largest one
-    stays. `grouped` names the layer with groups that prevents the removal of a root.
+    one channel. If several constants other than 0 reach a border with zero padding, the largest one
+    is kept. `grouped` names the layer with groups that prevents the removal of a root.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -92,7 +92,7 @@ def _constant(channels: ChannelMap, known: dict[str, Float64]) -> Mask:
 
 
 def _read(graph: Graph, channels: ChannelMap) -> Mask:
-    """Roots for which some layer has a weight other than zero."""
+    """Roots for which a layer has a nonzero weight."""
     read = np.zeros(channels.count, bool)
     for layer in channels.layers:
         inputs = channels.of(layer.inputs[0])

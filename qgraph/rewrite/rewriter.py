@@ -131,7 +131,7 @@ class Rewriter:
         Returns:
             True, so that a rule can return it.
         """
-        # Printing a constant requires its hash; its name is enough here.
+        # The text of a constant contains a hash, which takes time; its name is enough.
         before = f"%{node.name} = const" if node.op == "const" else print_node(node)
         at = (self.pass_name, self.rule, node.name)
         self.trace.record(Rewrite(*at, before, after, shared_scale))

@@ -41,7 +41,7 @@ class Refusal:
 
 @dataclass
 class Trace:
-    """Rewrites and refusals in order; for each node the latest entry counts."""
+    """Rewrites and refusals in order; only the last refusal of a node is kept."""
 
     rewrites: list[Rewrite] = field(default_factory=list)
     _refusals: dict[tuple[str, str, str], Refusal] = field(default_factory=dict)
@@ -96,5 +96,5 @@ class TraceRecord:
 
 
 def without_numbers(text: str) -> str:
-    """Text of nodes without the elements or hash of a constant: its dtype and shape are enough."""
+    """Text of nodes without the elements or hash of constants: dtype and shape are enough."""
     return re.sub(r"(\w\[[\d,]*\]):(\[[^\]]{24,}\]|sha256:\w+)", r"\1", text)

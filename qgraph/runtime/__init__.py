@@ -1,7 +1,7 @@
 """Run quantized networks on integers in native code, without TensorFlow.
 
 session = Session.open("out")                     # a directory that `qgraph quantize` wrote
-outputs = session.run({"image": images})          # floats in, floats out, integers in between
+outputs = session.run({"image": images})          # floats in, floats out, integers inside
 
 engine = Engine.open("network.qgi", threads=2)    # codes in, codes out
 """

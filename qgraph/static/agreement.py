@@ -33,9 +33,9 @@ class SampleTally:
 class Agreement:
     """Distance of the quantized outputs from those of the float network, on `samples` samples.
 
-    `sqnr` in dB (at the logits, where the output is their softmax); of several outputs, all weigh
-    the same. `top1` is the share of samples with the same largest output, None where outputs are
-    not classes.
+    `sqnr` is in dB (at the logits, if the output is their softmax); several outputs have equal
+    weights. `top1` is the share of samples with the same largest output, None if outputs are not
+    classes.
     """
 
     sqnr: float
@@ -43,22 +43,22 @@ class Agreement:
     samples: int
 
 
-# SQNR in dB at the outputs, share of equal answers: the least that each level asks for. What
-# reaches none of them is far from the float network.
+# The lower limits of each level: SQNR in dB at the outputs, and share of equal answers. Outputs
+# below all of them are far from the float network.
 LEVELS = (
     (40.0, 0.99, "Very close to float"),
     (25.0, 0.95, "Close to float"),
     (15.0, 0.80, "Noticeably off"),
 )
 ENOUGH_ANSWERS = 50
-RULE_OF_THREE = 3  # where none of n answers differs, less than 3 in n do
+RULE_OF_THREE = 3  # if none of n answers differs, the share that differs is below 3 / n (95 %)
 
 
 def level_of(sqnr: float, top1: float | None, samples: int) -> int:
-    """Index of the outputs in `LEVELS`; its length where they reach no level.
+    """Index of the outputs in `LEVELS`; its length if they reach no level.
 
-    The share of equal answers decides if there are enough of them to tell it, else the worse of
-    both.
+    The share of equal answers decides if there are enough answers; otherwise the worse of both
+    criteria decides.
     """
     answers = samples if top1 is not None and samples >= ENOUGH_ANSWERS else 0
     reached = (
@@ -71,7 +71,7 @@ def level_of(sqnr: float, top1: float | None, samples: int) -> int:
 
 
 def decisions(graph: Graph) -> list[str]:
-    """The values that outputs are decided by: an output itself, or the logits of a softmax."""
+    """The values that outputs depend on: an output itself, or the logits of a softmax."""
     found = []
     for value in graph.outputs.values():
         node = graph.producer(value)
@@ -98,22 +98,22 @@ def agreement(wanted: Graph, found: Graph, data: Mapping[str, Array]) -> Agreeme
 
 
 def paired_decisions(wanted: Graph, found: Graph) -> dict[str, str]:
-    """Each decision of `found` with its twin in `wanted`.
+    """Pairs of decisions: each of `found` with that of the same output in `wanted`.
 
-    Outputs may share a decision, such as logits and their softmax: it counts once.
+    Outputs that share a decision, such as logits and their softmax, count once.
     """
     return dict(zip(decisions(found), decisions(wanted), strict=True))
 
 
 def rows_of(feeds: Mapping[str, Array]) -> int:
-    """How many samples one chunk holds."""
+    """The number of samples in a chunk."""
     return len(next(iter(feeds.values())))
 
 
 def tally(wanted: Sequence[Array], found: Sequence[Array], rows: int) -> SampleTally:
     """Contribution of one chunk of `rows` samples to an agreement.
 
-    A chunk counts as one sample if an output does not have them in its first dimension.
+    A chunk counts as one sample if samples are not the first dimension of an output.
     """
     exact = [a.astype(np.float64) for a in wanted]
     errors = [a - b for a, b in zip(exact, found, strict=True)]
@@ -134,9 +134,9 @@ def tally(wanted: Sequence[Array], found: Sequence[Array], rows: int) -> SampleT
 
 
 def weighed_sqnr(signal: Array, noise: Array) -> float:
-    """SQNR in dB of outputs with this signal and noise: the mean of noise over signal counts.
+    """SQNR in dB of outputs with this signal and noise, from their mean ratio of noise to signal.
 
-    Outputs that are all zeros count only where all are.
+    Outputs that are all zeros only count if all outputs are.
     """
     some = signal > 0
     if not some.any():
@@ -147,7 +147,7 @@ def weighed_sqnr(signal: Array, noise: Array) -> float:
 def judge(
     graph: Graph, ends: Sequence[str], tallies: Sequence[SampleTally], samples: int
 ) -> Agreement:
-    """The agreement that tallies of the values `ends` add up to."""
+    """The agreement from tallies of the values `ends`."""
     signal, noise = (
         np.concatenate(parts).sum(axis=0)
         for parts in ([t.signal for t in tallies], [t.noise for t in tallies])

@@ -14,7 +14,7 @@ from qgraph.static.facts import PartFacts, decibels
 from qgraph.static.sensitivity import Part, Sensitivity, sensitivities
 from qgraph.static.switched import Variant, agreements
 
-# Enough to tell layers apart: noise at the outputs is summed over samples and classes.
+# Enough to compare layers, because noise at the outputs is summed over samples and classes.
 SAMPLES = 32
 # The number of the worst layers whose causes are examined.
 EXPLAINED = 10
@@ -28,9 +28,9 @@ def analysis(
     data: Mapping[str, Array],
     on_chunk: Steps = silent_steps,
 ) -> list[PartFacts]:
-    """One entry for each part of the network, the most costly first.
+    """One entry for each part of the network, in the order of cost, the highest first.
 
-    Only for the worst it is known where and why. graph: calibrated, made of `floating`.
+    Places and causes are only examined for the worst parts. graph: calibrated, from `floating`.
     """
     found = sensitivities(graph, floating, data, on_chunk).by_harm()
     where = _where(graph, floating, data, [s.part for s in found[:EXPLAINED]])
@@ -63,7 +63,7 @@ def _entry(found: Sensitivity) -> PartFacts:
 def _where(
     graph: Graph, floating: Graph, data: Mapping[str, Array], parts: list[Part]
 ) -> dict[str, dict[str, float]]:
-    """SQNR at the outputs of the stages of each part, each quantized alone."""
+    """SQNR at the outputs with each stage of a part quantized alone."""
     stages = [(p, kind, getattr(p, kind)) for p in parts for kind in WHERE if getattr(p, kind)]
     found = agreements(graph, floating, data, [Variant(False, names) for _, _, names in stages])
     where: dict[str, dict[str, float]] = {}
@@ -73,7 +73,7 @@ def _where(
 
 
 def _likely(known: list[Cause], where: Mapping[str, float]) -> list[str]:
-    """Reasons of the stage that costs most come first; if it has none, what it costs."""
+    """Likely reasons. Those of the most costly stage come first; without any, a general one."""
     worst = min(where, key=lambda kind: where[kind])
     if where[worst] == float("inf"):
         return []

@@ -34,37 +34,37 @@ def build(
     on_pass: Callable[[PassResult], None] = lambda result: None,
     progress: Progress = silent,
     memory: int | None = None,
-    invented: bool = False,
+    generated: bool = False,
     pipeline: Pipeline = USUAL,
     exponents: Exponents | None = None,
     preparations: Preparations | None = None,
 ) -> Prepared:
-    """The float graph that `plan` makes of `loaded`, and its quantized, calibrated twin.
+    """The float graph that `plan` makes from `loaded`, and its quantized, calibrated form.
 
-    Thresholds are from all of `data`, corrections from `thinned` data. memory: see `calibrate`.
-    `invented`: the samples are noise (`qgraph.quant.data_free`), brought to the statistics of
-    batch norms on the way; biases are then corrected from these. `pipeline`: which passes run.
-    `exponents`: these, instead of a calibration; scales then stay as they are given.
-    `preparations`: of `loaded` by `pipeline`, where other plans were prepared before.
+    Thresholds come from all of `data`, corrections from `thinned` data. memory: see `calibrate`.
+    generated: the samples are noise (`qgraph.quant.data_free`); inside the network, they are
+    normalized to the statistics of batch norms, and biases are corrected from these. pipeline: the
+    passes that run. exponents: used instead of a calibration; scales do not change then.
+    preparations: of `loaded` by `pipeline`, if other plans were prepared before.
     """
     known = preparations or Preparations(loaded, pipeline)
-    floating, graph = known.prepared(profile, plan, data, trace, on_pass, exponents, invented)
+    floating, graph = known.prepared(profile, plan, data, trace, on_pass, exponents, generated)
     few, statistics = thinned(graph, data), None
-    with _by_norms(graph, floating, data) if invented else nullcontext():
+    with _by_norms(graph, floating, data) if generated else nullcontext():
         if exponents is None:
             if corrects(plan):
                 statistics = statistics_of(graph, data, progress)
             calibrate_by(graph, profile, plan, data, progress, memory, statistics)
         else:
             assign_exponents(graph, exponents, profile.shift)
-        if plan.correct_bias and not invented and (statistics is None or few is not data):
-            statistics = statistics_of(graph, few)  # of weights that are not reconstructed yet
+        if plan.correct_bias and not generated and (statistics is None or few is not data):
+            statistics = statistics_of(graph, few)  # before weights are reconstructed
         if plan.reconstruct:
             finer = FINER if exponents is None else 0
-            reconstruct(graph, floating, few, finer, progress, biases=not invented)
-    if plan.reconstruct or invented:
-        check_shifts(graph, profile.shift)  # it may have chosen finer scales
-    if plan.correct_bias and invented:
+            reconstruct(graph, floating, few, finer, progress, biases=not generated)
+    if plan.reconstruct or generated:
+        check_shifts(graph, profile.shift)  # reconstruction may have chosen finer scales
+    if plan.correct_bias and generated:
         correct_biases_without_data(graph, floating)
     elif plan.correct_bias:
         correct_biases(graph, floating, few, lambda i, n: progress("correcting", i, n), statistics)
@@ -105,7 +105,7 @@ def calibrate_by(
         return
 
     def on_node(done: int, total: int) -> None:
-        if statistics is None:  # else it was told of
+        if statistics is None:  # otherwise its progress was reported before
             progress("calibrating", done, total)
 
     calibrate(graph, data, options, on_node, memory, statistics)
@@ -119,9 +119,9 @@ def reconstruct(
     progress: Progress = silent,
     biases: bool = True,
 ) -> None:
-    """Choose the weight codes of `graph`, whose scales may become `finer`: shifts are to check.
+    """Choose the weight codes of `graph`, with up to `finer` finer scales; check shifts after it.
 
-    `biases`: these take mean errors.
+    biases: whether biases are corrected by mean errors.
     """
     reconstruct_weights(
         graph,
@@ -134,5 +134,5 @@ def reconstruct(
 
 
 def corrects(plan: Plan) -> bool:
-    """True if values are brought back to those of the float network after calibration."""
+    """Whether biases are corrected after calibration, by reconstruction or bias correction."""
     return plan.reconstruct or plan.correct_bias

@@ -1,4 +1,4 @@
-"""Find why a layer costs accuracy, from its numbers, the most costly cause first."""
+"""Find out why a layer costs accuracy, from its numbers; the most costly cause comes first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from qgraph.static.sensitivity import Part
 from qgraph.static.switched import plain_constant
 from qgraph.words import percent
 
-# Channels of one tensor usually differ by less, and a peak is usually no farther out.
+# Larger ratios between the channels of a tensor, and peaks farther out, are unusual.
 USUAL_SPREAD = 8.0
 USUAL_TAIL = 4.0
 # A channel whose deviation is below this share of the median one is almost constant.
@@ -33,7 +33,7 @@ VANISHED = 0.2
 
 @dataclass(frozen=True)
 class Cause:
-    """Cause that costs a part about `lost` bits; `where`: its weights (or bias) or its output."""
+    """A cause that costs about `lost` bits; `where`: in the weights (or bias) or in the output."""
 
     where: str
     lost: float
@@ -43,9 +43,9 @@ class Cause:
 def causes(
     graph: Graph, floating: Graph, part: Part, measured: Measured, data: Mapping[str, Array]
 ) -> list[Cause]:
-    """The causes that the numbers show, the most costly first; empty if nothing stands out.
+    """The causes that the numbers show, the most costly first; empty if there are none.
 
-    graph: calibrated, made of `floating`. Channels are looked at on one chunk of `data`.
+    graph: calibrated, from `floating`. Channels are examined on one chunk of `data`.
     """
     layer, known = graph.nodes[part.name], measured.statistics
     outputs = [q for q in sorted(part.output) if original(graph, q) in floating.types]
@@ -70,7 +70,7 @@ def rounds_to_zero(share: float) -> str:
 
 
 def _input_of(graph: Graph, layer: Node) -> list[str]:
-    """The float value that the layer takes, moved or not."""
+    """The float value of a layer's input, before ops that only move values."""
     if not layer.inputs:
         return []
     node = graph.producer(layer.inputs[0])
@@ -104,7 +104,7 @@ def _of_weights(
             lost += 1
         yield Cause("weights", float(lost), text)
     elif consequence:
-        text = f"{rounds_to_zero(share)}: the largest set the step"
+        text = f"{rounds_to_zero(share)}: the largest weights determine the step"
         yield Cause("weights", 2 * share, text)
     room = spec.lo if not codes.size else int(np.abs(codes).max())
     unused = np.log2((spec.hi + 1) / (room + 1)) if room > 0 else 0.0
@@ -118,7 +118,7 @@ def _of_weights(
 
 @dataclass(frozen=True)
 class _Spread:
-    """How far the channel with the largest weights is above the median one."""
+    """The ratio of the largest channel of weights to the median channel."""
 
     side: str
     channel: int
@@ -140,13 +140,13 @@ class _Spread:
 
 
 def _sides(layer: Node, spec: QuantSpec) -> list[str]:
-    """The channels that share a scale: those of the output have their own, per channel."""
+    """The sides whose channels share a scale: with scales per channel, only the input."""
     depthwise = layer.op == "depthwise_conv2d"
     return ["output"] * (not spec.per_channel) + ["input"] * (not depthwise)
 
 
 def _stillness(x: Array, spread: _Spread) -> float | None:
-    """The deviation of the channel's input over the median one's, where it is next to none."""
+    """The ratio of an input channel's deviation to the median deviation, if it is very small."""
     deviations = x.reshape(-1, x.shape[-1]).astype(np.float64).std(axis=0)
     alive = deviations[deviations > 0]
     if spread.side != "input" or spread.channel >= len(deviations) or not len(alive):
@@ -167,7 +167,7 @@ def _of_sums(
         ends = np.ldexp(spec.hi + 1.0, -aligned(spec.exponent, constant.shape))
         past = np.abs(constant) > ends
         if past.any():
-            text = f"{int(past.sum())} of {past.size} biases saturate: past {float(np.max(ends)):g}"
+            text = f"{int(past.sum())} of {past.size} biases saturate at {float(np.max(ends)):g}"
             yield Cause("weights", 4.0, text)
     elif constant is None and found is not None and found.below + found.above:
         share = (found.below + found.above) / found.elements
@@ -206,7 +206,7 @@ def _of_output(
 
 
 def _forced(graph: Graph, quantizer: Node, known: Mapping[str, Statistics]) -> str:
-    """The member that makes the step of a group coarse, and the op that joins them."""
+    """The member that makes the step of a group coarse, and the op that joins the two."""
     group = spec_of(quantizer).group
     if group is None:
         return ""
@@ -243,7 +243,7 @@ def _of_channels(values: Array) -> Iterator[Cause]:
 
 
 def _tail(found: Statistics) -> float:
-    """The 99.9th percentile of the sizes of the nonzero elements."""
+    """The 99.9th percentile of the magnitudes of nonzero elements."""
     counts = found.histogram.counts
     sizes = np.abs(found.histogram.centres())
     order = np.argsort(sizes)

@@ -19,13 +19,13 @@ from qgraph.words import counted, percent
 
 # With fewer samples, neither ranges nor measurements are reliable.
 FEW_SAMPLES = 16
-# The share of values that a quantizer may clip before it is pointed out.
+# The largest share of clipped values without a warning.
 CLIPPED = 0.01
 NAMED = 3
 
 TRAINING_WITHOUT_DATA = (
-    "--mode retrain without calibration data: training begins from thresholds that come from "
-    "invented samples; give typical inputs with --calibration"
+    "--mode retrain without calibration data: training starts from thresholds of generated "
+    "samples; give typical inputs with --calibration"
 )
 
 
@@ -35,16 +35,16 @@ def of_evidence(samples: int) -> list[str]:
         return []
     return [
         f"only {counted(samples, 'sample')} given: with fewer than {FEW_SAMPLES}, ranges and the "
-        "figures above say little of other inputs; some hundred are better"
+        "figures above may not hold for other inputs; a few hundred are better"
     ]
 
 
 def of_result(
     graph: Graph, agreement: Agreement | None, measured: Measured, *, trained: bool = False
 ) -> list[str]:
-    """Warnings where outputs are far from float, much is clipped, or float stands between layers.
+    """Warnings if outputs are far from float, many values are clipped, or layers run in float.
 
-    trained: training moved the outputs on purpose. What counts then is whether they decide alike.
+    trained: training changed the outputs on purpose, so only the share of equal answers counts.
     """
     far = _moved_outputs(agreement) if trained else _far_outputs(agreement)
     return [*far, *_clipping(graph, measured.clipped), *_float_between(graph)]
@@ -104,6 +104,6 @@ def _float_between(graph: Graph) -> list[str]:
     verb = "is" if len(between) == 1 else "are"
     return [
         f"{named}{more} {verb} computed in float between integer layers: TensorFlow runs this "
-        "network, but it has no integer program, so the engine, `qgraph verify` and exports of "
-        "integers refuse it; cut the network there (--outputs), or replace these ops"
+        "network, but it has no integer program, so the engine, `qgraph verify` and integer "
+        "exports do not support it; cut the network there (--outputs), or replace these ops"
     ]

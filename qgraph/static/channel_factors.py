@@ -24,11 +24,11 @@ def channel_factors(
 ) -> Factors:
     """The factors that minimize noise, by layer, in sixteenths of log2.
 
-    graph: float, as it is in front of the pass. data: arrays [samples, ...] by input name; None
-    uses batch norms alone. steps: see `noise_factors`. The result is empty without batch norms,
-    which know what channels may gain.
+    graph: float, before the pass. data: arrays [samples, ...] by input name; None uses batch norms
+    alone. steps: see `noise_factors`. The result is empty without batch norms, because their
+    statistics are needed.
     """
-    if not graph.moments:  # no channel moves
+    if not graph.moments:  # no statistics
         return {}
     channels = channel_map(graph)
     seen = None if data is None else activated_channels(graph, channels.layers, data)
@@ -52,7 +52,7 @@ def layer_steps(quantized: Graph) -> dict[str, LayerSteps]:
 
 
 def pass_without_factors(steps: Sequence[Pass]) -> int | None:
-    """The place of the pass that equalizes by noise and has no factors yet."""
+    """The index of the pass that equalizes by noise and has no factors yet."""
     places = (i for i, step in enumerate(steps) if _by_noise(step) and step.factors is None)
     return next(places, None)
 
@@ -67,7 +67,7 @@ def with_factors(steps: Sequence[Pass], factors: Factors) -> tuple[Pass, ...]:
 
 
 def without_factors(steps: Sequence[Pass]) -> tuple[Pass, ...]:
-    """`steps` as they were before factors were given to them."""
+    """`steps` without the factors that were given to them."""
     return tuple(replace(step, factors=None) if _by_noise(step) else step for step in steps)
 
 

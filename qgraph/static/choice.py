@@ -28,10 +28,10 @@ from qgraph.words import counted
 class PlanRequest:
     """The user's request for a plan.
 
-    plan: this plan, without a search. effort: else how many plans a search tries. method: the first
-    one has this method for thresholds. seconds: no trial starts later. bits: a budget of bits, if
-    any. memory: bytes of live values above which calibration uses temporary files. pipeline: the
-    passes that run. held_out: keep samples for the report, even without a search.
+    plan: this plan, without a search. effort: otherwise, the number of plans that a search tries.
+    method: for thresholds, in the first plan. seconds: no trial starts later. bits: a budget of
+    bits, if any. memory: bytes of live values above which calibration uses temporary files.
+    pipeline: the passes that run. held_out: keep samples for the report, even without a search.
     """
 
     effort: Effort | None = None
@@ -46,7 +46,7 @@ class PlanRequest:
 
 @dataclass(frozen=True)
 class Choice:
-    """A plan and a profile, whose bits may have been chosen; and how they were found."""
+    """A plan and a profile, whose bits may have been chosen, and how they were found."""
 
     plan: Plan
     profile: Profile
@@ -80,13 +80,13 @@ def choose(
     progress: Progress,
     preparations: Preparations,
 ) -> Choice:
-    """Find what `request` leaves open. Nothing is measured on the samples for the report.
+    """Choose the plan and bits that `request` leaves open, without the samples for the report.
 
-    graph: as it was loaded. preparations: of the graph, by the pipeline of the request. Raises
+    graph: the loaded graph. preparations: of the graph, by the pipeline of the request. Raises
     UsageError.
     """
     start, effort = first_plan(request)
-    if samples.invented:
+    if samples.generated:
         start, effort = plan_without_data(request), Effort.PLAIN
     held_out = effort != Effort.PLAIN or request.bits is not None or request.held_out
     parts = (split if held_out else undivided)(graph, samples.data)
@@ -97,7 +97,7 @@ def choose(
     )
     found = _search(graph, looked, parts, start, effort, request, progress, preparations)
     plan = found.trials[0].plan if found.trials else start
-    if samples.invented:
+    if samples.generated:
         effort = request.effort or (Effort.PLAIN if request.plan else USUAL_EFFORT)
     choice = Choice(plan, profile, effort, parts, found)
     if request.bits is None:
@@ -115,7 +115,7 @@ def pareto(
     mean_bits: Sequence[float],
     progress: Progress,
 ) -> Mixed:
-    """Results by mean bits of weights; the plan is found at the fewest."""
+    """Results by mean bits of weights, all with the plan that is best at the fewest bits."""
     start, effort = first_plan(request)
     parts = split(graph, samples.data)
     rooms = [Budget(mean_bits=bits) for bits in mean_bits]
@@ -140,17 +140,17 @@ def first_plan(request: PlanRequest) -> tuple[Plan, Effort]:
         )
     if request.method not in (None, found.method):
         raise UsageError(
-            f"the plan takes thresholds by {found.method}, the method is {request.method}",
+            f"the plan uses thresholds by {found.method}, but the method is {request.method}",
             hint=f"put method={request.method} into the plan",
         )
     return found, Effort.PLAIN
 
 
 def plan_without_data(request: PlanRequest) -> Plan:
-    """The plan where nothing can be measured: more steps with more effort, or exactly a plan."""
+    """The plan if nothing can be measured: more steps with more effort, or the given plan."""
     if request.plan is not None or request.effort == Effort.PLAIN:
         return first_plan(request)[0]
-    # Reconstructed weights make up for mean errors too; to correct these again would add some.
+    # Reconstruction already compensates for mean errors; correcting them again would add errors.
     reconstructs = request.effort != Effort.FAST
     usual = replace(DATA_FREE, reconstruct=reconstructs, correct_bias=not reconstructs)
     usual = request.pipeline.reduced(usual)

@@ -40,8 +40,8 @@ class Comparison:
         """Whether this network is significantly closer to float than `other`, on the same samples.
 
         Samples are drawn again with replacement, the same for both networks (a paired bootstrap).
-        At least 95 % of the draws have to agree. A draw has one sample less than there are: its
-        spread is then that of the mean of all, however few, and one sample alone proves nothing.
+        At least 95 % of the draws must agree. Each draw has one sample less than there are samples,
+        which gives it the variance of the mean. One sample alone is therefore never significant.
         """
         count = len(self.noise)
         if count < 2:
@@ -49,7 +49,7 @@ class Comparison:
         rng = np.random.default_rng(0)
         drawn = rng.multinomial(count - 1, np.full(count, 1 / count), DRAWS)
         signals, here, there = (
-            # Not by the BLAS, whose sums may depend on the number of threads.
+            # Without the BLAS, whose sums may depend on the number of threads.
             np.einsum("ds,so->do", drawn.astype(np.float64), values)
             for values in (self.signal, self.noise, other.noise)
         )

@@ -1,7 +1,7 @@
 """Facts of a quantized network: its source, how it was made, and how close it is to float.
 
-Every output directory has them in its manifest. None stands for what was not measured and, in
-decibels, for no noise at all.
+Every output directory has them in its manifest. None stands for values that were not measured and,
+in decibels, for no noise at all.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ NO_SIGNAL = -300.0  # dB; no measurement is as low
 
 
 def decibels(value: float) -> float | None:
-    """None for no noise at all, which JSON has no number for.
+    """The value for JSON; None, which means no noise, for infinity.
 
-    What has no signal, or no number, is `NO_SIGNAL`.
+    Without a signal, or for NaN, the value is `NO_SIGNAL`.
     """
     if value == math.inf:
         return None
@@ -41,8 +41,8 @@ class DomainFacts:
 
 @dataclass(frozen=True)
 class SampleFacts:
-    """`data_free`: what was assumed of inputs without data. `inputs_seen`: the range of each input,
-    `input_doubts`: what is odd about it.
+    """`data_free`: assumptions about inputs without data. `inputs_seen`: the range of each
+    input. `input_doubts`: warnings about these ranges.
     """
 
     data_free: Mapping[str, str] | None
@@ -53,7 +53,7 @@ class SampleFacts:
 
 @dataclass(frozen=True)
 class AgreementFacts:
-    """An `Agreement`; `held_out`: on samples that calibration did not see."""
+    """An `Agreement`; `held_out`: whether calibration did not use the samples."""
 
     sqnr: float | None
     top1: float | None
@@ -72,7 +72,7 @@ class AgreementFacts:
 
 @dataclass(frozen=True)
 class TrialFacts:
-    """A plan that was tried, and what it gave."""
+    """A plan that was tried, and its result."""
 
     plan: Plan
     agreement: Agreement
@@ -80,7 +80,7 @@ class TrialFacts:
 
 @dataclass(frozen=True)
 class PointFacts:
-    """Bits by layer and what they gave. `front`: nothing measured is both smaller and nearer."""
+    """Bits by layer and their result. `front`: no point is both smaller and closer to float."""
 
     weight_bytes: int
     mean_bits: float
@@ -94,7 +94,7 @@ class PointFacts:
 
 @dataclass(frozen=True)
 class MixedFacts:
-    """A search for bits layer by layer; `weights`: how many each layer has."""
+    """A search for bits layer by layer; `weights`: the number of weights of each layer."""
 
     samples: int
     weights: Mapping[str, int]
@@ -115,10 +115,10 @@ class ChoiceFacts:
 
 @dataclass(frozen=True)
 class PartFacts:
-    """Cost of a layer at the outputs: only it quantized, all but it, all up to it.
+    """Cost of a layer at the outputs: only it quantized, all except it, all up to it.
 
-    For the worst also `where_db`, its weights (with the bias) and its output each alone, and
-    `reasons`, the most likely first.
+    The worst also have `where_db`, the SQNR with only the weights (and bias) or only the output
+    quantized, and `reasons`, the most likely first.
     """
 
     layer: str

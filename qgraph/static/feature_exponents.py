@@ -18,7 +18,7 @@ def feature_exponents(graph: Graph, data: Mapping[str, Array]) -> dict[str, tupl
     """Compute, for each input of layers, the factors that bring its features into [-1, 1].
 
     data: arrays [samples, features] by input name. Features that are always zero get the factor of
-    the largest one.
+    the largest feature.
     """
     ends = scalable_inputs(graph)
     if not ends:

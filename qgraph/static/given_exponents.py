@@ -22,11 +22,11 @@ from qgraph.static.channel_factors import with_factors
 from qgraph.static.samples import Samples, samples_for
 from qgraph.transforms.scale_inputs import ScaleInputs
 
-USUAL_RANGE = (-1.0, 1.0)  # of inputs that no quantizer takes directly
+USUAL_RANGE = (-1.0, 1.0)  # for inputs without a quantizer
 
 
 def check_given(effort: str | None, budget: bool) -> Effort:
-    """The effort, which is `plain`. Raises UsageError for options that would choose others."""
+    """The effort, `plain`. Raises UsageError for options that would choose other exponents."""
     if effort not in (None, Effort.PLAIN):
         raise UsageError(
             f"given exponents exclude effort `{effort}`, which searches for others",
@@ -43,9 +43,9 @@ def check_given(effort: str | None, budget: bool) -> Effort:
 def with_exponents(
     loaded: Graph, profile: Profile, plan: Plan, pipeline: Pipeline, exponents: Exponents
 ) -> Graph:
-    """The quantized graph with the exponents in it, found without data.
+    """The quantized graph with these exponents, without data.
 
-    Raises what `assign_exponents` raises where they do not fit.
+    Raises the errors of `assign_exponents`.
     """
     graph = loaded.copy()
     PassManager(with_factors(pipeline.prepare(plan), exponents.factors)).run(graph)
@@ -68,9 +68,9 @@ def samples_with(
     progress: Progress,
     pipeline: Pipeline,
 ) -> Samples:
-    """`samples_for` for a run with exponents, which are checked first.
+    """Samples for a run with exponents, which are checked first; otherwise as in `samples_for`.
 
-    Without data, samples lie within what the codes of inputs hold where batch norms say nothing.
+    Without data and batch-norm statistics, samples are in the range of the codes of inputs.
     """
     fitted = with_exponents(graph, profile, plan, pipeline, exponents)
     wanted = (limit, measures, progress, pipeline)
@@ -80,11 +80,11 @@ def samples_with(
         if calibration is not None:
             raise
         found = samples_for(graph, None, {**ranges_held(fitted), **input_ranges}, *wanted)
-    return replace(found, warnings=without_data(plan)) if found.invented else found
+    return replace(found, warnings=without_data(plan)) if found.generated else found
 
 
 def ranges_held(graph: Graph) -> dict[str, Range]:
-    """Range of the codes of each input: invented samples lie in it."""
+    """The range of the codes of each input, for generated samples."""
     found = dict.fromkeys(graph.inputs, USUAL_RANGE)
     for name in graph.inputs:
         for user in graph.users(name):
@@ -101,7 +101,7 @@ def without_data(plan: Plan) -> Sequence[str]:
     learned = {"reconstruct": plan.reconstruct, "correct-bias": plan.correct_bias}
     if steps := [name for name, on in learned.items() if on]:
         found.append(
-            f"{' and '.join(steps)} used invented samples: for the network that "
-            "the exponents are from, give the same calibration data"
+            f"{' and '.join(steps)} used generated samples: to get the network that the exponents "
+            "come from, give the same calibration data"
         )
     return found

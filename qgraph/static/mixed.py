@@ -1,9 +1,9 @@
 """Mixed precision: bits for the weights of each layer, under a budget, found by measurement.
 
-Each width is first tried everywhere, which shows what each layer costs at it on its own. Bits that
-would leave the least noise follow from that. The network is then built with them, what each layer
-costs in its place is measured, and the guess is corrected. Samples that a report is made on are
-never seen.
+Each width is first tried everywhere, which shows the cost of each layer at this width alone. From
+these costs follow the bits with the least noise. The network is built with them, the cost of each
+layer in this network is measured, and the estimate is corrected. The samples for the report are
+never used.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from qgraph.static.units import (
 from qgraph.stopping import accept_interrupt
 
 ROUNDS = 4
-# Largest correction in a round, since layers hide each other's noise.
+# Largest correction in a round, because the noise of one layer can hide that of another.
 MOST = 8.0
 
 
 @dataclass(frozen=True)
 class Point:
-    """Bits for each unit, and what the network built with them gave on the comparison part."""
+    """Bits for each unit, and the result of the network with these bits on the comparison part."""
 
     bits: Bits
     weight_bytes: int
@@ -65,11 +65,11 @@ class Mixed:
     chosen: Mapping[Budget, Point]
 
     def front(self) -> set[Point]:
-        """The points that no other one beats in bytes and in SQNR."""
+        """The points that no other point exceeds in both size and SQNR."""
         return {p for p in self.points if not any(_beats(other, p) for other in self.points)}
 
     def facts(self, *budgets: Budget) -> MixedFacts:
-        """All points with their bits; `kept` are those of `budgets`."""
+        """All points with their bits; those chosen for `budgets` are marked as kept."""
         kept, front = [self.chosen[budget] for budget in budgets], self.front()
         return MixedFacts(
             self.points[0].agreement.samples,
@@ -92,7 +92,7 @@ class Mixed:
 
 
 def _beats(a: Point, b: Point) -> bool:
-    """True where `a` is no worse in either, and better in one."""
+    """Whether `a` is not worse in either and better in one."""
     one, two = (a.weight_bytes, -a.agreement.sqnr), (b.weight_bytes, -b.agreement.sqnr)
     return one != two and all(x <= y for x, y in zip(one, two, strict=True))
 
@@ -106,11 +106,11 @@ def search_bits(
     progress: Progress = silent,
     preparations: Preparations | None = None,
 ) -> Mixed:
-    """Bits for each layer under each budget, all built by `plan`.
+    """Choose bits for each layer under each budget, with networks built by `plan`.
 
-    Layers whose weights the profile names keep their bits. Ctrl-C ends the search; the
-    best so far is kept. `preparations`: of `loaded`, by the pipeline to use. Raises UsageError for
-    a budget that cannot be met.
+    Layers whose weight bits the profile sets keep them. Ctrl-C ends the search, and the best result
+    so far is kept. preparations: of `loaded`, by the pipeline to use. Raises UsageError for a
+    budget that cannot be met.
     """
     budgets = list(budgets)
     known = preparations or Preparations(loaded)
@@ -150,7 +150,7 @@ class _MixedSearch:
         self.interrupted = False
 
     def try_everywhere(self, width: int) -> None:
-        """Note what each layer costs at `width` on its own; widths that do not fit are left out."""
+        """Record the cost of each layer alone at `width`; unsupported widths are left out."""
         try:
             floating, graph = self._build(uniform(self.profile, width))
         except ExactnessError as error:
@@ -169,13 +169,13 @@ class _MixedSearch:
             self.failure = error
 
     def check(self, budgets: Sequence[Budget]) -> None:
-        """Raise unless every layer has a width that fits the target, and all fit each budget."""
+        """Raise unless every layer has a supported width, and all fit each budget."""
         if self.failure is not None and not all(self.noise):
             raise self.failure
         check_budgets(budgets, self.sizes, [min(noise) for noise in self.noise])
 
     def best(self, budget: Budget) -> Point:
-        """The best point within `budget`: each round builds one, and corrects by what it shows."""
+        """The best point within `budget`: each round builds a point and corrects the estimates."""
         limit: float = budget.limit(self.sizes)
         noise: Sequence[Mapping[int, float]] = self.noise
         try:
@@ -186,7 +186,7 @@ class _MixedSearch:
                 floating, graph = self._build(overridden(self.profile, self.units, bits))
                 point = self._measure(graph, bits)
                 noise = self._corrected(noise, graph, floating, point)
-        except ExactnessError as error:  # bits that the target cannot carry together
+        except ExactnessError as error:  # the target does not support these bits together
             self.failure = error
         except KeyboardInterrupt:
             self.interrupted = True
@@ -222,7 +222,7 @@ class _MixedSearch:
     def _corrected(
         self, noise: Sequence[Mapping[int, float]], graph: Graph, floating: Graph, point: Point
     ) -> list[dict[int, float]]:
-        """Noise of each unit scaled by what it costs in its place, against what was thought."""
+        """The noise of each unit, scaled by its measured cost relative to the estimate."""
         variants = [Variant(True, quantizers_of(graph, unit)) for unit in self.units]
         whole, *without = agreements(
             graph, floating, self.parts.comparison, [Variant(True), *variants]
@@ -237,5 +237,5 @@ class _MixedSearch:
 
 
 def noise_of(found: Agreement) -> float:
-    """Noise at the outputs over their signal, both as power; finite where there is no signal."""
+    """The ratio of noise to signal at the outputs, as power; finite without a signal."""
     return float(10 ** min(-found.sqnr / 10, 30.0))

@@ -1,4 +1,4 @@
-"""Prepare one network for many plans; passes that plans have in common run once."""
+"""Prepare one network for many plans; passes that several plans share run once."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from qgraph.static.channel_factors import (
 from qgraph.static.feature_exponents import feature_exponents
 from qgraph.transforms.scale_inputs import ScaleInputs
 
-Prepared = tuple[Graph, Graph]  # a float graph, and its twin with quantizers
+Prepared = tuple[Graph, Graph]  # a float graph, and its form with quantizers
 
 
 @dataclass(frozen=True)
 class PassesDone:
-    """A graph after some passes, with what they logged. It is copied before it is changed."""
+    """A graph after some passes, with their log. It is copied before it is changed."""
 
     steps: tuple[Pass, ...]
     graph: Graph
@@ -37,7 +37,7 @@ class PassesDone:
     results: tuple[PassResult, ...] = ()
 
     def then(self, steps: Sequence[Pass]) -> PassesDone:
-        """The same after more passes."""
+        """The graph after further passes."""
         graph, trace = self.graph.copy(), self.trace.copy()
         results = PassManager(steps).run(graph, trace)
         return PassesDone((*self.steps, *steps), graph, trace, (*self.results, *results))
@@ -45,9 +45,9 @@ class PassesDone:
 
 @dataclass(frozen=True)
 class FactorsFound:
-    """Factors of channels for a target, of the graph behind the passes `before`.
+    """Factors of channels for a target, in the graph after the passes `before`.
 
-    data: samples that they come from; None for batch norms alone.
+    data: samples that they are computed from; None for batch norms alone.
     """
 
     before: tuple[Pass, ...]
@@ -72,19 +72,19 @@ class Preparations:
         trace: Trace,
         on_pass: Callable[[PassResult], None] = lambda result: None,
         exponents: Exponents | None = None,
-        invented: bool = False,
+        generated: bool = False,
     ) -> Prepared:
-        """The float graph that the passes of `plan` make, and its twin with quantizers.
+        """The float graph after the passes of `plan`, and its form with quantizers.
 
-        data: scales of input features and factors of channels come from it, unless `exponents` has
-        them; where it is `invented`, factors come from batch norms alone. `trace` and `on_pass`
-        learn of all passes, whenever they ran.
+        data: for scales of input features and factors of channels, unless `exponents` has them; if
+        it is `generated`, factors come from batch norms alone. `trace` and `on_pass` get all
+        passes, also those that ran before.
         """
         steps = self.pipeline.prepare(plan)
         if exponents is not None:
             steps = with_factors(steps, exponents.factors)
         else:
-            seen = None if invented else data
+            seen = None if generated else data
             steps = self._with_factors(steps, seen, self.pipeline.insert(profile))
         done = self._after(steps)
         if plan.scale_inputs:
@@ -98,7 +98,7 @@ class Preparations:
         return floating, done.graph
 
     def forget_all_but(self, plans: Sequence[Plan]) -> None:
-        """Free the graphs that none of `plans` begins with."""
+        """Free the graphs that none of `plans` starts with."""
         needed = [without_factors(self.pipeline.prepare(plan)) for plan in plans]
 
         def is_needed(steps: tuple[Pass, ...]) -> bool:
@@ -113,7 +113,7 @@ class Preparations:
         """The passes of a plan, with factors of channels.
 
         data: samples; None uses batch norms alone. target: the passes that insert quantizers, whose
-        bits factors depend on.
+        bits the factors depend on.
         """
         place = pass_without_factors(steps)
         if place is None:
@@ -129,7 +129,7 @@ class Preparations:
         return with_factors(steps, factors)
 
     def _after(self, steps: tuple[Pass, ...]) -> PassesDone:
-        """The graph after `steps`; it is kept also in front of passes that only some plans have."""
+        """The graph after `steps`. It is also stored before passes that only some plans have."""
         fitting = (done for done in self._done if done.steps == steps[: len(done.steps)])
         done = max(fitting, key=lambda done: len(done.steps))
         while len(done.steps) < len(steps):

@@ -1,7 +1,7 @@
 """Split samples into parts, so that choices are made on one part and reported on another.
 
-Thresholds and corrections come from the first part, plans are compared on the second, and what is
-reported is measured on the third.
+Thresholds and corrections come from the first part, plans are compared on the second, and the
+report is measured on the third.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.quant.data import at_least, batch_of
 
-# Samples at most that plans are compared on, and as many for the report; more where they are small.
+# The largest number of samples to compare plans on, and for the report; more if they are small.
 COMPARED, COMPARED_NUMBERS = 64, 1 << 16
 FEWEST = 8  # fewer samples than this are not split
 
@@ -26,7 +26,7 @@ Data = Mapping[str, Array]
 class Split:
     """Samples for calibration, for comparing plans, and for the report; they may be the same.
 
-    `learning` is all but the report's: what the network is built from once the plan stands.
+    `learning` is all except the report's samples, for the final build.
     """
 
     calibration: Data
@@ -36,10 +36,10 @@ class Split:
     held_out: bool
 
     def exchanged(self, graph: Graph) -> Split | None:
-        """Samples that calibrated change places with those that plans were compared on.
+        """Exchange samples of calibration with those that plans were compared on.
 
-        What is compared then led no choice before, and up to half of `calibration` is compared.
-        None if the parts are the same samples, or `calibration` is too small to halve.
+        A comparison then uses samples that no choice depended on, up to half of `calibration`.
+        None if the parts are the same samples, or `calibration` is too small to split.
         """
         count, step = samples_of(self.calibration), batch_of(graph)
         held = at_least(self.calibration, COMPARED, COMPARED_NUMBERS)
@@ -59,19 +59,19 @@ def samples_of(data: Data) -> int:
 
 
 def undivided(graph: Graph, data: Data) -> Split:
-    """Calibration on all samples; compared and reported on the first of them."""
+    """Calibration on all samples; comparison and report on the first of them."""
     few = first_samples(graph, data, at_least(data, COMPARED, COMPARED_NUMBERS))
     return Split(data, few, few, data, held_out=False)
 
 
 def first_samples(graph: Graph, data: Data, most: int) -> Data:
-    """The first samples, `most` of them or one whole batch."""
+    """The first `most` samples, or one whole batch."""
     count = max(most // (step := batch_of(graph)), 1) * step
     return {name: array[:count] for name, array in data.items()}
 
 
 def split(graph: Graph, data: Data) -> Split:
-    """Three parts with no sample in common, or the same samples three times if there are few."""
+    """Three parts without common samples, or the same samples three times if there are few."""
     count, step = samples_of(data), batch_of(graph)
     held = min(at_least(data, COMPARED, COMPARED_NUMBERS), count // 4) // step * step
     if count < FEWEST or not held:

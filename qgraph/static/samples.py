@@ -12,7 +12,7 @@ from qgraph.passes import PassManager
 from qgraph.pipelines import USUAL, Pipeline
 from qgraph.progress import Progress
 from qgraph.quant.data import Data, load_data
-from qgraph.quant.data_free import NO_DATA, invent
+from qgraph.quant.data_free import NO_DATA, generate_samples
 from qgraph.quant.domain import SAMPLES, domain_of
 from qgraph.quant.input_range import doubts, ranges_seen
 from qgraph.quant.thresholds import Range
@@ -24,13 +24,13 @@ from qgraph.static.sample_parts import first_samples, samples_of
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples by input name, the folded float graph that they are for, what is known of both."""
+    """Samples by input name, the folded float graph that they are for, and facts about both."""
 
     data: Mapping[str, Array]
     original: Graph
     warnings: Sequence[str]
     facts: SampleFacts
-    invented: bool
+    generated: bool
 
 
 def samples_for(
@@ -42,10 +42,10 @@ def samples_for(
     progress: Progress,
     pipeline: Pipeline = USUAL,
 ) -> Samples:
-    """Read `calibration`, or invent samples where there is none.
+    """Read `calibration`, or generate samples if there is none.
 
-    `measures`: what is to be worked out and needs samples that are real. Raises CalibrationError,
-    and UsageError where options do not fit.
+    measures: names of results that need real samples. Raises CalibrationError, and UsageError if
+    options do not fit together.
     """
     original = graph.copy()
     if calibration is None:
@@ -54,7 +54,7 @@ def samples_for(
                 f"{what} needs samples to measure on", hint="give some: --calibration FILE.npz"
             )
         PassManager(pipeline.kept(FLOAT)).run(original)
-        made = invent(original, input_ranges)
+        made = generate_samples(original, input_ranges)
         warnings = [NO_DATA, *made.notes]
         facts = SampleFacts(dict(made.inputs), None, {}, ())
         return Samples(made.data, original, warnings, facts, True)

@@ -36,16 +36,16 @@ TRIED_METHODS = (
     CalibrationMethod.PERCENTILE,
     CalibrationMethod.MAX,
 )
-TRIED = 4  # plans are tried on a quarter of the samples that corrections learn from
-BUDGET, CTRL_C = "the budget of seconds", "Ctrl-C"  # what may end a search
+TRIED = 4  # plans are tried on a quarter of the samples that corrections use
+BUDGET, CTRL_C = "the budget of seconds", "Ctrl-C"  # events that end a search early
 SAFE = Plan(
     constant_channels=0.03,
     equalize=Equalization.BIASES,
     method=CalibrationMethod.MSE,
     correct_bias=True,
 )
-# Without data nothing can be compared: what mostly helps. Real numbers have longer tails than
-# invented ones, of which nothing should be clipped then.
+# Steps that usually help, for runs without data, where nothing can be compared. Real inputs have
+# longer tails than generated ones, so thresholds of generated ones must not clip anything.
 DATA_FREE = replace(SAFE, absorb=True, method=CalibrationMethod.MAX)
 
 
@@ -64,9 +64,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class Search:
-    """Plans that were tried: the one to keep, then the others, the best first.
+    """Plans that were tried: the one to use, then the others, the best first.
 
-    `ended`: by what, if before its end.
+    `ended`: the event that ended the search early, if any.
     """
 
     trials: Sequence[Trial]
@@ -87,12 +87,12 @@ def search(
 ) -> Search:
     """Try plans.
 
-    `effort`: `plain` takes `start` as it is, `fast` compares it with one plan that mostly helps,
-    `default` continues from the better of both and tries each step in addition to the steps so far,
-    `thorough` goes through the steps twice. What these two find is kept only if it is certainly
-    better than what `fast` finds. `budget` in seconds: no trial begins after it. memory: see
-    `calibrate`. Ctrl-C ends the search; the best so far is kept. Steps that add passes which
-    `pipeline` does not allow are not tried. `preparations`: of `loaded` by `pipeline`.
+    effort: `plain` uses `start`, `fast` compares it with one plan that usually helps, `default`
+    continues from the better of both and tries each step in addition to those chosen so far,
+    `thorough` tries the steps twice. The result of the last two is used only if it is significantly
+    better than that of `fast`. budget: seconds after which no trial starts. memory: see
+    `calibrate`. Ctrl-C ends the search, and the best result so far is kept. Steps with passes that
+    `pipeline` does not allow are not tried. preparations: of `loaded` by `pipeline`.
     """
     chosen(Effort, effort, "effort")
     original = loaded.copy()
@@ -105,7 +105,7 @@ def search(
     bench = _Bench(loaded, original, profile, parts, memory, known)
     deadline = math.inf if budget is None else time.perf_counter() + budget
     trials: list[Trial] = []
-    safe: Trial | None = None  # once `fast` is done
+    safe: Trial | None = None  # the result of `fast`
 
     def attempt(plan: Plan) -> None:
         trial = bench.trial(plan)
@@ -121,7 +121,7 @@ def search(
                     continue
                 if time.perf_counter() > deadline:
                     return BUDGET
-                with suppress(ExactnessError):  # a plan that the target cannot carry
+                with suppress(ExactnessError):  # the target does not support the plan
                     attempt(plan)
             safe = safe or trials[0]
             bench.shared.forget_all_but(trials[0].plan)
@@ -168,13 +168,13 @@ class _Bench:
         self.reference = FloatOutputs(original, parts.comparison)
 
     def trial(self, plan: Plan) -> Trial:
-        """Raises ExactnessError for a plan that the target cannot carry."""
+        """Build and compare a plan. Raises ExactnessError if the target does not support it."""
         started = time.perf_counter()
         found = self.reference.compare(self.shared.build(plan))
         return Trial(plan, found, time.perf_counter() - started)
 
     def certainly_nearer(self, plan: Plan, other: Plan) -> bool:
-        """False also for a plan that the target cannot carry, built from these samples."""
+        """Whether a plan is significantly better; False if the target does not support it."""
         try:
             return self.trial(plan).comparison.certainly_nearer(self.trial(other).comparison)
         except ExactnessError:
@@ -182,14 +182,14 @@ class _Bench:
 
 
 def steps_of(effort: Effort) -> int:
-    """How many plans `search` tries at most."""
+    """The largest number of plans that `search` tries."""
     return 1 + sum(len(step(PLAIN)) for step in _steps(effort, inputs=True, norms=True))
 
 
 def _steps(effort: Effort, inputs: bool, norms: bool) -> Iterator[Callable[[Plan], Sequence[Plan]]]:
-    """Each step makes alternatives to the best plan so far.
+    """Functions that each return alternatives to the best plan so far.
 
-    `inputs`: there are some whose features can be scaled. `norms`: there are batch norms.
+    inputs: whether there are inputs with scalable features. norms: whether there are batch norms.
     """
 
     def scale(best: Plan) -> Sequence[Plan]:
@@ -207,7 +207,7 @@ def _steps(effort: Effort, inputs: bool, norms: bool) -> Iterator[Callable[[Plan
         return [replace(best, method=method) for method in TRIED_METHODS]
 
     def balanced(best: Plan) -> Plan:
-        # Rounding for the layer's output makes up for the weight noise that this leaves.
+        # Reconstruction compensates for the weight noise that this causes.
         return replace(best, equalize=Equalization.NOISE, reconstruct=True, correct_bias=False)
 
     def corrections(best: Plan) -> Sequence[Plan]:
@@ -222,8 +222,8 @@ def _steps(effort: Effort, inputs: bool, norms: bool) -> Iterator[Callable[[Plan
     if effort != Effort.PLAIN:
         yield lambda best: [replace(SAFE, scale_inputs=inputs)]
     if effort in (Effort.DEFAULT, Effort.THOROUGH):
-        # Reconstruction takes longest: plans are first compared without it.
+        # Reconstruction takes longest, so plans are first compared without it.
         yield from (scale, equalize, constants, methods, corrections)
     if effort == Effort.THOROUGH:
-        # Once more: what did not help before weights were reconstructed may help now.
+        # Again: a step that did not help before reconstruction may help after it.
         yield from (rarely, equalize, constants, corrections)

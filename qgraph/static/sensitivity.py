@@ -1,7 +1,7 @@
 """Measure the cost of each layer: only it quantized, all others, and all layers up to it.
 
-Every quantizer belongs to one part of the network: a layer with its weights, bias and output, or
-an input, a sum, a table that has its own quantizer.
+Every quantizer belongs to one part of the network: a layer with its weights, bias and output, or an
+input, a sum or a table with its own quantizer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from qgraph.static.switched import Variant, agreements
 
 @dataclass(frozen=True)
 class Part:
-    """A layer or another node with quantizers: of its `weights`, bias and sums; of its `output`."""
+    """A layer or another node, with the quantizers of its `weights`, bias, sums and `output`."""
 
     name: str
     op: str
@@ -37,9 +37,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Cost of a part at the outputs: `alone`: only it is quantized; `all_but`: all else is.
-
-    `so_far` is what is left where it is quantized and all before it.
+    """Cost of a part at the outputs: `alone` if only it is quantized, `all_but` if all others are,
+    `so_far` if it and all earlier parts are.
     """
 
     part: Part
@@ -56,7 +55,7 @@ class Sensitivities:
     parts: tuple[Sensitivity, ...]
 
     def by_harm(self) -> list[Sensitivity]:
-        """Parts in the order of the noise that they cause when quantized alone, the worst first."""
+        """Parts by the noise that they cause when quantized alone, the worst first."""
         return sorted(self.parts, key=lambda s: (s.alone.sqnr, -s.all_but.sqnr))
 
 
@@ -66,10 +65,10 @@ def sensitivities(
     data: Mapping[str, Array],
     on_chunk: Steps = silent_steps,
 ) -> Sensitivities:
-    """Quantize each part of `graph` alone, all but it, and all up to it, on the samples of `data`.
+    """Quantize each part of `graph` alone, all others, and all up to it, on the samples of `data`.
 
-    graph: calibrated, made of `floating`. The work is that of about as many halves of a run as
-    there are parts, three times. Ctrl-C gives what the samples seen until then showed.
+    graph: calibrated, from `floating`. The work is about 1.5 runs per part. After Ctrl-C, the
+    result is that of the samples so far.
     """
     parts = parts_of(graph)
     variants, later = [Variant(True)], frozenset(q for part in parts for q in part.quantizers)
@@ -93,7 +92,7 @@ def parts_of(graph: Graph) -> list[Part]:
         owner = next((owners[v] for v in node.inputs if v in owners), None)
         if node.op in QUANTIZERS:
             if graph.constant(node.inputs[0]) is not None:
-                continue  # with who takes it
+                continue  # it belongs to its user
             name = owner or original(graph, node.name)
             narrow = spec_of(node).role in (Role.INPUT, Role.ACTIVATION)
             _add(found, name, "output" if narrow else "weights", node.name)
@@ -113,7 +112,7 @@ def _add(found: dict[str, dict[str, set[str]]], name: str, kind: str, quantizer:
 
 
 def _without_doubles(graph: Graph, found: Mapping[str, Mapping[str, set[str]]]) -> list[Part]:
-    """Constants that several parts share belong to the first."""
+    """Assign a constant that several parts share to the first of them."""
     taken: set[str] = set()
     parts = []
     for name, kinds in found.items():

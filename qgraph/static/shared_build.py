@@ -34,9 +34,9 @@ class SharedStage(IntEnum):
 
 @dataclass(frozen=True)
 class SharedPrefix:
-    """A build up to the end of a stage: steps of `plan` that come later are off.
+    """A build up to the end of a stage: later steps of `plan` are off.
 
-    `corrected`: whether any follows, which calibration depends on.
+    `corrected`: whether corrections follow, which calibration depends on.
     """
 
     stage: SharedStage
@@ -45,8 +45,8 @@ class SharedPrefix:
 
 
 class SharedBuild:
-    """Builds the networks that `build` builds; each stage runs once for all plans that agree on
-    it and on what comes before.
+    """Builds the same networks as `build`; each stage runs once for all plans that have the same
+    steps up to it.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class SharedBuild:
         self._seen: dict[SharedPrefix, FloatStatistics] = {}
 
     def build(self, plan: Plan) -> Graph:
-        """The quantized graph of `plan`. Raises ExactnessError if the target cannot carry it."""
+        """The quantized graph of `plan`. Raises ExactnessError if it does not fit the target."""
         floating, graph = self._reconstructed(plan) if plan.reconstruct else self._calibrated(plan)
         graph = graph.copy()
         if plan.correct_bias:
@@ -99,7 +99,7 @@ class SharedBuild:
         return self._once(_prefix(plan, SharedStage.CALIBRATION), make)
 
     def _statistics(self, plan: Plan) -> FloatStatistics:
-        """Those of the float network that the passes of a plan make."""
+        """Statistics of the float network after the passes of a plan."""
         key = _prefix(plan, SharedStage.PASSES)
         if key not in self._seen:
             self._seen[key] = statistics_of(self._prepared(plan)[1], self.data)

@@ -1,7 +1,7 @@
 """Run a quantized network with some quantizers switched off, to measure the cost of each.
 
-One calibrated graph serves all variants. A variant is run from the first quantizer in which it
-differs from a base run, in which all quantizers are on, or all off.
+One calibrated graph serves all variants. A variant starts at the first quantizer that differs from
+a base run, in which all quantizers are on, or all off.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def agreements(
 ) -> list[Agreement]:
     """Distance of each variant of `graph` from `floating`, on the samples of `data`.
 
-    graph: calibrated, made of `floating`. Ctrl-C gives what the samples seen until then showed;
-    before any is done it is passed on.
+    graph: calibrated, from `floating`. After Ctrl-C, the result is that of the samples so far; if
+    there is none, KeyboardInterrupt is raised.
     """
     switches, chunks = _Switches(graph, floating), chunk_inputs(graph, data)
     count = len(next(iter(chunks.values())))
@@ -53,7 +53,7 @@ def agreements(
         feeds = {name: arrays[i] for name, arrays in chunks.items()}
         wanted: list[Array] = []
         found: dict[Variant, SampleTally] = {}
-        for on, plan in plans.items():  # float first: it is what all are compared with
+        for on, plan in plans.items():  # float first: all others are compared with it
             if not plan.variants and on:
                 continue
             values = plan.base(feeds)
@@ -77,7 +77,7 @@ def agreements(
 
 
 class _Switches:
-    """Runs nodes with some quantizers off; constants are held both ways."""
+    """Runs nodes with some quantizers off; quantized and float constants are kept."""
 
     def __init__(self, graph: Graph, floating: Graph) -> None:
         self.ends = list(dict.fromkeys(decisions(graph)))
@@ -88,7 +88,7 @@ class _Switches:
         }
 
     def behind(self, names: Collection[str]) -> list[Node]:
-        """The nodes named and all that they reach."""
+        """These nodes and all nodes that depend on them."""
         reached: set[str] = set()
         found = []
         for node in self.order:
@@ -104,7 +104,7 @@ class _Switches:
         is_on: Callable[[str], bool],
         keep: Collection[str],
     ) -> None:
-        """Run `nodes` on `values`; results that are used no more are dropped, except `keep`."""
+        """Run `nodes` on `values`; results that are no longer used are dropped, except `keep`."""
 
         def results(node: Node, inputs: list[Array]) -> tuple[Array, ...]:
             on = is_on(node.name)
@@ -117,7 +117,7 @@ class _Switches:
 
 
 def _both(graph: Graph, floating: Graph, node: Node) -> tuple[Array, Array] | None:
-    """A quantized constant off and on."""
+    """A quantized constant with its quantizer off and on."""
     held = graph.constant(node.inputs[0]) if node.op == "quantize" else None
     if held is None:
         return None
@@ -125,7 +125,7 @@ def _both(graph: Graph, floating: Graph, node: Node) -> tuple[Array, Array] | No
 
 
 def plain_constant(graph: Graph, floating: Graph, quantizer: Node) -> Array:
-    """Value in the float network for a quantized constant, whatever was done to it."""
+    """The value in the float network of a quantized constant, before any corrections."""
     held = graph.constant(quantizer.inputs[0])
     assert held is not None
     for user in graph.users(quantizer.name):

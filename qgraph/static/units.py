@@ -34,7 +34,7 @@ def uniform(profile: Profile, width: int) -> Profile:
 
 
 def overridden(profile: Profile, units: Sequence[Unit], bits: Bits) -> Profile:
-    """`profile` with bits for the weights of every layer; activations keep theirs."""
+    """`profile` with weight bits for every layer; activations do not change."""
     own = tuple(
         Override(glob.escape(name), weight, profile.override(name).activation)
         for unit, weight in zip(units, bits, strict=True)
@@ -44,13 +44,13 @@ def overridden(profile: Profile, units: Sequence[Unit], bits: Bits) -> Profile:
     return replace(
         profile,
         name=base + MIXED,
-        description=f"weights of {widths} bits, chosen layer by layer; else as {base}",
+        description=f"weights of {widths} bits, chosen layer by layer; otherwise like {base}",
         overrides=(*own, *profile.overrides),
     )
 
 
 def units_of(graph: Graph, floating: Graph) -> tuple[Unit, ...]:
-    """Layers whose weights have bits to choose, in order; those with one tensor together."""
+    """Layers whose weight bits can be chosen, in order; layers with shared weights form a unit."""
     found: dict[str, list[str]] = {}
     for node in graph.topological():
         if node.op not in COMPUTE or node.name not in floating.nodes:
@@ -65,7 +65,7 @@ def units_of(graph: Graph, floating: Graph) -> tuple[Unit, ...]:
 def units_by(
     loaded: Graph, profile: Profile, plan: Plan, pipeline: Pipeline = USUAL
 ) -> tuple[Unit, ...]:
-    """The units of the network that `plan` makes of `loaded`, found without data."""
+    """The units of the network that `plan` makes from `loaded`, without data."""
     graph = loaded.copy()
     PassManager(pipeline.prepare(plan)).run(graph)
     floating = graph.copy()
@@ -74,20 +74,20 @@ def units_by(
 
 
 def bits_of(graph: Graph, units: Sequence[Unit]) -> Bits:
-    """The bits that weights have in a graph with quantizers."""
+    """The bits of weights in a graph with quantizers."""
     weights = (graph.producer(graph.nodes[unit.layers[0]].inputs[1]) for unit in units)
     return tuple(spec_of(quantizer).bits for quantizer in weights)
 
 
 def fewest(profile: Profile, units: Sequence[Unit]) -> Bits:
-    """The least bits that each unit may have: its own, if the profile names it."""
+    """The fewest bits of each unit; those of the profile if it sets them."""
     return tuple(profile.override(unit.layers[0]).weight or WIDTHS[0] for unit in units)
 
 
 def widest_within(
     loaded: Graph, profile: Profile, budget: Budget, pipeline: Pipeline = USUAL
 ) -> Profile:
-    """`profile` with the most bits that all layers can have alike: where to look for a plan."""
+    """`profile` with the most bits that all layers can have, to search a plan with."""
     units = units_by(loaded, profile, PLAIN, pipeline)
     sizes = [unit.size for unit in units]
     check_budgets([budget], sizes, fewest(profile, units))

@@ -26,14 +26,14 @@ from qgraph.quant.profile import Profile
 from qgraph.records import OMITTED, KeyedRecord
 from qgraph.verification.compare import Compared, Difference, DifferenceTally, Saturation, in_order
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
 class Hashes:
     """SHA-256 of the graph as text, the profile, the weights' codes, and the samples.
 
-    `exported` has those of the files of an export, by name, where these were verified.
+    `exported` has those of the files of an export, by name, if these were verified.
     """
 
     graph: str | None
@@ -46,7 +46,7 @@ class Hashes:
 
 @dataclass(frozen=True)
 class ComparedForm:
-    """Comparison of one form, and the first element that differs, if one does."""
+    """Comparison of one form, with the first element that differs, if any."""
 
     compared: bool  # true
     tensors: int
@@ -95,7 +95,7 @@ class AccumulatorEntry:
 
 @dataclass(frozen=True)
 class RequantizationEntry:
-    """A requantization, and how often it saturated on samples."""
+    """A requantization, and the number of its results that saturated on samples."""
 
     tensor: str
     shift: int | Sequence[int]

@@ -23,8 +23,8 @@ class Difference:
     tensor: str
     count: int
     index: tuple[int, ...]
-    found: int
-    wanted: int
+    actual: int
+    expected: int
     label: str
 
 
@@ -38,23 +38,23 @@ class DifferenceTally:
     differences: dict[str, Difference] = field(default_factory=dict)
     seconds: float = 0.0
 
-    def add(self, tensor: str, found: Array, wanted: Codes, label: str) -> None:
-        """Compare one tensor. Raises GraphError where shapes differ."""
-        if found.shape != wanted.shape:
-            raise GraphError(f"shape {found.shape}, not {wanted.shape}", node=tensor)
+    def add(self, tensor: str, actual: Array, expected: Codes, label: str) -> None:
+        """Compare one tensor. Raises GraphError if shapes differ."""
+        if actual.shape != expected.shape:
+            raise GraphError(f"shape {actual.shape}, not {expected.shape}", node=tensor)
         self.tensors.add(tensor)
-        self.elements += wanted.size
-        places = np.argwhere(found != wanted)
+        self.elements += expected.size
+        places = np.argwhere(actual != expected)
         if len(places):
             self.wrong += len(places)
             at = tuple(int(i) for i in places[0])
-            first = Difference(tensor, len(places), at, int(found[at]), int(wanted[at]), label)
+            first = Difference(tensor, len(places), at, int(actual[at]), int(expected[at]), label)
             self.differences.setdefault(tensor, first)
 
 
 @dataclass
 class Saturation:
-    """How often a requantization saturated: `below` and `above` of `elements`."""
+    """Saturated results of a requantization: `below` and `above` of `elements`."""
 
     elements: int = 0
     below: int = 0
@@ -97,7 +97,7 @@ def compare(network: Network, runners: Mapping[str, Runner], cases: Iterable[Cas
 def expected_codes(
     network: Network, reference: Reference, entries: Mapping[str, Codes]
 ) -> dict[str, Codes]:
-    """The reference's codes of every tensor that the graph has, constants left out, in order."""
+    """The reference's codes of every tensor of the graph except constants, in order."""
     program = network.program
     given = {
         name: Fixed(codes, _exponent(program.tensors[name].exponent))
@@ -127,5 +127,5 @@ def _count_saturation(
 
 
 def in_order(network: Network, differences: Mapping[str, Difference]) -> Iterator[Difference]:
-    """Differences in the order in which a network computes."""
+    """Differences in the order of computation."""
     yield from (differences[name] for name in network.program.tensors if name in differences)

@@ -21,7 +21,7 @@ from qgraph.verification.compare import Difference, DifferenceTally, expected_co
 from qgraph.verification.explain import Line, explain
 
 PREFIXES = ("codes/", "tensors/")
-INPUTS = "dump the float inputs, or the codes of the tensors behind them"
+INPUTS = "dump the float inputs, or the codes of the quantized inputs"
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class Checked:
     elements     number of elements that were compared
     unknown      arrays of the dump that are not tensors of the network
     differences  the first difference of each tensor, in the order of computation
-    way          how the reference computes the first wrong element, from tensors that are right
+    computation  how the reference computes the first wrong element, from correct tensors
     """
 
     tensors: Mapping[str, str]
     elements: int
     unknown: tuple[str, ...]
     differences: tuple[Difference, ...]
-    way: tuple[Line, ...]
+    computation: tuple[Line, ...]
 
 
 def against(network: Network, dump: Mapping[str, Array]) -> Checked:
@@ -47,7 +47,7 @@ def against(network: Network, dump: Mapping[str, Array]) -> Checked:
 
     Names are those of the graph. `_` may replace other characters such as `/` and `:`, and a name
     may begin with `codes/`, as in tensors.npz. Integers are codes, floats the values of codes. The
-    dump may hold the network's inputs: codes of its entries, or float inputs as `input/<name>`.
+    dump may contain the network's inputs: codes of its entries, or float inputs as `input/<name>`.
     Without them, the calibration sample is used. Raises UsageError.
     """
     program = network.program
@@ -72,16 +72,16 @@ def against(network: Network, dump: Mapping[str, Array]) -> Checked:
             hint=f"names are those of tensors.npz, like {program.exits[0]}",
         )
     wrong = tuple(in_order(network, tally.differences))
-    way: list[Line] = []
+    computation: list[Line] = []
     if wrong:
         right = tally.tensors - tally.differences.keys()
         known = {*constants, *right, *(e.tensor for e in program.entries)}
         every = {**constants, **_every(network, entries)}
-        way = explain(program, every, wrong[0].tensor, wrong[0].index, known)
+        computation = explain(program, every, wrong[0].tensor, wrong[0].index, known)
     inputs = {*network.graph.inputs, *(f"input/{name}" for name in network.graph.inputs)}
     ignored = {*tensors, *inputs, *(name for name in dump if name.startswith("exponent/"))}
     unknown = tuple(name for name in dump if name not in ignored)
-    return Checked(tensors, tally.elements, unknown, wrong, tuple(way))
+    return Checked(tensors, tally.elements, unknown, wrong, tuple(computation))
 
 
 def _every(network: Network, entries: Mapping[str, Codes]) -> dict[str, Codes]:
@@ -158,7 +158,7 @@ def _entries(
 
 
 def _shaped(codes: Codes, network: Network, name: str) -> Codes:
-    """Codes of an entry in the shape of the network. Raises UsageError where they do not fit."""
+    """Codes of an entry in the shape of the network. Raises UsageError if they do not fit."""
     shape = network.program.tensors[name].shape
     samples = codes.size // max(math.prod(shape[1:]), 1) if network.program.batch_free else None
     wanted = shape if samples is None else (samples, *shape[1:])

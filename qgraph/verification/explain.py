@@ -18,7 +18,7 @@ Element = tuple[str, Index]
 
 @dataclass(frozen=True)
 class Line:
-    """An element, its code, and the elements it was made of (for products: input, weight, ...)."""
+    """An element, its code, and the elements it is computed from (products: input, weight, ...)."""
 
     tensor: str
     index: Index
@@ -31,7 +31,7 @@ class Line:
 def explain(
     program: Program, codes: Mapping[str, Codes], tensor: str, index: Index, known: set[str]
 ) -> list[Line]:
-    """How one element is computed from elements of the tensors in `known`; the element first.
+    """The computation of one element from elements of the tensors in `known`; the element first.
 
     codes: of every tensor, including constants. The inputs of sums of products are not explained.
     """

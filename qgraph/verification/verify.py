@@ -26,7 +26,7 @@ from qgraph.verification.certificate import Certificate, certificate
 from qgraph.verification.compare import Compared, compare
 
 SEEDS = (1, 2)
-# Forms whose files `qgraph quantize` wrote: those files are compared.
+# Formats that `qgraph quantize` writes: these files are compared.
 DELIVERED = ("tensorflow",)
 
 
@@ -163,7 +163,7 @@ def _with_progress(cases: Sequence[Case], progress: Progress) -> Iterator[Case]:
 
 
 def _inputs(network: Network, data: Data | None, limit: int | None) -> Mapping[str, Array]:
-    """Inputs checked against the network, or the samples that its directory holds."""
+    """Inputs checked against the network, or the samples in its directory."""
     if data is not None:
         return load_data(data, network.graph, limit, what="the input data")
     check_limit(limit)

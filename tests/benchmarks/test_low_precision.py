@@ -8,7 +8,7 @@ import typer
 from benchmarks import low_precision as bench
 from benchmarks import low_precision_speed, result, training_runs
 from benchmarks.low_precision_memory import World, bytes_of
-from qgraph.rl.agents.earlier import half_settings
+from qgraph.rl.agents.former_names import half_settings
 from qgraph.rl.half.methods import METHODS
 from tests.helpers.processes import Ended
 

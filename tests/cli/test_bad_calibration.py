@@ -25,9 +25,9 @@ ARRAYS = {
     "one image": (X[0], "give an array of shape (samples, 8, 8, 3): this is one sample"),
     "channels first": (X.transpose(0, 3, 1, 2), "numpy.moveaxis(array, 1, -1) moves them"),
     "flat": (X.reshape(len(X), -1), "array.reshape(-1, 8, 8, 3) has it, if the order is right"),
-    "nan": (with_nan(), "holds NaN or infinity, first at [2, 1, 0, 0]"),
-    "infinity": (np.where(X > 0.5, np.inf, X), "holds NaN or infinity"),
-    "past float32": (X.astype("float64") * 1e300, "holds NaN or infinity"),
+    "nan": (with_nan(), "contains NaN or infinity, first at [2, 1, 0, 0]"),
+    "infinity": (np.where(X > 0.5, np.inf, X), "contains NaN or infinity"),
+    "past float32": (X.astype("float64") * 1e300, "contains NaN or infinity"),
     "zeros": (np.zeros_like(X), "all zeros"),
     "none": (X[:0], "the array has no samples"),
     "complex": (X.astype("complex64"), "of dtype complex64, not numbers"),
@@ -127,7 +127,7 @@ def test_arrays_are_found_by_the_names_of_inputs(model, tmp_path):
 def test_samples_fill_batches(model, tmp_path):
     np.save(tmp_path / "x.npy", X)
     done = quantized(model, tmp_path / "x.npy", tmp_path, "--input-shape", "3,8,8,3")
-    assert done.code == CALIBRATION and "4 samples do not fill batches of 3" in done.err
+    assert done.code == CALIBRATION and "4 samples are not a multiple of 3" in done.err
 
 
 # -- from Python -------------------------------------------------------------------------------
@@ -242,5 +242,5 @@ def test_numbers_for_an_integer_input(array, fits):
     if fits:
         assert load_data(array, graph)["x"].tolist() == array.tolist()
     else:
-        with pytest.raises(CalibrationError, match="not all of it fits uint8"):
+        with pytest.raises(CalibrationError, match="some of its numbers do not fit uint8"):
             load_data(array, graph)

@@ -49,7 +49,7 @@ def test_no_data_is_said_everywhere(model, tmp_path):
     done = run("quantize", model, "-o", tmp_path / "out", "--effort", "fast")
     assert done.code == 0, done.err
     assert "warning: no data: thresholds from batch-norm statistics" in done.out
-    assert "taken to lie within 0 to 255" in done.out and "the same class as" not in done.out
+    assert "assumed to be within 0 to 255" in done.out and "the same class as" not in done.out
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     assert manifest["agreement"] is None and manifest["calibration_samples"] == 0
     assert list(manifest["data_free"]) == ["image"] and len(manifest["warnings"]) == 2

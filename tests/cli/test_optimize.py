@@ -134,7 +134,7 @@ def test_an_onnx_network_computes_the_same_in_both_files(networks, tmp_path):
     for name, ours in wanted.items():
         np.testing.assert_allclose(found[name], ours, rtol=1e-4, atol=1e-5)
     result.save(tmp_path / "f.pb")
-    names = result.ends(tmp_path / "f.pb")
+    names = result.io_names(tmp_path / "f.pb")
     also = run_pb(tmp_path / "f.pb", feeds, list(names.outputs.values()))
     for ours, theirs in zip(wanted.values(), also, strict=True):
         np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-5)
@@ -263,7 +263,7 @@ def test_constants_behind_identities_are_refused_with_the_pass_that_helps(networ
     told = run("optimize", tmp_path / "net.pb", "-o", tmp_path / "f.pb", "--passes",
                "fold-batch-norm", "--json")  # fmt: skip
     reasons = {r["reason"] for r in json.loads(told.out)["refusals"]}
-    assert "its statistics are not constant: `splice-identities` has to run before" in reasons
+    assert "its statistics are not constant: `splice-identities` must run before" in reasons
     passes = "splice-identities,fold-batch-norm"
     told = run("optimize", tmp_path / "net.pb", "-o", tmp_path / "f.onnx", "--passes", passes)
     assert "not constant" not in told.out
@@ -355,7 +355,7 @@ def test_files_that_exist_are_not_replaced(model, tmp_path):
     [
         (["--passes", "fold-batchnorm"], 2, "did you mean `fold-batch-norm`"),
         (["--passes", "float,absorb-biases{deviation=2}"], 2, "did you mean `deviations`?"),
-        (["--passes", "equalize-channels"], 10, "or `lower-batch-norm` in front"),
+        (["--passes", "equalize-channels"], 10, "or `lower-batch-norm` before it"),
         (["--passes", "static"], 2, "quantizes, but the result of optimize is a float network"),
         (["--without", "fold"], 2, "unknown pass `fold`"),
         (["--without", "xyz"], 2, "unknown pass `xyz`"),

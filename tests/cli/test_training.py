@@ -87,7 +87,7 @@ def test_the_three_verbs(files, out, tmp_path):
     assert training["history"][0]["accuracy"] < training["best"]["accuracy"]
     assert accuracy(out / "inference", files) == training["best"]["accuracy"]
     report = run("report", out / "inference")
-    assert "of the validation samples are right" in report.out
+    assert "of the answers on validation samples are right" in report.out
     assert "--effort" not in (out / "inference" / "report.html").read_text()
 
 

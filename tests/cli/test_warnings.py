@@ -67,7 +67,7 @@ CASES = {
     "clipped": ("model", loud(IMAGES), ("--effort", "fast"),
                 "many values are clipped on the samples: `image/q8` clips"),
     "pixels": ("model", IMAGES * 255, ("--effort", "plain"),
-               r"input `image` lies within .* to 25\d.* and nothing in front of the first layer"),
+               r"input `image` is within .* to 25\d.* and nothing before the first layer"),
     "constant": ("model", np.full_like(IMAGES, 0.5), ("--effort", "plain"),
                  "input `image` is 0.5 everywhere"),
 }  # fmt: skip

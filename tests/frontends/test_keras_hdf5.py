@@ -46,7 +46,7 @@ def test_library_that_loops_or_waits(tmp_path, monkeypatch, body, loops):
     if loops:
         refused(tmp_path / "m.h5", "within 1 s of processor time")
     else:
-        assert hdf5.look_through(tmp_path / "m.h5", "m.h5").members
+        assert hdf5.read_contents(tmp_path / "m.h5", "m.h5").members
 
 
 def test_library_that_waits_for_ever(tmp_path, monkeypatch):

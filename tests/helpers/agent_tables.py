@@ -34,7 +34,7 @@ def settings_table(algorithm: str) -> str:
     kind = config_class(algorithm)
     fields = sorted(
         (each for each in kind.fields().values() if each.setting.panel not in ALIKE),
-        key=lambda each: each.setting.panel is not Panel.OWN,
+        key=lambda each: each.setting.panel is not Panel.ALGORITHM,
     )
     rows = [
         (f"`{each.name}`", _default(kind, each), _values(kind, each), each.setting.help)

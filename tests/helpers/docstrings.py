@@ -63,7 +63,10 @@ def function_faults(function) -> list[str]:
 
 
 def class_faults(kind: type) -> list[str]:
-    """Faults of the docstring of a class: fields, parameters or an example that it lacks."""
+    """Faults of the docstring of a class: fields, parameters or an example that it lacks.
+
+    An exception without parameters of its own needs no example.
+    """
     text = inspect.getdoc(kind) or ""
     found = [] if text and text[0].isupper() else ["no sentence at the start"]
     if dataclasses.is_dataclass(kind):
@@ -85,7 +88,8 @@ def class_faults(kind: type) -> list[str]:
     for name, value in vars(kind).items():
         if isinstance(value, property) and not inspect.getdoc(value):
             found.append(f"{name} has no docstring")
-    return found if has_example(kind) else [*found, "no Examples"]
+    raised = issubclass(kind, Exception) and "__init__" not in vars(kind)
+    return found if raised or has_example(kind) else [*found, "no Examples"]
 
 
 def has_example(value: object) -> bool:

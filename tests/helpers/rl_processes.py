@@ -34,28 +34,28 @@ def main() -> None:
             member.wait(lambda seconds: reader.wait(0, seconds))
             block = reader.latest()
             member.numbers[0] = 1
-            while member.going():
+            while member.running():
                 member.numbers[1] = block[0]
                 time.sleep(0.001)
         if task == "write":  # blocks that are version all over, and be killed in the midst of one
             writer = Channel.open(settings["channel"]).writer()
             for version in range(settings["count"]):
-                writer.room()[:] = version
+                writer.next_block()[:] = version
                 writer.publish(version)
-            writer.room()[: writer.channel.size // 2] = 255
+            writer.next_block()[: writer.channel.size // 2] = 255
             os.kill(os.getpid(), signal.SIGKILL)
         if task == "act":  # count on from where the ring was when the last one was killed
             rings = Experience.open(settings["rings"])
             writer = rings.writer(settings["actor"])
             count = rings.written(writer.number)
-            while member.going():
+            while member.running():
                 record = np.full((), count, rings.dtype)
                 count += writer.put(record, 0.01)
         if task == "subscribe":  # show version and first output of what comes
             subscriber = Subscriber(from_json(BlockSource, settings["policy"]), member)
             actor = Actor(subscriber.first())
             observation = np.array(settings["observation"], np.float32)
-            while member.going():
+            while member.running():
                 subscriber.step(actor.switch)
                 member.numbers[1:3] = actor(observation)[0]
                 member.numbers[0] = actor.version
@@ -65,7 +65,7 @@ def main() -> None:
             block = subscriber.first()
             actor = None if block is None else Actor(block)
             observation = np.array(settings["observation"], np.float32)
-            while actor is not None and member.going():
+            while actor is not None and member.running():
                 subscriber.step(actor.switch)
                 record = np.zeros((), writer.rings.dtype)
                 record["actor"], record["version"] = settings["actor"], actor.version
@@ -75,7 +75,7 @@ def main() -> None:
                 time.sleep(0.001)
         if task == "modules":
             assert not {"tensorflow", "torch", "onnx"} & set(sys.modules)
-        while member.going():
+        while member.running():
             time.sleep(0.01)
 
 

@@ -37,5 +37,5 @@ def types_of(sac):
     kept = [*sac.actor.values(), *sac.critic.values(), *sac.average.state.values(), sac.log_alpha]
     for descent in sac.descents.values():
         optimizer = descent.optimizer
-        kept += [*optimizer.first, *optimizer.second, *optimizer.lost]
+        kept += [*optimizer.first, *optimizer.second, *optimizer.compensation]
     return {v.dtype for v in kept}

@@ -76,7 +76,7 @@ def test_a_bias_stops_at_the_end_of_its_range():
     (only,) = correct_biases(graph, far, data)
     spec = graph.nodes["b/q16"].attrs["spec"]
     assert graph.constant("b").tolist() == [spec.hi * 2.0**-spec.exponent]
-    assert only.note == "1 of 1 biases stopped at the end of their range"
+    assert only.note == "1 of 1 biases are limited to their range"
 
 
 def test_layers_without_a_bias_are_left_and_said_so():

@@ -79,8 +79,8 @@ def test_entry_points(module, form):
         ),
         (IMAGES[:, :3], r"x: calibration data has shape \(10, 3, 4, 3\)"),
         (IMAGES[:0], "x: the array has no samples"),
-        (np.where(np.arange(3) == 1, np.nan, IMAGES), "x: calibration data holds NaN"),
-        (np.full_like(IMAGES, np.inf), "x: calibration data holds NaN or infinity"),
+        (np.where(np.arange(3) == 1, np.nan, IMAGES), "x: calibration data contains NaN"),
+        (np.full_like(IMAGES, np.inf), "x: calibration data contains NaN or infinity"),
         (np.zeros_like(IMAGES), "x: calibration data is all zeros"),
         (IMAGES.astype(complex), "x: calibration data is of dtype complex128"),
     ],
@@ -92,7 +92,7 @@ def test_what_does_not_fit_is_named(array, complaint):
 
 def test_samples_have_to_fill_fixed_batches():
     assert_images(load_data(IMAGES, net(batch=5)))
-    with pytest.raises(CalibrationError, match="x: 10 samples do not fill batches of 4"):
+    with pytest.raises(CalibrationError, match="x: 10 samples are not a multiple of 4"):
         load_data(IMAGES, net(batch=4))
 
 

@@ -14,7 +14,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.printing import print_graph
 from qgraph.passes import PassManager
 from qgraph.quant.correct_bias import correct_biases_without_data
-from qgraph.quant.data_free import input_facts, invent
+from qgraph.quant.data_free import generate_samples, input_facts
 from qgraph.quant.matching import matched
 from qgraph.quant.moments import moments_of
 from qgraph.quant.plan import PLAIN, Plan
@@ -41,7 +41,7 @@ def test_inputs_are_like_those_of_training(behind_relu: bool) -> None:
     assert found.range == (0, 255)
     np.testing.assert_allclose(found.moments.mean, real.mean(axis=(0, 1, 2)), atol=12)
     np.testing.assert_allclose(found.moments.deviation, real.std(), rtol=0.25)
-    x = invent(folded(trained(behind_relu, "relu")), {}).data["image"]
+    x = generate_samples(folded(trained(behind_relu, "relu")), {}).data["image"]
     assert x.shape == (64, 12, 12, 3) and x.min() >= 0 and x.max() <= 255
 
     def smooth(x: np.ndarray) -> float:  # neighbours are alike, in images
@@ -65,7 +65,7 @@ def test_unusual_inputs_end_after_some_deviations() -> None:
 @pytest.mark.parametrize("behind_relu", [False, True])
 def test_values_that_are_known_are_matched_and_graphs_left_as_they_were(behind_relu: bool) -> None:
     graph = folded(trained(behind_relu, "relu"))
-    twin, data = graph.copy(), invent(graph, {}).data
+    twin, data = graph.copy(), generate_samples(graph, {}).data
     before = print_graph(graph)
     known = {
         n.name: found
@@ -88,7 +88,7 @@ def test_values_that_are_known_are_matched_and_graphs_left_as_they_were(behind_r
 def test_graphs_are_left_as_they_were_after_an_error() -> None:
     graph = folded(trained())
     before = print_graph(graph)
-    with pytest.raises(KeyError), matched(graph, graph.copy(), invent(graph, {}).data):
+    with pytest.raises(KeyError), matched(graph, graph.copy(), generate_samples(graph, {}).data):
         raise KeyError
     assert print_graph(graph) == before
 
@@ -119,7 +119,7 @@ def test_what_is_said_and_what_is_not() -> None:
     assert facts.agreement is None and facts.calibration_samples == 0
     warnings = facts.warnings
     assert warnings[0].startswith("no data: thresholds from batch-norm statistics")
-    assert "input `image`: taken to lie within 0 to 255" in warnings[1]
+    assert "input `image`: assumed to be within 0 to 255" in warnings[1]
     assert result.sqnr == {} and result.measured.samples == 0
     assert {n.name for n in result.graph.topological() if n.op == "quantize"
             and n.attrs["spec"].role == "weight"} <= set(result.measured.statistics)  # fmt: skip
@@ -154,7 +154,7 @@ def test_a_range_is_something() -> None:
 
 
 def test_a_given_range_holds() -> None:
-    data = invent(folded(trained()), {"image": (0, 300)})
+    data = generate_samples(folded(trained()), {"image": (0, 300)})
     assert data.data["image"].max() > 255 and "0 to 300 (as given)" in data.inputs["image"]
 
 
@@ -188,7 +188,7 @@ def test_fixed_batches_are_filled() -> None:
     g = folded(trained())
     g.set_attrs("image", type=g.types["image"].__class__("float32", (24, 12, 12, 3)))
     g.refresh_types()
-    assert len(invent(g, {}).data["image"]) == 72
+    assert len(generate_samples(g, {}).data["image"]) == 72
 
 
 def test_bits_are_not_chosen_without_samples() -> None:
@@ -236,7 +236,7 @@ def test_thresholds_are_of_the_statistics_and_not_of_the_noise() -> None:
 def test_a_plan_that_corrects_biases_takes_statistics_for_it() -> None:
     plain, corrected = (
         build(trained(), load_profile("graffitist-int4"), Plan(correct_bias=on),
-              invent(folded(trained()), {}).data, Trace(), invented=True)
+              generate_samples(folded(trained()), {}).data, Trace(), generated=True)
         for on in (False, True)
     )  # fmt: skip
     assert print_graph(plain[1]) != print_graph(corrected[1])

@@ -160,8 +160,8 @@ def test_no_data_is_needed(usual):
     corrected = quantized(plan="correct-bias").exponents
     warnings = qgraph.quantize(NET, exponents=corrected).facts.warnings
     assert warnings[1] == (
-        "correct-bias used invented samples: for the network that the exponents are from, give "
-        "the same calibration data"
+        "correct-bias used generated samples: to get the network that the exponents come from, "
+        "give the same calibration data"
     )
 
 

@@ -1,4 +1,4 @@
-"""Ranges of inputs against what stands in front of the first layer."""
+"""Ranges of inputs compared with the arithmetic before the first layer."""
 
 import numpy as np
 import pytest
@@ -42,17 +42,17 @@ def test_a_network_that_scales_pixels_itself_wants_pixels(front):
     assert not found(network(*front), 0, 255)
     assert not found(network(*front), 3, 190)
     (text,) = found(network(*front), 0, 1)
-    assert text.startswith("input `x` lies within 0 to 1, and the network multiplies it by 0.0")
+    assert text.startswith("input `x` is within 0 to 1, and the network multiplies it by 0.0")
     (text,) = found(network(*front), 0, 65535)
-    assert "behind the network's own scaling" in text
+    assert "after the network's own scaling" in text
 
 
 def test_pixels_that_nothing_scales_are_doubted():
     for low, high in ((0, 255), (0, 254.7), (3, 201)):
         (text,) = found(network(), low, high)
-        assert "nothing in front of the first layer scales it" in text
+        assert "nothing before the first layer scales it" in text
     (text,) = found(network(("sub", 120.0)), 0, 255)  # centred, not scaled
-    assert "nothing in front of the first layer scales it" in text
+    assert "nothing before the first layer scales it" in text
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (-1, 1), (-2.1, 2.6), (-128, 127), (0, 4e3)])

@@ -112,7 +112,7 @@ def test_an_empty_profile_is_the_default():
         ("shift: 8", "`shift` must be two numbers"),
         ("shift: [0]", "`shift` must be two numbers"),
         ("shift: [0, 99]", "`shift` must be a whole number from -62 to 62"),
-        ("shift: [5, 4]", "`shift` must be [least, most] in rising order"),
+        ("shift: [5, 4]", "`shift` must be [least, most] in ascending order"),
         ("overrides: {match: x}", "`overrides` must be a list"),
         ("overrides: [x]", "overrides[0] must be a mapping, found 'x'"),
         ("overrides: [{weight: 8}]", "`overrides[0].match` must be a layer name"),
@@ -182,8 +182,8 @@ BOMB = "name:\n" + "".join(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (BOMB, "line 3: aliases are not read"),
-        ("a: &a [*a]", "aliases are not read"),
+        (BOMB, "line 3: profiles cannot have aliases"),
+        ("a: &a [*a]", "profiles cannot have aliases"),
         ("bits: " + "[" * 5000 + "]" * 5000, "nested more than 20 deep"),
         ("name: 2024-13-45", "not YAML"),
         ("shift: " + "9" * 5000, "not YAML"),

@@ -19,7 +19,7 @@ from qgraph.quant import graph_values, paired, spill
 from qgraph.quant.correct_bias import correct_biases
 from qgraph.quant.data import LEARNING_SAMPLES, thinned
 from qgraph.quant.reconstruct import reconstruct_weights
-from qgraph.quant.spill import Scratch, Shelf, memory_bound
+from qgraph.quant.spill import ChunkStore, Scratch, memory_bound
 from qgraph.recipes import FLOAT
 from tests.helpers.evaluate import random_feeds
 from tests.helpers.generators.graphs import random_graph
@@ -31,9 +31,9 @@ RNG = np.random.default_rng(8)
 @pytest.fixture
 def shelves(monkeypatch):
     """Every shelf that is made."""
-    made: list[Shelf] = []
+    made: list[ChunkStore] = []
 
-    class Watched(Shelf):
+    class Watched(ChunkStore):
         def __init__(self, *args):
             super().__init__(*args)
             made.append(self)
@@ -79,7 +79,7 @@ def test_corrections_do_not_depend_on_memory(shelves, monkeypatch):
 
 @pytest.mark.parametrize("memory", [0, 1000])
 def test_what_is_put_is_read(memory):
-    shelf = Shelf(3, memory)
+    shelf = ChunkStore(3, memory)
     arrays = [RNG.normal(size=(n, 5, 4)).astype(np.float32) for n in (4, 4, 2)]
     turned = [np.swapaxes(a, 1, 2) for a in arrays]
     for i in (2, 0, 1):  # threads come in any order, and the last chunk is smaller
@@ -95,7 +95,7 @@ def test_what_is_put_is_read(memory):
 
 
 def test_room_comes_back():
-    shelf = Shelf(1, 100)
+    shelf = ChunkStore(1, 100)
     for turn in range(5):
         shelf.put(str(turn), 0, np.zeros(90, np.uint8))
         del shelf[str(turn)]
@@ -104,7 +104,7 @@ def test_room_comes_back():
 
 @pytest.mark.parametrize("array", [np.zeros((0, 3)), np.float32(2), np.ones(3, bool)])
 def test_any_array_is_held(array):
-    shelf = Shelf(2, 0)
+    shelf = ChunkStore(2, 0)
     shelf.put("x", 1, array)
     found = shelf["x"][1]
     assert np.array_equal(found, array) and np.shape(found) == np.shape(array)

@@ -201,7 +201,7 @@ CERTIFICATE = {
     "cases": {"samples": 3},
     "forms": {
         "c": {"compared": True, "tensors": 5, "elements": 1234, "differences": 2,
-              "first": [{"tensor": "a/<b>", "count": 2, "index": [0, 1], "found": 7, "wanted": 8,
+              "first": [{"tensor": "a/<b>", "count": 2, "index": [0, 1], "actual": 7, "expected": 8,
                          "label": "samples"}], "seconds": 0.1},
         "qonnx": {"compared": False, "reason": "`layer` rounds down"},
     },

@@ -37,7 +37,7 @@ TRAIN = """
 import sys
 from pathlib import Path
 import numpy as np
-from qgraph.rl.agents.earlier import half_settings
+from qgraph.rl.agents.former_names import half_settings
 from qgraph.rl.learn.runs import train
 small = {
     "in_process": True, "steps": 46, "hidden_sizes": (16,), "critic_hidden_sizes": (16,),

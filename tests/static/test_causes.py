@@ -87,7 +87,7 @@ def test_biases_that_saturate() -> None:
     measured = measure(quantized, floating, X)
     part = next(p for p in parts_of(quantized) if p.name == "fc")
     found = causes(quantized, floating, part, measured, X)
-    assert found[0].where == "weights" and found[0].text.startswith("1 of 8 biases saturate: past ")
+    assert found[0].where == "weights" and found[0].text.startswith("1 of 8 biases saturate at ")
 
 
 def test_a_scale_that_makes_room_for_the_bias_leaves_weights_few_codes() -> None:

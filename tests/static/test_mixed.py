@@ -152,7 +152,7 @@ def test_a_mixed_profile_says_what_it_is() -> None:
     once = overridden(INT8, units, (8, 4))
     for profile in (once, overridden(once, units, (4, 8))):
         assert profile.name == f"{INT8.name}-mixed"
-        said = f"weights of 4, 8 bits, chosen layer by layer; else as {INT8.name}"
+        said = f"weights of 4, 8 bits, chosen layer by layer; otherwise like {INT8.name}"
         assert profile.description == said
 
 

@@ -131,7 +131,7 @@ def test_a_generator_has_no_length(graph):
         ((X, Y[:3]), "there are 3 labels for 20 samples"),
         ({"a": X, "b": X}, "no array for input `x`"),
         (X[:, :3], "training data has shape"),
-        (np.where(X > 2, np.nan, X), "training data holds NaN"),
+        (np.where(X > 2, np.nan, X), "training data contains NaN"),
         (X[:0], "the array has no samples"),
         (tf.data.Dataset.from_tensor_slices((X, Y)).repeat(), "repeats without end"),
     ],
@@ -152,7 +152,7 @@ def test_a_batch_with_nan_is_found_when_it_comes(graph):
     data = training_data(tf.data.Dataset.from_tensor_slices((bad, Y)), graph, 8, 0)
     found = data.batches(0)
     next(found)
-    with pytest.raises(CalibrationError, match="holds NaN or infinity, first at"):
+    with pytest.raises(CalibrationError, match="contains NaN or infinity, first at"):
         next(found)
 
 

@@ -97,18 +97,18 @@ def held(
 
 def test_channels_that_an_activation_holds_at_its_end() -> None:
     beta = np.array([-5.9, -6.1, 0, 11.9, 12.1])
-    why = ", of 5 channels: 6 standard deviations do not bring them back"
+    why = ", of 5 channels: all values within 6 standard deviations are clipped"
     graph, log = held("relu6", beta)
-    assert log == [f"gamma 0 for 1 that relu holds at 0 and 1 that relu6 holds at 6{why}"]
+    assert log == [f"gamma 0 for 1 that relu clips to 0 and 1 that relu6 clips to 6{why}"]
     x = np.linspace(-5, 5, 11)[:, None] * np.ones(5)
     found = evaluate(graph, {"x": x})["y"]
     np.testing.assert_array_equal(found, np.clip(x + beta, 0, 6))
     found = evaluate(graph, {"x": np.full((1, 5), 100.0)})["y"]
     assert found.tolist() == [[6, 0, 6, 6, 6]]
-    assert held("relu", beta)[1] == [f"gamma 0 for 1 that relu holds at 0{why}"]
+    assert held("relu", beta)[1] == [f"gamma 0 for 1 that relu clips to 0{why}"]
     assert held("tanh", beta)[1] == []
     assert held("relu", np.array([-3.0, 3.0]), np.array([-0.4, 0.4]))[1][0].startswith(
-        "gamma 0 for 1 that relu holds at 0"
+        "gamma 0 for 1 that relu clips to 0"
     )
 
 

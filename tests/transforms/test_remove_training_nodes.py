@@ -129,7 +129,7 @@ def test_a_mask_that_does_not_undo_its_scale_is_refused():
     assert g.topological() == before.topological()
     assert reasons(trace) == [
         ("dropout", "it scales by 1.5 on average, a dropout by 1"),
-        ("RandomUniform", "the graph is random here, and this is not a dropout"),
+        ("RandomUniform", "a random op that is not part of a dropout"),
     ]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from qgraph import quantize
 from qgraph.backends.c.source import unit
-from qgraph.backends.tf.emit import end_names
+from qgraph.backends.tf.emit import tf_io_names
 from qgraph.cli.options import names as split_names
 from qgraph.errors import UsageError
 from qgraph.exports import export
@@ -145,7 +145,7 @@ def test_onnx_outputs_have_public_names_where_values_have_others(tmp_path) -> No
 def test_the_manifest_says_what_tensorflow_calls_the_ends(tmp_path) -> None:
     names = SETS["exporters"]
     graph = imported(named_network(names))
-    changed = end_names(graph).changed
+    changed = tf_io_names(graph).changed
     assert changed == {
         "inputs": {"onnx::Conv:0": "onnx__Conv_0", "/in/z": "n/in/z"},
         "outputs": {
@@ -161,7 +161,7 @@ def test_the_manifest_says_what_tensorflow_calls_the_ends(tmp_path) -> None:
 def test_an_output_may_have_the_name_of_an_input(tmp_path) -> None:
     graph = imported(named_network([f"t{i}" for i in range(TENSORS)]))
     graph.outputs = {"t0": graph.outputs["t2"], "t1": "t1"}
-    ends = end_names(graph)
+    ends = tf_io_names(graph)
     assert ends.inputs == {"t0": "t0", "t1": "t1"}
     assert ends.outputs == {"t0": "t0_1", "t1": "t1"}
     samples = samples_for(graph.inputs)

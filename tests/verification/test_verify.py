@@ -78,7 +78,7 @@ def test_one_code_that_is_off_by_one_is_found(network) -> None:
     (tally,) = compare(network, {"x": plain(network, change)}, [case]).tallies.values()
     (first,) = tally.differences.values()
     assert tally.wrong == 1
-    assert (first.tensor, first.index, first.found - first.wanted) == ("second", (0, 2), 1)
+    assert (first.tensor, first.index, first.actual - first.expected) == ("second", (0, 2), 1)
 
 
 def test_saturation_is_counted_on_samples(network) -> None:
@@ -212,10 +212,16 @@ def test_the_first_difference_is_shown_with_its_way(network, dump) -> None:
     found = against(network, kept)
     (first,) = found.differences
     assert (first.tensor, first.index, first.count) == ("relu/q8", (0, 1, 2, 3), 1)
-    assert [line.op for line in found.way] == ["requantize", "clip", "add", "requantize", "conv2d"]
-    products = found.way[-1].sources
+    assert [line.op for line in found.computation] == [
+        "requantize",
+        "clip",
+        "add",
+        "requantize",
+        "conv2d",
+    ]
+    products = found.computation[-1].sources
     total = sum(x[2] * w[2] for x, w in zip(products[::2], products[1::2], strict=True))
-    assert total == found.way[-1].code
+    assert total == found.computation[-1].code
 
 
 def test_the_layer_that_comes_first_is_named_first(network, dump) -> None:

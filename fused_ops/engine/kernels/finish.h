@@ -72,7 +72,7 @@ struct Sums {
 
 int64_t finish_size(int64_t positions, int64_t channels, int stages);
 
-// Writes arrays to memory + at and behind.
+// Writes arrays to memory from `at` on.
 Finish make_finish(Stages stages, Code y, const std::vector<Block>& blocks, int lanes,
                    const Sums& sums, char* memory, int64_t at);
 

@@ -53,7 +53,7 @@ int64_t positions_of(const std::vector<Block>& blocks, int lanes) {
     return blocks.back().position + int64_t{4} * lanes * blocks.back().vectors;
 }
 
-// The packed layer without its arrays. The arrays of the stages begin at `finish`; `end` is behind
+// The packed layer without its arrays. The arrays of the stages begin at `finish`; `end` is after
 // the last.
 struct Plan {
     Layer layer;
@@ -228,7 +228,7 @@ void make_room_for(const ExtraSteps& extra, int64_t registers, Plan& plan) {
 
 void put_extra_steps(const Layer& layer, const ExtraSteps& extra, const std::vector<Together>& all,
                      int lanes, char* memory) {
-    // The second of two registers begins where the registers behind it begin.
+    // The second of two registers begins where the registers after it begin.
     auto* first = reinterpret_cast<int64_t*>(memory + layer.extra_first);
     for (size_t i = 0; i < all.size(); ++i) {
         *first++ = extra.first[i];

@@ -1,16 +1,16 @@
-"""Helpers of the generated file that round, shift and clip. Each is written where it is used."""
+"""Helpers of the generated file that round, shift and clip; only those in use are written."""
 
 from __future__ import annotations
 
 FLOOR = """\
-/* v / 2^n, rounded down; C leaves to the compiler what >> does to negative numbers. */
+/* v / 2^n, rounded down. In C, the result of >> on negative numbers depends on the compiler. */
 static {t} floor_shift_{s}({t} v, int n)
 {{
     return v >= 0 ? v >> n : ~(~v >> n);
 }}
 """
 ROUND = """\
-/* v / 2^n, rounded to the nearest; {ties}. 1 <= n <= {most}. */
+/* v / 2^n, rounded to nearest; {ties}. 1 <= n <= {most}. */
 static {t} {name}_{s}({t} v, int n)
 {{
     const {t} whole = floor_shift_{s}(v, n), half = ({t})1 << (n - 1);
@@ -20,16 +20,16 @@ static {t} {name}_{s}({t} v, int n)
 }}
 """
 TIES = {
-    "half_even": ("ties go to the even one", "rest > half || (rest == half && whole % 2 != 0)"),
-    "half_up": ("ties go up", "rest >= half"),
-    "half_away": ("ties go away from 0", "rest > half || (rest == half && v >= 0)"),
+    "half_even": ("ties to even", "rest > half || (rest == half && whole % 2 != 0)"),
+    "half_up": ("ties towards +infinity", "rest >= half"),
+    "half_away": ("ties away from 0", "rest > half || (rest == half && v >= 0)"),
     "double": (
-        "by one bit with ties up, then by the others with ties away from 0",
+        "first by one bit with ties up, then by the other bits with ties away from 0",
         "rest > half - rest % 2 || (rest == half - rest % 2 && v >= 0)",
     ),
 }
 LEFT = """\
-/* v * 2^n within +-2^62; 0 <= n <= 61. */
+/* v * 2^n, clipped to +-2^62; 0 <= n <= 61. */
 static int64_t shift_left_i64(int64_t v, int n)
 {
     const int64_t limit = INT64_C(1) << (62 - n);
@@ -64,7 +64,7 @@ static {t} clamp_{s}({t} v, {t} low, {t} high)
 }}
 """,
     "wrap": """\
-/* The lowest bits of v - low, above low: `mask` has as many ones. */
+/* v wrapped into the range from low to low + mask, where mask is 2^bits - 1. */
 static {t} wrap_{s}({t} v, {t} low, {t} mask)
 {{
     return ({t})(((u{t})v - (u{t})low) & (u{t})mask) + low;
@@ -75,7 +75,7 @@ static {t} wrap_{s}({t} v, {t} low, {t} mask)
 
 
 def helpers(used: set[tuple[str, str]]) -> list[str]:
-    """Text of the helpers that are `used`, as (name, "i32" or "i64"), and of what they use."""
+    """Text of the helpers in `used`, as (name, "i32" or "i64"), and of those that they use."""
     texts: dict[tuple[str, str], str] = {}
 
     def write(name: str, kind: str) -> None:

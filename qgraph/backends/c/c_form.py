@@ -28,12 +28,12 @@ from qgraph.program.run import batch_of
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
 COMPILERS = ("cc", "gcc", "clang")
-MOST = 2**31 - 1  # bytes of a tensor, and elements, that int32 counts
+MOST = 2**31 - 1  # largest number of bytes and of elements of a tensor, for int32
 
 
 @dataclass(frozen=True)
 class CForm:
-    """A .c, a .h and a test that reads samples; and a sample with its answer."""
+    """A .c, a .h, a test program, and a sample with its expected outputs."""
 
     name: ClassVar[str] = "c"
     lowerings: ClassVar[Lowerings[object]] = LOWERINGS
@@ -59,7 +59,7 @@ class CForm:
         return {name: held for name, held in {**made.identifiers, **ports}.items() if held != name}
 
     def runner(self, network: Network, folder: Path) -> Runner:
-        """Shows every tensor. Raises UnsupportedError where there is no compiler."""
+        """A runner that returns every tensor. Raises UnsupportedError without a compiler."""
         made = unit(network.program, file_stem(network.program.name))
         place = tempfile.TemporaryDirectory(prefix="qgraph-")
         executable = Path(place.name, "test")
@@ -81,7 +81,7 @@ def refused(program: Program) -> str | None:
 
 
 def write_program(program: Program, folder: Path) -> CUnit:
-    """`<net>.c`, `<net>.h` and `<net>_test.c` into a folder. Raises UnsupportedError."""
+    """Write `<net>.c`, `<net>.h` and `<net>_test.c` into a folder. Raises UnsupportedError."""
     why = refused(program)
     if why is not None:
         raise UnsupportedError(why, hint="choose another export format")
@@ -93,7 +93,7 @@ def write_program(program: Program, folder: Path) -> CUnit:
 
 
 def compiler() -> str:
-    """A C compiler of this machine. Raises UnsupportedError where there is none."""
+    """The path of a C compiler on this machine. Raises UnsupportedError if there is none."""
     found = next(filter(None, map(shutil.which, COMPILERS)), None)
     if found is None:
         hint = f"install one of {', '.join(COMPILERS)}"
@@ -102,7 +102,7 @@ def compiler() -> str:
 
 
 def build(folder: Path, net: str, program: Path, flags: Sequence[str] = ("-O2",)) -> None:
-    """Compile the test with the network, all warnings errors. Raises ExactnessError."""
+    """Compile the test with the network; warnings are errors. Raises ExactnessError."""
     files = (str(folder / f"{net}.c"), str(folder / f"{net}_test.c"))
     command = [compiler(), *STRICT, *flags, *files, "-o", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -112,17 +112,17 @@ def build(folder: Path, net: str, program: Path, flags: Sequence[str] = ("-O2",)
 
 @dataclass(frozen=True)
 class Compiled:
-    """A network's test, compiled: give it codes, get codes."""
+    """The compiled test of a network: a function from codes to codes."""
 
     unit: CUnit
     executable: Path
     traced: bool
-    place: object = None  # what holds the executable, as long as this lives
+    place: object = None  # the temporary folder of the executable, kept while this object exists
 
     def __call__(self, entries: Mapping[str, Array]) -> dict[str, Codes]:
         """Codes of exits, and of every inner tensor if traced, by tensor name.
 
-        entries: codes of every entry, N samples where the batch is free.
+        entries: codes of every entry, N samples if the batch is free.
         """
         program = self.unit.program
         inputs = packed(self.unit, [p.tensor for p in self.unit.entries], entries)
@@ -132,7 +132,7 @@ class Compiled:
         row = [(f"{i}", _stored(t), (elements(t),)) for i, t in enumerate(tensors)]
         rows: Array = np.frombuffer(_run(self.executable, inputs), np.dtype(row))
         samples = batch_of(program, entries)
-        # Exits stand first and are set last: what was stored counts, not what was traced.
+        # Exits are first and set last, so that the stored codes are returned, not the traced ones.
         return {
             name: rows[f"{i}"].astype(np.int64).reshape(self._shape(name, samples))
             for i, name in reversed([*enumerate(names)])
@@ -144,7 +144,7 @@ class Compiled:
 
 
 def packed(unit: CUnit, names: Sequence[str], codes: Mapping[str, Array]) -> bytes:
-    """Tensors as the test's files have them: sample by sample, all tensors of one in a row."""
+    """Tensors as in the test's files: sample by sample, all tensors of a sample in a row."""
     program = unit.program
     parts = [np.asarray(codes[n]).astype(_stored(program.tensors[n])) for n in names]
     if not program.batch_free:

@@ -13,7 +13,7 @@ WIDTH = 100
 
 
 def folded(text: str, width: int) -> list[str]:
-    """A line that is too long, broken behind commas where it has some."""
+    """Break a line that is too long after commas, if it has any."""
     lines, rest = [], text
     while len(rest) > width and (cut := rest.rfind(", ", 8, width)) > 0:
         lines.append(rest[: cut + 1])
@@ -22,7 +22,7 @@ def folded(text: str, width: int) -> list[str]:
 
 
 class Text:
-    """Lines, indented by the blocks that they are in."""
+    """Lines, indented by the blocks around them."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -33,7 +33,7 @@ class Text:
         self.lines += [indent + line for line in folded(text, WIDTH - len(indent))]
 
     def declare(self, text: str, comment: str) -> None:
-        """A statement with a comment beside it, or above it if the line would be too long."""
+        """A statement with a comment after it, or above it if the line would be too long."""
         if len(text) + len(comment) + 4 * self._depth < WIDTH:
             self.line(f"{text} {comment}")
         else:
@@ -50,7 +50,7 @@ class Text:
 
     @contextmanager
     def loops(self, counters: Iterable[tuple[str, int]]) -> Iterator[None]:
-        """Nested loops from 0, the outer one first; sizes of 1 need no loop."""
+        """Nested loops from 0, the outer one first; a size of 1 needs no loop."""
         with ExitStack() as stack:
             for name, size in counters:
                 if size != 1:
@@ -97,13 +97,13 @@ def strides(shape: Shape) -> list[int]:
 
 
 def broadcast(shape: Shape, onto: Shape) -> list[int]:
-    """Strides of a tensor of `shape` along the dimensions of `onto`; 0 where it is repeated."""
+    """Strides of a tensor of `shape` along the dimensions of `onto`; 0 for repeated dimensions."""
     own = [0 if size == 1 else step for size, step in zip(shape, strides(shape), strict=True)]
     return [0] * (len(onto) - len(shape)) + own
 
 
 def merged(shape: Shape, walks: Sequence[Shape]) -> tuple[list[int], list[list[int]]]:
-    """The same walks over fewer dimensions: neighbours become one where every walk allows it.
+    """Merge adjacent dimensions if the strides of every walk allow it.
 
     walks: strides of each tensor along `shape`.
     """

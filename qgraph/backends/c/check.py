@@ -1,4 +1,4 @@
-"""The test's .c file: it reads samples, runs them and writes or compares the answers."""
+"""The test program: it reads samples, runs them, and writes or compares the outputs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from qgraph.program.layers import elements
 CHECK = """\
 /* Runs {net}_run on samples from a file.
  *
- *     {net}_test INPUTS ANSWERS          writes what comes out
- *     {net}_test INPUTS --check ANSWERS  compares with it, and prints PASS or FAIL
+ *     {net}_test INPUTS ANSWERS          writes the outputs
+ *     {net}_test INPUTS --check ANSWERS  compares them with the file; prints PASS or FAIL
  *
- * INPUTS: for each sample the codes of every entry, in the order of the header; each code in the
- * bytes of its type, lowest byte first. ANSWERS: in the same way the codes of every exit, and, if
- * compiled with {NET}_TRACE, of every tensor below, in that order.
+ * INPUTS: for each sample, the codes of every input, in the order of the header. Each code has the
+ * bytes of its type, little-endian. ANSWERS: in the same way, the codes of every output and, if
+ * compiled with {NET}_TRACE, of every tensor listed below, in that order.
  */
 #include "{net}.h"
 
@@ -52,7 +52,8 @@ static void put(const tensor *of, int32_t index, int64_t code)
         to[k] = (unsigned char)((uint64_t)code >> (8 * k) & 255);
 }}
 
-/* Reads a code. 0 at the end of the file, -1 within a code, -2 for one that is not in low..high. */
+/* Reads a code. Returns 0 at the end of the file, -1 if the code is incomplete, -2 if it is outside
+ * low..high, otherwise 1. */
 static int get(FILE *file, int bytes, int64_t low, int64_t high, int64_t *code)
 {{
     uint64_t bits = 0, sign = (uint64_t)1 << (8 * bytes - 1);
@@ -114,7 +115,7 @@ int main(int count, char **words)
 {reads}
         if (read < 0 || (read == 0 && begun)) {{
             fprintf(stderr, "%s: sample %ld %s\\n", words[1], sample,
-                    read == -2 ? "has a code out of range" : "is not whole");
+                    read == -2 ? "has a code out of range" : "is incomplete");
             return 2;
         }}
         if (read == 0)
@@ -123,7 +124,7 @@ int main(int count, char **words)
 {writes}
         if (check) {{
             if (fread(wanted, 1, ANSWER, answers) != ANSWER) {{
-                printf("FAIL: %ld samples, fewer answers\\n", sample + 1);
+                printf("FAIL: the file of answers ends before sample %ld\\n", sample);
                 return 1;
             }}
             if (!compare(sample))
@@ -166,7 +167,7 @@ def check(unit: CUnit) -> str:
 
 
 def answer_bytes(unit: CUnit, *, traced: bool) -> int:
-    """Size of an answer to one sample."""
+    """Size in bytes of the outputs for one sample."""
     names = (*(p.tensor for p in unit.exits), *(unit.traced if traced else ()))
     tensors = [unit.program.tensors[name] for name in names]
     return sum(elements(t) * np.dtype(t.storage).itemsize for t in tensors)

@@ -34,7 +34,7 @@ class CContext:
         return name
 
     def array(self, values: npt.ArrayLike, text: str) -> str:
-        """An array of numbers that a step holds."""
+        """Store an array of numbers of a step as a constant."""
         codes = np.asarray(values, np.int64)
         kind = storage(int(codes.min()), int(codes.max()))
         name = self.names.fresh(text)

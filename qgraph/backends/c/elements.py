@@ -11,18 +11,18 @@ from qgraph.ir.types import Rounding
 from qgraph.program import Program, Step, Tensor
 from qgraph.program.ops import ClipAttrs, LookupAttrs, OpClass, RequantizeAttrs
 
-# (helper, operands) -> a call of it; a call needs the helper in the file.
+# (helper, operands) -> a call of the helper, which is then written to the file.
 Call = Callable[..., str]
-# (numbers along the last axis, what they are) -> one of them, at this element.
+# (numbers along the last axis, description) -> the number for the current element.
 At = Callable[[tuple[int, ...], str], str]
 LIMIT = 1 << 62
 
 
 @dataclass(frozen=True)
 class CStep:
-    """A step where it is written: its operands as C, the bits that are computed in.
+    """A step where it is written: its operands as C, and the bits of the computation.
 
-    largest: of the first operand, in magnitude.
+    largest: magnitude of the first operand.
     """
 
     step: Step
@@ -35,9 +35,10 @@ class CStep:
 
 @dataclass(frozen=True)
 class Expression:
-    """How a pointwise op is written.
+    """The C expression of a pointwise op.
 
-    fits: whether 32 bits hold every number on the way, where they hold the operands and the result.
+    fits: whether 32 bits are enough for all intermediate numbers, if they are for operands and
+    result.
     """
 
     write: Callable[[CStep], str]
@@ -45,7 +46,7 @@ class Expression:
 
 
 def bits_for(program: Program, steps: Sequence[Step]) -> int:
-    """32 or 64: the bits that hold every number in the computation of these steps."""
+    """32 or 64: the bits that are enough for all numbers in the computation of these steps."""
     return 32 if all(_fits(program, step) for step in steps) else 64
 
 
@@ -95,7 +96,7 @@ def _helper(name: str) -> Callable[[CStep], str]:
 
 
 def _wide(operand: str, bits: int) -> str:
-    """The operand in the type that is computed in; elements of arrays are narrower."""
+    """The operand in the type of the computation; elements of arrays are narrower."""
     return f"(int{bits}_t){operand}" if operand.endswith("]") else operand
 
 

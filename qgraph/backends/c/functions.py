@@ -40,7 +40,7 @@ Counters = list[tuple[str, int]]
 
 @dataclass(frozen=True)
 class CFunction:
-    """A layer's function: its name, the tensors that it is called with, its scratch, its text."""
+    """A layer's function: its name, the tensors that it takes, its scratch memory, its text."""
 
     name: str
     arguments: tuple[str, ...]
@@ -49,7 +49,7 @@ class CFunction:
 
 
 def function(layer: Layer, source: CContext) -> CFunction:
-    """Write a layer; what else the file needs for it goes into `source`."""
+    """Write a layer; adds helpers and constants that it needs to `source`."""
     return _FunctionWriter(layer, source).function()
 
 
@@ -179,14 +179,14 @@ class _FunctionWriter:
 
     @contextmanager
     def _pixels(self, x: Tensor) -> Iterator[tuple[Counters, str, str]]:
-        """Loops over pixels: the counters, the image, and the position in it."""
+        """Loops over pixels; returns the counters, the image, and the position in it."""
         counters = [*zip(("n", "y", "x", "c"), self.shape, strict=True)]
         with self.text.loops(counters[:-1]):
             place = ", ".join(n if size > 1 else "0" for n, size in counters[1:3])
             yield counters, self._row(x, counters), place
 
     def _row(self, x: Tensor, counters: Counters) -> str:
-        """The sample of a tensor that the counters are at."""
+        """Pointer to the current sample of a tensor."""
         batch = index([elements(x) // x.shape[0]], counters[:1])
         return self._array(x.name) + (f" + {batch}" if batch != "0" else "")
 
@@ -221,7 +221,7 @@ class _FunctionWriter:
     # -- loops over elements ------------------------------------------------------------------
 
     def elements(self, head: Step) -> None:
-        """All walks with as few loops as possible: the output's first, then other tensors'."""
+        """Merge all walks into as few loops as possible: the output's first, then others'."""
         read = [v for v in self.layer.read if not self._is_table(v)]
         walks = {v: broadcast(self.tensors[v].shape, self.shape) for v in read}
         if isinstance(head.attrs, ReduceMaxAttrs):
@@ -240,7 +240,7 @@ class _FunctionWriter:
             self._chain(counters, places, known, channel)
 
     def _has_vectors(self) -> bool:
-        """Whether a step of the chain has numbers for each channel."""
+        """Whether a step of the chain has per-channel numbers."""
         return any(
             isinstance(value, tuple)
             for step in self.layer.steps
@@ -280,7 +280,7 @@ class _FunctionWriter:
         known: Mapping[str, str],
         channel: str | None = None,
     ) -> None:
-        """Each step at one element; `known` are the values that the head has computed there."""
+        """The steps for one element; `known` are values that the head has computed."""
         place = index(self._own_strides(counters), counters)
         if not place.isidentifier() and not place.isdigit():
             self.text.line(f"const int32_t i = {place};")
@@ -311,7 +311,7 @@ class _FunctionWriter:
 
     def _scale(self, step: Step) -> str:
         exponent = self.tensors[step.output].exponent
-        scale = f"2^{-exponent}" if isinstance(exponent, int) else "2^-e for each channel"
+        scale = f"2^{-exponent}" if isinstance(exponent, int) else "2^-e, one e for each channel"
         return f"/* {comment(step.output)}, {scale} */"
 
     def _operand(

@@ -12,8 +12,8 @@ HEADER = """\
 
 /* {title}
  *
- * Tensors are stored row by row, channels last. A code stands for code * 2^-EXPONENT. Codes that
- * are given have to lie in LOW..HIGH. Memory for what is between entries and exits is the arena.
+ * Tensors are stored row by row, channels last. The value of a code is code * 2^-EXPONENT. Codes
+ * of inputs must be in LOW..HIGH. The arena is the memory for tensors between inputs and outputs.
  */
 #include <stdint.h>
 
@@ -28,14 +28,15 @@ typedef union {{
 {members}
 }} {net}_arena;
 
-/* One run, in memory of the caller's; what the arena holds before does not matter. */
+/* Runs the network in memory of the caller; the arena needs no initialization. */
 void {net}_run_in({net}_arena *arena, {parameters});
 
-/* One run, in its own arena: one at a time. {NET}_NO_STATIC_ARENA leaves it out. */
+/* Runs the network in a static arena, so it is not reentrant. {NET}_NO_STATIC_ARENA omits it. */
 void {net}_run({parameters});
 
 #ifdef {NET}_TRACE
-/* Yours to define. It is given each code of each tensor; the test has the tensors' numbers. */
+/* Must be defined by the user. It is called with each code of each tensor; {net}_test.c lists the
+ * numbers of tensors. */
 void {net}_trace(int tensor, int32_t index, int64_t code);
 #endif
 

@@ -1,4 +1,4 @@
-"""Helpers of the generated file that compute one row of channels. Each is written if it is used.
+"""Helpers of the generated file that compute one row of channels; only those in use are written.
 
 A template is filled with the types of the image, of the weights and of the sums.
 """
@@ -6,7 +6,7 @@ A template is filled with the types of the image, of the weights and of the sums
 from __future__ import annotations
 
 WINDOW = """\
-/* Where a window stands on an image, and what it makes of it. */
+/* Sizes of a window and of the image that it moves over. */
 typedef struct {
     int32_t height, width, channels;
     int32_t kernel_height, kernel_width;
@@ -17,7 +17,7 @@ typedef struct {
     int32_t groups;    /* of channels, each with its own outputs */
 } window;
 """
-# What all windows share: from one output position to the pixels under it.
+# The loop of all windows: from an output position to the pixels of its window.
 TAPS = """\
     for (int32_t i = 0; i < at->kernel_height; ++i) {{
         const int32_t line = y * at->stride_y + i * at->dilation_y - at->top;
@@ -58,7 +58,7 @@ static void {name}(const {x} *restrict image, const {w} *restrict weights,
 """
 )
 DEPTHWISE_HEAD = """\
-/* Sums of products at (y, x), each channel for itself. Weights: [height][width][outputs]. */
+/* Sums of products at (y, x), separately for each channel. Weights: [height][width][outputs]. */
 static void {name}(const {x} *restrict image, const {w} *restrict weights,
     {a} *restrict sums, int32_t y, int32_t x, const window *at)
 {{
@@ -93,7 +93,7 @@ DEPTHWISE_MULTIPLIED = (
 )
 MAX_POOL = (
     """\
-/* The largest code of each channel at (y, x), padding left out. */
+/* The largest code of each channel at (y, x), without padding. */
 static void {name}(const {x} *restrict image, {x} *restrict row,
     int32_t y, int32_t x, const window *at)
 {{
@@ -127,8 +127,8 @@ static void {name}(const {x} *restrict row, const {w} *restrict weights,
 }}
 """
 STANDARDIZE = """\
-/* Codes of a row, less their mean, over their deviation: both in whole numbers, the deviation with
- * `guard` bits behind the point and `epsilon` in its square; rounded to the nearest, ties go up. */
+/* Subtracts the mean of a row and divides by its standard deviation, in integers. The deviation has
+ * `guard` fractional bits and `epsilon` added to its square. Rounded to nearest, ties up. */
 static void {name}(const {x} *restrict codes, {a} *restrict row, int32_t channels,
     int guard, int64_t epsilon, int shift)
 {{
@@ -143,7 +143,7 @@ static void {name}(const {x} *restrict codes, {a} *restrict row, int32_t channel
         if ((root + bit) * (root + bit) <= square)
             root += bit;
     }}
-    ++root; /* which makes it more than the root itself, and never 0 */
+    ++root; /* larger than the exact root, and never 0 */
     for (int32_t c = 0; c < channels; ++c) {{
         const int64_t deviation = (int64_t)channels * codes[c] - total;
         const int64_t doubled = deviation * (INT64_C(2) << shift) + root;

@@ -6,25 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 ALIGNMENT = 8
-Place = str | int  # a tensor by its name, the scratch row of a layer by its number
+Place = str | int  # a tensor by name, or the scratch row of a layer by number
 
 
 @dataclass(frozen=True)
-class Life:
-    """Bytes that are needed from layer `first` to layer `last`, both included."""
+class Lifetime:
+    """Bytes that are needed from layer `first` to layer `last`, inclusive."""
 
     size: int
     first: int
     last: int
 
-    def meets(self, other: Life) -> bool:
+    def overlaps(self, other: Lifetime) -> bool:
         return self.first <= other.last and other.first <= self.last
 
 
-def plan(lives: Mapping[Place, Life]) -> tuple[dict[Place, int], int]:
-    """Assign an offset to each, and return the size of the arena too.
+def plan(lives: Mapping[Place, Lifetime]) -> tuple[dict[Place, int], int]:
+    """Assign an offset to each; returns the offsets and the size of the arena.
 
-    The largest are placed first, each at the lowest offset where it fits.
+    The largest are placed first, each at the lowest free offset.
     """
     offsets: dict[Place, int] = {}
     for name in sorted(lives, key=lambda n: (-lives[n].size, lives[n].first, str(n))):
@@ -32,7 +32,7 @@ def plan(lives: Mapping[Place, Life]) -> tuple[dict[Place, int], int]:
         others = sorted(
             (offsets[n], offsets[n] + _rounded(lives[n].size))
             for n in offsets
-            if lives[n].meets(life)
+            if lives[n].overlaps(life)
         )
         for begin, end in others:
             if offset + life.size <= begin:

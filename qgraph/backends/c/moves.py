@@ -81,7 +81,7 @@ def _place(steps: Sequence[int], at: Sequence[int]) -> int:
 
 
 def write_walk(text: Text, walk: StridedCopy, array: str, same_type: bool) -> None:
-    """The loops of a walk from `array` to `to`; runs of neighbours in one go."""
+    """The loops of a walk from `array` to `to`; contiguous codes are copied together."""
     sizes, (steps, to_steps) = merged(walk.sizes, [walk.steps, walk.to_steps])
     counters = named(sizes)
     whole = same_type and bool(sizes) and steps[-1] == to_steps[-1] == 1
@@ -102,7 +102,7 @@ def _at(array: str, place: str) -> str:
 
 
 def write_take(text: Text, step: Step, program: Program, array: str, indices: str) -> None:
-    """Loops that pick by an array of indices along one axis."""
+    """Loops that pick elements by an array of indices along one axis."""
     shape, made = (program.tensors[v].shape for v in (step.inputs[0], step.output))
     attrs = step.attrs_as(TakeAttrs)
     axis = attrs.axis

@@ -12,7 +12,7 @@ from qgraph.backends.c.c_text import Text, numbers, short
 from qgraph.backends.c.context import CContext
 from qgraph.backends.c.functions import CFunction, function
 from qgraph.backends.c.kernels import WINDOW
-from qgraph.backends.c.memory import Life, Place, plan
+from qgraph.backends.c.memory import Lifetime, Place, plan
 from qgraph.ir.types import Array
 from qgraph.names import c_names, comment, identifier
 from qgraph.program import Program
@@ -130,20 +130,20 @@ class _Unit:
     def _plan(self, functions: Sequence[CFunction | None]) -> tuple[dict[Place, int], int]:
         """Offsets of tensors by name, and of each layer's row by the number of the layer."""
         outside = {e.tensor for e in self.program.entries} | set(self.program.exits)
-        lives: dict[Place, Life] = {}
+        lives: dict[Place, Lifetime] = {}
         for i, (layer, written) in enumerate(zip(self.layers, functions, strict=True)):
             for name in layer.read:
                 root = self.roots.get(name, name)
                 if root in lives:
-                    lives[root] = Life(lives[root].size, lives[root].first, i)
+                    lives[root] = Lifetime(lives[root].size, lives[root].first, i)
             for name in layer.stored if written else ():
                 if name not in outside:
                     tensor = self.program.tensors[name]
                     size = elements(tensor) * np.dtype(tensor.storage).itemsize
-                    lives[name] = Life(size, i, i)
+                    lives[name] = Lifetime(size, i, i)
             if written and written.scratch:
                 kind, count = written.scratch
-                lives[i] = Life(count * np.dtype(kind).itemsize, i, i)
+                lives[i] = Lifetime(count * np.dtype(kind).itemsize, i, i)
         return plan(lives)
 
     def _in_arena(self, kind: str, offset: int) -> str:
@@ -157,14 +157,14 @@ class _Unit:
         declared = [f"static const {kind}_t {name}[{codes.size}];" for name, kind, codes in data]
         return [
             f"/* {comment(self.program.name)}: integers only. Tensors are stored row by row, "
-            "channels last;\n * a comment at each has its name and what a step of its code is "
-            "worth. */",
+            "channels last.\n * A comment at each tensor has its name and the value of one step of "
+            "its code. */",
             f'#include "{net}.h"\n\n#include <string.h>\n',
             TRACE.format(net=net, NET=net.upper()),
             *helpers(self.source.helpers),
             *([WINDOW] if any("window" in text for text in kernels.values()) else []),
             *kernels.values(),
-            "/* Their codes are at the end of the file. */",
+            "/* The codes are at the end of the file. */",
             "\n".join([*declared, ""]),
         ]
 

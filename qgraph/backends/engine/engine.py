@@ -31,7 +31,7 @@ MEMORY = 16 << 30
 
 @dataclass(frozen=True)
 class EngineTensor:
-    """Description of a tensor by the engine; in its shape 1 stands for a free batch."""
+    """Description of a tensor by the engine; 1 in its shape stands for a free batch."""
 
     name: str
     dtype: str
@@ -241,7 +241,7 @@ def _native() -> type[native_types.engine]:
 
 
 def check_ops(native: Sequence[str]) -> None:
-    """Raise UnsupportedError where the extension was built from another list of ops.
+    """Raise UnsupportedError if the extension was built from another list of ops.
 
     native: the names that it has, in the order of their codes.
     """

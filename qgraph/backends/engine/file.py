@@ -28,7 +28,7 @@ from qgraph.ops.lowerings import Lowerings
 from qgraph.program import Program, Step, Tensor
 from qgraph.program.ops import OPS, OpClass
 
-# What the engine runs: codes of ops, which are their places in `Op` of fused_ops/engine/ops.h.
+# The number of each op, which is its value of `Op` in fused_ops/engine/ops.h.
 LOWERINGS = Lowerings("backends/engine/file", OPS, {op.name: op.code for op in OPS.values()})
 
 Numbers = list[int]
@@ -78,7 +78,7 @@ def engine_file(program: Program) -> bytes:
 
 
 def sealed(file: bytes) -> bytes:
-    """The same file with its checksum: CRC-32 of the file with 0 in the place of the checksum."""
+    """The file with its checksum: the CRC-32 of the file with 0 as the checksum."""
     before, after = file[:CHECKSUM_AT], file[CHECKSUM_AT + 4 :]
     return before + struct.pack("<I", zlib.crc32(before + bytes(4) + after)) + after
 

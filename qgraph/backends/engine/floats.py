@@ -27,7 +27,7 @@ def fits_float32(spec: QuantSpec) -> bool:
 class FloatEngine:
     """Computes the same bits as `numerics.quantize`, the engine and `numerics.dequantize`.
 
-    Made by `of`, where the quantizer and the scales allow it.
+    Created by `of`, if the quantizer and the scales allow it.
     """
 
     def __init__(

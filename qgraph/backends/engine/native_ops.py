@@ -1,4 +1,4 @@
-"""The engine's op list in C++, made from the definitions: fused_ops/engine/ops.h."""
+"""The engine's op list in C++, generated from the definitions: fused_ops/engine/ops.h."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def _lines() -> Iterator[str]:
     yield from enumeration("Op", [(op.name, op.code) for op in OPS.values()])
     yield f"constexpr uint32_t kOps = {len(OPS)};"
     yield ""
-    yield "// How an op walks over its result."
+    yield "// The loop that an op needs."
     yield "enum class Family : uint8_t {"
     longest = max(len(family.name) for family in OpClass)
     for family in OpClass:
         yield f"    {f'{family.name.lower()},'.ljust(longest + 1)}  // {family.value}"
     yield "};"
     yield ""
-    yield "// The ops of each family: a `switch` over them fails to compile where one is left out."
+    yield "// The ops of each family: a `switch` that misses one does not compile."
     for family in OpClass:
         of_family = [(op.name, op.code) for op in OPS.values() if op.family is family]
         name = f"{family.name.capitalize()}Op"

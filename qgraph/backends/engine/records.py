@@ -27,7 +27,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Field:
-    """format: as in `struct`, without byte order; `x` for zeros that nothing is stored in."""
+    """format: as in `struct`, without byte order; `x` for unused zeros."""
 
     name: str
     format: str
@@ -54,7 +54,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Record:
-    """Fields one after the other, little-endian, without gaps."""
+    """Fields in order, little-endian, without gaps."""
 
     fields: tuple[Field, ...]
 

@@ -1,6 +1,6 @@
-"""Two small models around `onnx-integer`: floats to the codes of its inputs, codes to floats.
+"""Two small models for `onnx-integer`: from floats to input codes, and from output codes to floats.
 
-All of it is float64, in which every step on a float32 input is exact (docs/numerics.md, 1).
+They use float64, in which every step on a float32 input is exact (docs/numerics.md, 1).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OPSET = 18
 
 
 def quantize_model(program: Program) -> onnx.ModelProto:
-    """Float values in, by their names in the graph; codes of every entry out."""
+    """From float values, by their names in the graph, to codes of every entry."""
     sources = dict.fromkeys(e.source for e in program.entries)
     model = OnnxModelBuilder(f"{program.name}/quantize", OPSET, (*sources, *program.tensors))
     wide: dict[str, str] = {}
@@ -34,9 +34,9 @@ def quantize_model(program: Program) -> onnx.ModelProto:
 
 
 def dequantize_model(program: Program, outputs: Mapping[str, str]) -> onnx.ModelProto:
-    """Codes of every exit in, `NAME/float` out: `code * 2^-exponent`, rounded once to float32.
+    """From codes of every exit to `NAME/float`: `code * 2^-exponent`, rounded once to float32.
 
-    outputs: what the network's model calls each exit.
+    outputs: the name of each exit in the network's model.
     """
     model = OnnxModelBuilder(f"{program.name}/dequantize", OPSET, tuple(outputs.values()))
     for exit_, name in outputs.items():
@@ -89,5 +89,5 @@ def _codes(model: OnnxModelBuilder, value: str, spec: QuantSpec, exponent: Expon
         turns = operate("Mul", operate("Floor", operate("Mul", x, 1 / whole)), whole)
         return model.add("Sub", [x, turns], f"{value}/remainder")
 
-    # Whole turns first: beyond 2^53 a subtraction is not exact.
+    # Whole turns first, because a subtraction beyond 2^53 is not exact.
     return operate("Add", remainder(operate("Sub", remainder(x), spec.lo)), spec.lo)

@@ -17,7 +17,7 @@ from qgraph.foreign import AttrValue
 from qgraph.names import Namespace, onnx_name
 
 LARGEST = (1 << 31) - 1  # bytes of a protobuf message
-Sizes = Sequence[int | str | None] | None  # of a value: None where the rank is open
+Sizes = Sequence[int | str | None] | None  # sizes of a value; None if the rank is unknown
 
 
 class OnnxModelBuilder:
@@ -35,13 +35,13 @@ class OnnxModelBuilder:
         self._names = Namespace(onnx_name, taken=reserved)
 
     def fresh(self, stem: str) -> str:
-        """A value name that is free: the stem, or one with a number behind it."""
+        """An unused value name: the stem, or the stem with a number."""
         return self._names.fresh(stem)
 
     def add(
         self, op: str, inputs: Sequence[str], stem: str, *, domain: str = "", **attrs: AttrValue
     ) -> str:
-        """A node with one output, named after the stem; the name of that output."""
+        """Add a node with one output, named after the stem; returns the name of the output."""
         output = self.fresh(stem)
         self.append(op, inputs, output, domain=domain, **attrs)
         return output
@@ -49,7 +49,7 @@ class OnnxModelBuilder:
     def append(
         self, op: str, inputs: Sequence[str], output: str, *, domain: str = "", **attrs: AttrValue
     ) -> None:
-        """A node whose output has exactly this name."""
+        """Add a node whose output has exactly this name."""
         self.nodes.append(
             helper.make_node(op, inputs, [output], name=output, domain=domain, **attrs)
         )
@@ -82,7 +82,7 @@ class OnnxModelBuilder:
         self.outputs.append(value_info(name, dtype, shape))
 
     def know(self, name: str, dtype: str, shape: Sequence[int | str]) -> None:
-        """State the type of the result of an op that ONNX does not define."""
+        """Declare the result type of an op that ONNX does not define."""
         self.known.append(value_info(name, dtype, shape))
 
     def model(self, metadata: Mapping[str, object]) -> onnx.ModelProto:
@@ -105,7 +105,7 @@ class OnnxModelBuilder:
         helper.set_model_props(model, {"qgraph": json.dumps(metadata, sort_keys=True)})
         if model.ByteSize() > LARGEST:
             raise UnsupportedError(
-                f"its constants take {model.ByteSize():,} bytes, an ONNX file holds {LARGEST:,}",
+                f"its constants take {model.ByteSize():,} bytes; the limit of ONNX is {LARGEST:,}",
                 node=self.name,
             )
         onnx.checker.check_model(model, full_check=True)
@@ -113,7 +113,7 @@ class OnnxModelBuilder:
 
 
 def _ir_version(opset: int) -> int:
-    """The IR version that came with an opset, so that runtimes of its time read the file."""
+    """The IR version that was current with an opset, so that older runtimes read the file."""
     return int(helper.find_min_ir_version_for([helper.make_opsetid("", opset)]))
 
 
@@ -131,7 +131,7 @@ _ONNX_NAMES = {"float32": "FLOAT", "float64": "DOUBLE"}
 
 
 def save(model: onnx.ModelProto, path: Path) -> None:
-    """The same bytes for the same model."""
+    """Write a model; equal models give equal bytes."""
     write_whole(path, model.SerializeToString(deterministic=True))
 
 

@@ -1,7 +1,7 @@
-"""A program as ONNX nodes: what integer and float forms have in common.
+"""A program as ONNX nodes: the common part of integer and float forms.
 
-Programs are NHWC, ONNX's windows are NCHW: a tensor of rank 4 is made in one layout and turned
-into the other where a node needs it, once. Weights are turned when they are written.
+Programs use NHWC, ONNX's windows NCHW: a tensor of rank 4 is computed in one layout and transposed
+once if a node needs the other. Weights are transposed when they are written.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ NO_NAMES: Mapping[str, str] = MappingProxyType({})
 class ProgramEmission(ABC):
     """Writes a program's steps; `lowerings` has a method for each op.
 
-    `publics` has the user's names of exits, where they have one. `held` has, for each tensor, the
-    ONNX values that carry it by (dtype, is it NCHW?); the first of them is what its step made.
+    `publics`: the user's names of exits, if they have any. `held`: for each tensor, the ONNX values
+    that contain it, by (dtype, is it NCHW?); the first is the result of its step.
     """
 
     form: ClassVar[str]
@@ -72,7 +72,7 @@ class ProgramEmission(ABC):
     def _outputs_of_model(
         self, publics: Mapping[str, str], reserved: Collection[str]
     ) -> dict[str, str]:
-        """Names of the model's outputs, by exit: as the user calls them."""
+        """Names of the model's outputs, by exit; those of the user if there are any."""
         own = {publics[name] for name in self.program.exits if name in publics}
         names = Namespace(taken={*self.inputs.values(), *reserved} - own | {*self.inputs.values()})
         known = [name for name in self.program.exits if name in publics]
@@ -90,24 +90,24 @@ class ProgramEmission(ABC):
 
     @abstractmethod
     def working(self, *names: str) -> str:
-        """The type that arithmetic on these tensors is done in."""
+        """The type of arithmetic on these tensors."""
 
     @abstractmethod
     def units(self, tensor: Tensor, codes: Array, dtype: str) -> Array:
-        """Codes of a tensor as numbers of the type that the form computes with."""
+        """Codes of a tensor as numbers of the type of the computation."""
 
     @abstractmethod
     def enter(self) -> None:
-        """The model's inputs, and what is held of entries."""
+        """Add the model's inputs, and the values of entries."""
 
     @abstractmethod
     def leave(self) -> dict[str, dict[str, AttrValue]]:
-        """Outputs of the model; their metadata by tensor name."""
+        """Add outputs of the model; returns their metadata by tensor name."""
 
     # -- the whole ---------------------------------------------------------------------------
 
     def emit(self) -> onnx.ModelProto:
-        """The checked model. Raises UnsupportedError naming what the form cannot carry."""
+        """The checked model. Raises UnsupportedError that names what the form does not support."""
         self.enter()
         for step in self.program.steps:
             self.lowerings.of(step.op, step.output)(self, step)
@@ -153,7 +153,7 @@ class ProgramEmission(ABC):
         }
 
     def shape(self, name: str) -> tuple[int | str, ...]:
-        """As inputs and outputs have it."""
+        """The shape of a tensor as inputs and outputs declare it."""
         shape = self.tensors[name].shape
         return ("N", *shape[1:]) if self.program.batch_free else shape
 
@@ -163,7 +163,7 @@ class ProgramEmission(ABC):
         self.held.setdefault(name, {})[dtype, nchw] = value
 
     def get(self, name: str, dtype: str, nchw: bool = False) -> str:
-        """The value that carries a tensor, cast and turned if need be."""
+        """The value that contains a tensor, cast and transposed if needed."""
         if name in self.program.constants:
             return self.constant(name, dtype, nchw)
         held = self.held[name]
@@ -187,7 +187,7 @@ class ProgramEmission(ABC):
         return self.model.add("Cast", [value], stem, to=element_type(dtype))
 
     def made_as(self, name: str) -> tuple[str, bool]:
-        """Type and layout that a tensor's step made it in."""
+        """Type and layout of the result of a tensor's step."""
         return next(iter(self.held[name]))
 
     def numbers(self, name: str, codes: npt.ArrayLike, dtype: str, nchw: bool, stem: str) -> str:
@@ -196,13 +196,13 @@ class ProgramEmission(ABC):
         return self.model.constant(array.reshape(-1, 1, 1) if nchw and array.ndim else array, stem)
 
     def put_moved(self, step: Step, value: str, dtype: str, nchw: bool = False) -> None:
-        """As `put`, for a step that leaves values as they are."""
+        """Like `put`, for a step that does not change values."""
         source = next(v for v in step.inputs if v not in self.program.constants)
         value = self.settled(source, step.output, value, nchw)
         self.put(step.output, value, dtype, nchw)
 
     def settled(self, source: str, name: str, value: str, nchw: bool) -> str:
-        """Name that carries a tensor which was only moved from another."""
+        """The name of a tensor that another tensor was only moved to."""
         return value
 
     # -- elementwise -------------------------------------------------------------------------
@@ -260,7 +260,7 @@ class ProgramEmission(ABC):
         dtype, _ = self.made_as(name)
         shape = list(step.attrs_as(ReshapeAttrs).shape)
         if self.program.batch_free:
-            shape[0] = 0  # as it comes
+            shape[0] = 0  # the size of the input
         sizes = self.model.constant(np.array(shape, np.int64), f"{step.output}/shape")
         value = self.model.add("Reshape", [self.get(name, dtype), sizes], step.output)
         self.put_moved(step, value, dtype)
@@ -314,10 +314,10 @@ class ProgramEmission(ABC):
 
     @abstractmethod
     def padded(self, step: Step, inputs: list[str], dtype: str, pooled: bool) -> str:
-        """A Pad of zeros that stays one.
+        """A Pad with zeros that ONNX Runtime does not change.
 
-        ONNX Runtime moves a Pad into a MaxPool behind it, whose padding is a value that
-        never wins, not zero; `pooled` is true where one may be there.
+        ONNX Runtime merges a Pad into a later MaxPool, whose padding is the smallest value, not
+        zero; `pooled`: whether a MaxPool may follow.
         """
 
     def _take(self, step: Step) -> None:
@@ -335,7 +335,7 @@ class ProgramEmission(ABC):
         dtype = self.working(name)
         # Without its height and width a tensor is the same in both layouts.
         nchw = self.made_as(name)[1] and (keepdims or tuple(axes) == (1, 2))
-        if not axes:  # ReduceMax would reduce all of them
+        if not axes:  # ReduceMax without axes would reduce all of them
             return self.put_moved(step, self.get(name, dtype, nchw), dtype, nchw)
         where = np.array([axis_in(a, nchw) for a in axes], np.int64)
         inputs = [self.get(name, dtype, nchw), self.model.constant(where, f"{step.output}/axes")]
@@ -345,7 +345,7 @@ class ProgramEmission(ABC):
     # -- windows -----------------------------------------------------------------------------
 
     def filters(self, step: Step, codes: Array) -> tuple[Array, int]:
-        """Filters as ONNX has them, [outputs, inputs/groups, height, width], and the groups."""
+        """Filters in ONNX's layout, [outputs, inputs/groups, height, width], and the groups."""
         if isinstance(step.attrs, Conv2dAttrs):
             return codes.transpose(3, 2, 0, 1), step.attrs.groups
         kh, kw, channels, multiplier = codes.shape
@@ -365,7 +365,7 @@ class ProgramEmission(ABC):
         weights = step.inputs[1]
         if weights not in self.program.constants:
             raise UnsupportedError(
-                "its filter is computed, ONNX's integer convolutions need a constant one",
+                "its filter is computed; ONNX's integer convolutions need a constant one",
                 node=step.output,
             )
         return self.program.constants[weights]

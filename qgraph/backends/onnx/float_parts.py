@@ -1,6 +1,6 @@
-"""The float parts of a network around its integer program, in one ONNX model with it.
+"""Add the float parts of a network around its integer program to the ONNX model.
 
-A network may have float ops before its integer program and after it, like a softmax. With them a
+A network may have float ops before its integer program and after it, like a softmax. With them, the
 model has the network's own inputs and outputs, so it can replace the float model.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import onnx
 
-from qgraph.backends.ends import ends_of
+from qgraph.backends.io_names import io_names_of
 from qgraph.backends.network_forms import Network
 from qgraph.backends.onnx.builder import OnnxModelBuilder, metadata_of
 from qgraph.backends.onnx.floats.emission import FloatEmission
@@ -25,10 +25,10 @@ from qgraph.names import onnx_name
 from qgraph.numerics import quantized_constant
 
 
-def end_names(graph: Graph) -> list[str]:
-    """The names that inputs and outputs of the whole model have."""
-    ends = ends_of(graph, onnx_name)
-    return [*ends.inputs.values(), *ends.outputs.values()]
+def reserved_names(graph: Graph) -> list[str]:
+    """The names of inputs and outputs of the whole model."""
+    io_names = io_names_of(graph, onnx_name)
+    return [*io_names.inputs.values(), *io_names.outputs.values()]
 
 
 def is_program_alone(network: Network) -> bool:
@@ -43,31 +43,33 @@ def is_program_alone(network: Network) -> bool:
 def with_float_parts(core: onnx.ModelProto, network: Network) -> onnx.ModelProto:
     """The model `core` of a network's program, with the float ops around it.
 
-    Raises UnsupportedError naming the first float op that ONNX cannot carry.
+    Raises UnsupportedError naming the first float op that ONNX does not support.
     """
-    return _Whole(core, network).model()
+    return _FloatModel(core, network).model()
 
 
-class _Whole:
+class _FloatModel:
     def __init__(self, core: onnx.ModelProto, network: Network) -> None:
         self.core, self.meta, self.program = core, metadata_of(core), network.program
         self.graph = graph = _sized(network)
-        self.ends = ends_of(graph, onnx_name)
+        self.io_names = io_names_of(graph, onnx_name)
         opset = max(core.opset_import[0].version, opset_of(graph))
-        self.builder = OnnxModelBuilder(core.graph.name, opset, [*_names(core), *end_names(graph)])
+        self.builder = OnnxModelBuilder(
+            core.graph.name, opset, [*_names(core), *reserved_names(graph)]
+        )
         fused = {
             name: node
             for name, node in biases(graph).items()
             if name not in network.program.tensors
         }
-        self.floats = FloatEmission(graph, self.builder, self.ends.inputs, fused)
+        self.floats = FloatEmission(graph, self.builder, self.io_names.inputs, fused)
 
     def model(self) -> onnx.ModelProto:
         graph, builder = self.graph, self.builder
         for name in graph.inputs:
             kind = graph.types[name]
-            builder.input(self.ends.inputs[name], kind.dtype, _open(kind.shape))
-            self.floats.put(name, self.ends.inputs[name])
+            builder.input(self.io_names.inputs[name], kind.dtype, _open(kind.shape))
+            self.floats.put(name, self.io_names.inputs[name])
         head = graph.ancestors(e.source for e in self.program.entries)
         self._write(node for node in graph.topological() if node.name in head)
         self._feed_entries()
@@ -112,19 +114,19 @@ class _Whole:
         return [node for node in self.graph.topological() if node.name in wanted]
 
     def _give_outputs(self) -> None:
-        """Outputs in the network's order; the core gives some of them already."""
+        """Outputs in the network's order; the core computes some of them already."""
         given = {value.name for value in self.core.graph.output}
         for public, value in self.graph.outputs.items():
-            name, kind = self.ends.outputs[public], self.graph.types[value]
-            if name not in given and name not in self.ends.inputs.values():
+            name, kind = self.io_names.outputs[public], self.graph.types[value]
+            if name not in given and name not in self.io_names.inputs.values():
                 self.builder.append("Identity", [self.floats.get(value)], name)
             self.builder.output(name, kind.dtype, kind.shape)
 
     def _inner_ends(self) -> list[onnx.ValueInfoProto]:
         """Types of entries and exits of the program, except inputs and outputs of the model."""
         own = {value.name for value in (*self.builder.inputs, *self.builder.outputs)}
-        ends = (*self.core.graph.input, *self.core.graph.output, *self.core.graph.value_info)
-        return [value for value in ends if value.name not in own]
+        values = (*self.core.graph.input, *self.core.graph.output, *self.core.graph.value_info)
+        return [value for value in values if value.name not in own]
 
 
 def _names(model: onnx.ModelProto) -> list[str]:
@@ -135,7 +137,7 @@ def _names(model: onnx.ModelProto) -> list[str]:
 
 
 def _sized(network: Network) -> Graph:
-    """The graph with inputs of the sizes that its program has; an open batch stays open."""
+    """The graph with inputs of the program's sizes; an open batch stays open."""
     graph, nodes = network.graph.copy(), []
     for name in graph.inputs:
         known, sample = graph.types[name], network.sample.get(name)
@@ -150,5 +152,5 @@ def _sized(network: Network) -> Graph:
 
 
 def _open(shape: Shape | None) -> tuple[int | str | None, ...] | None:
-    """A shape whose open batch has the name that it has in all models."""
+    """A shape whose open batch has the same name in all models."""
     return ("N", *shape[1:]) if shape and shape[0] is None else shape

@@ -1,7 +1,7 @@
-"""Common parts of QDQ and QONNX: every tensor holds float values, `code * 2^-exponent`.
+"""The common part of QDQ and QONNX: every tensor contains float values, `code * 2^-exponent`.
 
-That is the same network as long as the float type holds every sum, in whatever order it is taken:
-float32 up to 2^24 (docs/numerics.md, section 4). What goes past it is refused, by the layer's name.
+This is the same network if the float type holds every sum, in any order: float32 up to 2^24
+(docs/numerics.md, section 4). Layers with larger sums are refused by name.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from qgraph.program.ops import OPS, ClipAttrs, LookupAttrs, MaxPoolAttrs, Requan
 
 # Exponents for which 2^-f, and 2^24 times it, are normal numbers of float32.
 LEAST_EXPONENT, MOST_EXPONENT = -103, 126
-COARSE = 16  # exponents up to this have steps well above 1e-7
+COARSE = 16  # up to this exponent, steps are well above 1e-7
 
 
 class ValueEmission(ProgramEmission):
-    """`quantized` is what forms differ in.
+    """Base of forms with float values; they differ in `quantized`.
 
-    `exact` is the largest code that the form can carry.
+    exact: the largest code that the form supports.
     """
 
     holds: ClassVar[str] = "values"
@@ -52,7 +52,7 @@ class ValueEmission(ProgramEmission):
         super().__init__(program, publics, reserved)
 
     def inputs_of_model(self) -> dict[str, str]:
-        """The float values that become codes. A value that does so twice is computed twice."""
+        """The float values that become codes. A value that is quantized twice is computed twice."""
         sources = [e.source for e in self.program.entries]
         return {
             e.tensor: e.source if sources.count(e.source) == 1 else f"{e.tensor}/float"
@@ -118,11 +118,11 @@ class ValueEmission(ProgramEmission):
     def weights(self, name: str, codes: Array, axis: int, x: str) -> str:
         """Constant weights that the value `x` is multiplied with.
 
-        Where their scales are per channel, channels lie along `axis`.
+        If their scales are per channel, channels are along `axis`.
         """
 
     def bias(self, name: str) -> str | None:
-        """A constant bias, flat, for a layer to take; None where layers leave it to an Add."""
+        """A constant bias, flat, as an input of a layer; None if layers leave it to an Add."""
         return None
 
     def _conv2d(self, step: Step) -> None:
@@ -149,7 +149,7 @@ class ValueEmission(ProgramEmission):
     def _with_bias(
         self, step: Step, op: str, inputs: list[str], nchw: bool, **attrs: AttrValue
     ) -> None:
-        """A layer and the constant that is added to nothing but its sums, as one node."""
+        """A layer and its bias as one node, if the bias is added to nothing else."""
         made, add = step.output, self._bias_step(step)
         bias = self.bias(add.inputs[1 - add.inputs.index(step.output)]) if add else None
         if add is not None and bias is not None:
@@ -170,7 +170,7 @@ class ValueEmission(ProgramEmission):
         return users[0] if flat and lies and same else None
 
     def _add(self, step: Step) -> None:
-        if step.output not in self.held:  # with its layer
+        if step.output not in self.held:  # otherwise written with its layer
             super()._binary(step, "Add")
 
     # -- elementwise -------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class ValueEmission(ProgramEmission):
         self.put(step.output, made, "float32", nchw)
 
     def _requantized(self, value: str, step: Step, nchw: bool) -> str:
-        """Values as the grid of the step's output has them."""
+        """Values on the grid of the step's output."""
         return self.quantized(value, step.output, step.attrs_as(RequantizeAttrs).spec, nchw)
 
     def _clip(self, step: Step) -> None:
@@ -205,7 +205,7 @@ class ValueEmission(ProgramEmission):
     def clipped(
         self, value: str, name: str, low: int | None, high: int | None, nchw: bool, stem: str
     ) -> str:
-        """Values limited to those of two codes of a tensor; None limits nothing."""
+        """Values limited to those of two codes of a tensor; None means no limit."""
         exponent, dtype = self.tensors[name].exponent, self.working(name)
         if isinstance(exponent, tuple) or self._fine or low is None or high is None:
             for op, code in (("Max", low), ("Min", high)):
@@ -218,8 +218,8 @@ class ValueEmission(ProgramEmission):
 
     @cached_property
     def _fine(self) -> bool:
-        """ONNX Runtime drops a Clip that the quantizer behind it makes needless, give or take 1e-7:
-        too much for quantizers with steps as small as that.
+        """Whether ONNX Runtime would remove a Clip wrongly: it removes one that a later quantizer
+        makes redundant up to 1e-7, which is too inaccurate for quantizers with small steps.
         """
         made = [e.tensor for e in self.program.entries]
         made += [step.output for step in self.program.steps if step.op in ("clip", "requantize")]
@@ -250,16 +250,16 @@ class ValueEmission(ProgramEmission):
         self.put_moved(step, value, dtype, True)
 
     def padded(self, step: Step, inputs: list[str], dtype: str, pooled: bool) -> str:
-        # Zeros that ONNX Runtime does not take for the zeros it moves.
+        # Zeros that ONNX Runtime does not recognize, because it would merge the padding.
         zero = [self.model.constant(np.asarray(-0.0, dtype), "zero")] if pooled else []
         return self.model.add("Pad", [*inputs, *zero], step.output)
 
 
 def value_lowerings(place: str, form: str, **own: Lower) -> Lowerings[Lower]:
-    """The table of a form of values. own: what it writes in another way than the rest."""
+    """The table of a form of values. own: lowerings that differ from the common ones."""
     norms = LoweringRefusal(
         f"is a layer norm on integers, of which {form} has no op",
-        "onnx-integer, C, the engine and TensorFlow carry it",
+        "onnx-integer, C, the engine and TensorFlow support it",
     )
     lowered: dict[str, Lower] = {
         **SHARED,
@@ -277,20 +277,20 @@ def value_lowerings(place: str, form: str, **own: Lower) -> Lowerings[Lower]:
 
 
 def reach(tensor: Tensor) -> int:
-    """The largest of a tensor's codes, and of all sums on the way to them.
+    """The largest magnitude of a tensor's codes and of all partial sums.
 
-    Whatever the order, a partial sum is one of some of the terms. The lowest of these has all
-    that are negative, the highest all that are positive, and those are what `low` and `high` are.
+    In any order, a partial sum is a sum of some of the terms. The lowest has all negative terms,
+    the highest all positive terms; these are `low` and `high`.
     """
     return max(-tensor.low, tensor.high)
 
 
 def check_exact(tensor: Tensor, exact: int) -> None:
-    """Raise UnsupportedError unless floats hold every sum on the way to a tensor's codes."""
+    """Raise UnsupportedError unless floats hold every partial sum of a tensor's codes."""
     if reach(tensor) > exact:
         kind = "float32" if exact == FLOAT32_EXACT else "float64"
         raise UnsupportedError(
-            f"sums reach {reach(tensor):,}, {kind} is exact up to {exact:,}",
+            f"sums reach {reach(tensor):,}, but {kind} is exact up to {exact:,} only",
             node=tensor.name,
             hint="use the format onnx-integer",
         )

@@ -1,9 +1,9 @@
 """Form `onnx-integer`: integer ops only, for every profile.
 
-Codes travel in the smallest 8-bit type where an op has it, else in int32, or int64 where bounds
-ask for it. Which pairs of types convolutions and matrix products may have is what ONNX Runtime's
-kernels compute rightly on every CPU: on x86 without VNNI, those for (uint8, int8) saturate sums of
-two products at 16 bits. Convolutions put the weights first, matrix products put them second.
+Codes are in the smallest 8-bit type if an op supports it, otherwise in int32, or in int64 if bounds
+need it. Convolutions and matrix products only use pairs of types that ONNX Runtime computes
+correctly on every CPU: on x86 without VNNI, its kernels for (uint8, int8) saturate sums of two
+products at 16 bits. Convolutions have the weights first, matrix products second.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WEIGHTS_OF_CONV, WEIGHTS_OF_MATMUL = "int8", "uint8"
 
 @dataclass(frozen=True)
 class CodeByte:
-    """One byte of a tensor's codes: what `code // 2^shift` has in 8 bits, in ONNX's value."""
+    """One byte of a tensor's codes: 8 bits of `code // 2^shift`, as an ONNX value."""
 
     value: str
     shift: int
@@ -62,7 +62,7 @@ class IntegerEmission(ProgramEmission):
 
     def operate(self, op: str, a: str, b: str, dtype: str, stem: str) -> str:
         if dtype == "int64" and op in ("Max", "Min"):
-            # On x86 ONNX Runtime's own compare the low 32 bits only.
+            # On x86, ONNX Runtime's own kernels compare the low 32 bits only.
             other = self.model.add("Less" if op == "Max" else "Greater", [a, b], f"{stem}/is_b")
             return self.model.add("Where", [other, b, a], stem)
         return self.model.add(op, [a, b], stem)
@@ -72,7 +72,7 @@ class IntegerEmission(ProgramEmission):
         if not pooled:
             return value
         lowest = self.model.constant(np.asarray(self.tensors[step.output].low, dtype), "lowest")
-        return self.operate("Max", value, lowest, dtype, step.output)  # which changes nothing
+        return self.operate("Max", value, lowest, dtype, step.output)  # without an effect
 
     def enter(self) -> None:
         for entry in self.program.entries:
@@ -102,7 +102,7 @@ class IntegerEmission(ProgramEmission):
             for shift, byte, zero in bytes_of(weights, WEIGHTS_OF_CONV):
                 if not sums_fit(x, byte.astype(np.int64) - zero, axis=(1, 2, 3)):
                     raise UnsupportedError(
-                        "sums of its 8-bit products pass 32 bits, all that ConvInteger has",
+                        "sums of its 8-bit products exceed 32 bits, the limit of ConvInteger",
                         node=step.output,
                         hint="fewer bits, or a smaller layer",
                     )
@@ -124,7 +124,7 @@ class IntegerEmission(ProgramEmission):
         self.put(step.output, self.model.add("MatMul", inputs, step.output), dtype)
 
     def _matmul_of_bytes(self, step: Step) -> bool:
-        """In 8 bits, if both sides fit them and their sums fit 32."""
+        """In 8 bits, if both operands fit them and the sums fit 32 bits."""
         x, w = step.inputs
         weights = self.program.constants.get(w)
         if weights is None or not (self._in_bytes(x) and self._in_bytes(w)):
@@ -243,7 +243,7 @@ class IntegerEmission(ProgramEmission):
         root = add("Add", root, square_is("LessOrEqual", number("Add", root, 1)))
         root = number("Add", root, 1)
         deviation = add("Sub", number("Mul", codes, channels), total)
-        # Div drops what is behind the point: from far enough above 0 that is rounding down.
+        # Div rounds towards 0, which is rounding down for a number that is large enough.
         far = max(-tensor.low, tensor.high) + 1
         above = number("Mul", root, 2 * far + 1)
         doubled = add("Add", number("Mul", deviation, 2 << numbers.shift), above)
@@ -279,7 +279,7 @@ class IntegerEmission(ProgramEmission):
     def _largest(
         self, step: Step, value: str, axis: int, dtype: str, taps: int, stride: int, size: int
     ) -> str:
-        """The largest of `taps` slices of `size` along an axis, each one further than the last."""
+        """The largest of `taps` slices of `size` along an axis, each shifted by one more."""
         slices = []
         for tap in range(taps):
             cut = (tap, tap + stride * (size - 1) + 1, axis, stride)
@@ -293,7 +293,7 @@ class IntegerEmission(ProgramEmission):
         axes = attrs.axes
         if self.working(name) == "int32" or not axes:
             return super()._reduce_max(step)
-        value = self.get(name, "int64")  # of which ReduceMax, too, sees the low 32 bits only
+        value = self.get(name, "int64")  # ReduceMax also uses the low 32 bits only
         for axis in axes:
             value = self._largest(step, value, axis, "int64", self.tensors[name].shape[axis], 1, 1)
         if not attrs.keepdims:
@@ -319,7 +319,7 @@ class IntegerEmission(ProgramEmission):
 
 
 def sums_fit(x: CodeByte, weights: Array, axis: int | tuple[int, ...] | None) -> bool:
-    """True if 32 bits hold every sum of products over the axes of the weights."""
+    """Whether 32 bits hold every sum of products over the axes of the weights."""
     largest = int(np.abs(weights.astype(np.int64)).sum(axis).max(initial=0))
     return largest * max(-x.low, x.high) <= INT32
 

@@ -7,10 +7,10 @@ from qgraph.ops.movement import TO_NCHW
 
 
 def turned(array: Array) -> Array:
-    """A constant as it broadcasts over NCHW tensors."""
+    """A constant in a shape that broadcasts over NCHW tensors."""
     return array.reshape((1,) * (4 - array.ndim) + array.shape).transpose(TO_NCHW)
 
 
 def axis_in(axis: int, nchw: bool) -> int:
-    """The place of an NHWC axis in a layout."""
+    """The index of an NHWC axis in a layout."""
     return TO_NCHW.index(axis) if nchw else axis

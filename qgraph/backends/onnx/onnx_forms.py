@@ -9,12 +9,12 @@ from typing import ClassVar
 
 import onnx
 
-from qgraph.backends.ends import ends_of
+from qgraph.backends.io_names import io_names_of
 from qgraph.backends.network_forms import Network, Runner
 from qgraph.backends.onnx.boundary_models import dequantize_model, quantize_model
 from qgraph.backends.onnx.builder import metadata_of, save
 from qgraph.backends.onnx.emission import ProgramEmission
-from qgraph.backends.onnx.float_parts import end_names, is_program_alone, with_float_parts
+from qgraph.backends.onnx.float_parts import is_program_alone, reserved_names, with_float_parts
 from qgraph.backends.onnx.integer import IntegerEmission
 from qgraph.backends.onnx.qdq import QdqEmission
 from qgraph.backends.onnx.qonnx import QonnxEmission
@@ -48,7 +48,7 @@ class OnnxForm:
         save(self.emit(network), folder / FILE)
 
     def emit(self, network: Network) -> onnx.ModelProto:
-        """The model, its outputs under the user's names."""
+        """The model, with outputs under the user's names."""
         return self.emitter(network).emit()
 
     def emitter(self, network: Network) -> ProgramEmission:
@@ -69,7 +69,7 @@ class OnnxForm:
 
 @dataclass(frozen=True)
 class OnnxInteger(OnnxForm):
-    """Integer ops only, for every profile: codes in, codes out. Two small models turn floats to
+    """Integer ops only, for every profile, from codes to codes. Two small models convert floats to
     codes and codes to floats."""
 
     name: str = "onnx-integer"
@@ -92,9 +92,9 @@ class OnnxQdq(OnnxForm):
     emission: ClassVar[type[ProgramEmission]] = QdqEmission
 
     def emit(self, network: Network) -> onnx.ModelProto:
-        """The model with the network's own inputs and outputs, if ONNX has all of its float ops.
+        """The model with the network's own inputs and outputs, if ONNX supports its float ops.
 
-        Else its inputs are the float values that become codes, its outputs those of codes.
+        Otherwise its inputs are the float values that become codes, and its outputs those of codes.
         """
         model, _ = self._model(network)
         return model
@@ -105,13 +105,13 @@ class OnnxQdq(OnnxForm):
             return []
         ends = ", ".join(f"`{value.name}`" for value in model.graph.output)
         return [
-            "the file holds only the integer part of the network, because ONNX cannot carry "
+            "the file contains only the integer part of the network, because ONNX does not support "
             f"`{missing.node}`: {missing.message}. Its outputs are {ends}; compute what follows on "
             "the host"
         ]
 
     def _model(self, network: Network) -> tuple[onnx.ModelProto, UnsupportedError | None]:
-        """The model, and why it has no float parts, if the network has some."""
+        """The model, and the reason why it has no float parts, if the network has some."""
         core = self.emitter(network).emit()
         if is_program_alone(network):
             return core, None
@@ -122,9 +122,9 @@ class OnnxQdq(OnnxForm):
 
     def emitter(self, network: Network) -> ProgramEmission:
         publics: dict[str, str] = {}
-        for public, name in ends_of(network.graph, onnx_name).outputs.items():
+        for public, name in io_names_of(network.graph, onnx_name).outputs.items():
             publics.setdefault(network.graph.outputs[public], name)
-        return QdqEmission(network.program, publics, end_names(network.graph))
+        return QdqEmission(network.program, publics, reserved_names(network.graph))
 
     def runner(self, network: Network, folder: Path) -> Runner:
         if not is_program_alone(network):

@@ -1,7 +1,7 @@
 """Form `onnx-qdq`: float ops between QuantizeLinear and DequantizeLinear, zero points 0.
 
-A runtime may compute the float ops as they stand or replace them by integer kernels: the
-bounds of `values` make both the same codes.
+A runtime may compute the float ops unchanged or replace them by integer kernels: because of the
+bounds in `float_values`, both give the same codes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ INT32_MOST = 2**31 - 1
 
 class QdqEmission(ValueEmission):
     form: ClassVar[str] = "onnx-qdq"
-    opset: ClassVar[int] = 18  # 21 with what only that has: 4 and 16 bits
+    opset: ClassVar[int] = 18  # 21 if needed, for 4 and 16 bits
     roundings: ClassVar[tuple[Rounding, ...]] = (Rounding.HALF_EVEN,)
 
     def __init__(
@@ -40,8 +40,8 @@ class QdqEmission(ValueEmission):
         super().__init__(program, publics, reserved)
         self._constants: dict[Hashable, str] = {}  # dequantized once for all users
         self.dequantized: set[str] = set()  # outputs of DequantizeLinear nodes
-        self.bytes: set[str] = set()  # those of them that 8 bits hold
-        self.far: set[str] = set()  # tensors whose codes reach past int32 before they saturate
+        self.bytes: set[str] = set()  # those of them that fit in 8 bits
+        self.far: set[str] = set()  # tensors whose codes exceed int32 before they saturate
 
     def quantized(self, value: str, name: str, spec: QuantSpec, nchw: bool) -> str:
         low, high = spec.lo, spec.hi
@@ -63,8 +63,8 @@ class QdqEmission(ValueEmission):
         super()._requantize(step)
 
     def settled(self, source: str, name: str, value: str, nchw: bool) -> str:
-        # Every op between a dequantizer and a quantizer, as runtimes expect it; left out, ONNX
-        # Runtime adds them itself, and in opset 21 wrongly.
+        # Every op between a dequantizer and a quantizer, as runtimes expect it. If one is missing,
+        # ONNX Runtime adds it, with an error in opset 21.
         tensor = self.tensors[name]
         if value in self.dequantized or self.dequantized.isdisjoint(self.held[source].values()):
             return value
@@ -80,16 +80,16 @@ class QdqEmission(ValueEmission):
         return made
 
     def _grid(self, name: str, dtype: str, axis: int) -> tuple[list[str], dict[str, AttrValue]]:
-        """Scale and zero point of a tensor; along `axis` where each channel has its own.
+        """Scale and zero point of a tensor, along `axis` if they are per channel.
 
-        They are its own: ONNX Runtime may rewrite those of one tensor, and then of all.
+        They are not shared: ONNX Runtime may rewrite those of one tensor, and then of all.
         """
         exponent = self.tensors[name].exponent
         shape = np.shape(exponent)
         names = [self.scale(exponent, name)]
         if dtype in ("int16", "uint16"):
             self.model.opset = 21
-        if dtype != "int32":  # which has none
+        if dtype != "int32":  # int32 has no zero point
             names.append(self.model.constant(np.zeros(shape, dtype), f"{name}/zero", own=True))
         return names, {"axis": axis} if shape else {}
 
@@ -109,10 +109,10 @@ class QdqEmission(ValueEmission):
 
     def weights(self, name: str, codes: Array, axis: int, x: str) -> str:
         tensor = self.tensors[name]
-        product = codes.ndim == 2  # of matrices; the rest are convolutions
+        product = codes.ndim == 2  # a matrix product; the rest are convolutions
         if x not in (self.bytes if product else self.dequantized):
-            # By 4- or 8-bit weights ONNX Runtime multiplies float values with less precision, and
-            # matrices of 16 bits too.
+            # With 4- or 8-bit weights, ONNX Runtime multiplies float values with less precision;
+            # with 16-bit weights, it does so for matrices.
             return self._values_of(name, codes, "int32", axis)
         if not product and INT4[0] <= tensor.low and tensor.high <= INT4[1]:
             return self._int4(name, codes, axis)
@@ -153,11 +153,11 @@ class QdqEmission(ValueEmission):
 
 
 def narrowest(name: str, low: int, high: int) -> str:
-    """The smallest type of QuantizeLinear that holds codes. Raises UnsupportedError."""
+    """The smallest type of QuantizeLinear for these codes. Raises UnsupportedError."""
     for dtype in ACTIVATIONS:
         if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
             return dtype
     raise UnsupportedError(
-        f"its codes are {low}..{high}, QuantizeLinear has 16 bits", node=name,
+        f"its codes are {low}..{high}, but QuantizeLinear has 16 bits", node=name,
         hint="use another format",
     )  # fmt: skip

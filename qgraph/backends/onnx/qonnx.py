@@ -1,9 +1,9 @@
 """Form `qonnx`: float ops and Quant nodes, as the `qonnx` package executes them.
 
-Quant divides by its scale, limits, rounds and multiplies: exact for powers of two. Its ROUND is
-half to even and its HALF_UP is half away from zero; half up is half a step added before FLOOR, and
-`double` is half away behind a Ceil of half the codes.
-Sums past 2^24 are float64, which every op but Conv has.
+Quant divides by its scale, clips, rounds and multiplies, which is exact for powers of two. Its
+ROUND is half to even and its HALF_UP is half away from zero; half up is written as FLOOR after
+adding half a step, and `double` as half away after a Ceil of half the codes. Sums beyond 2^24 are
+in float64, which every op except Conv supports.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class QonnxEmission(ValueEmission):
         self.model.domains[DOMAIN] = 1
 
     def emit(self) -> onnx.ModelProto:
-        # Its executor takes no model in which a shape is missing.
+        # The executor needs the shape of every value.
         return onnx.shape_inference.infer_shapes(super().emit(), strict_mode=True)
 
     def shape(self, name: str) -> tuple[int | str, ...]:
@@ -63,13 +63,13 @@ class QonnxEmission(ValueEmission):
         shape = tensor.shape
         if reach(tensor) > FLOAT32_EXACT:
             raise UnsupportedError(
-                f"its codes are {tensor.low:,}..{tensor.high:,}, Quant gives float32",
+                f"its codes are {tensor.low:,}..{tensor.high:,}, but Quant returns float32",
                 node=name,
                 hint="use the format onnx-integer",
             )
         if spec.signed and spec.bits == 1:
             raise UnsupportedError(
-                "its codes are -1..0, which Quant of 1 bit does not have",
+                "its codes are -1..0, which Quant with 1 bit does not support",
                 node=name,
                 hint="use another format",
             )
@@ -87,7 +87,7 @@ class QonnxEmission(ValueEmission):
         return self._quant(value, name, scale, spec, shape)
 
     def _requantized(self, value: str, step: Step, nchw: bool) -> str:
-        """Values as a step rounds them: for `double`, odd codes go one step up first."""
+        """Values rounded as a step needs; for `double`, odd codes are first increased by one."""
         attrs, name = step.attrs_as(RequantizeAttrs), step.inputs[0]
         drops = np.asarray(attrs.shift) > 0
         if attrs.rounding == Rounding.DOUBLE and drops.any():
@@ -113,10 +113,10 @@ class QonnxEmission(ValueEmission):
         return self.model.constant(shaped, f"{name}/numbers")
 
     def _type_before(self, name: str, rounding: Rounding) -> str:
-        """The type of what a quantizer takes; it gives float32.
+        """The type of a quantizer's input; its output is float32.
 
-        An input may be any float32. Just below half a step, half a step more gives a whole step in
-        float32, but not in float64.
+        An input may be any float32. Just below half a step, adding half a step gives a whole step
+        in float32, but not in float64.
         """
         if name in self.inputs:
             return "float64" if rounding in ADDS_HALF else "float32"
@@ -124,7 +124,7 @@ class QonnxEmission(ValueEmission):
         return self.working(source)
 
     def _scale(self, name: str, axis: int, rank: int) -> str:
-        """Scales of a tensor, shaped to lie along an axis of it."""
+        """Scales of a tensor, in a shape along one of its axes."""
         power = np.ldexp(np.float32(1), -np.asarray(self.tensors[name].exponent))
         if power.ndim:
             power = power.reshape((-1,) + (1,) * (rank - 1 - axis % rank))
@@ -150,7 +150,7 @@ class QonnxEmission(ValueEmission):
     # -- constants ---------------------------------------------------------------------------
 
     def _constant_quant(self, name: str, values: Array, axis: int) -> str:
-        """Values that are on their grid, and the Quant that states the grid."""
+        """Values on their grid, and a Quant that declares the grid."""
         tensor = self.tensors[name]
         signed = tensor.low < 0
         reach = max(-tensor.low - 1, tensor.high)
@@ -178,7 +178,7 @@ class QonnxEmission(ValueEmission):
         largest = max(reach(self.tensors[v]) for v in (*step.inputs, step.output))
         if largest > FLOAT32_EXACT:
             raise UnsupportedError(
-                f"sums reach {largest:,}, float32 is exact up to {FLOAT32_EXACT:,}",
+                f"sums reach {largest:,}, but float32 is exact up to {FLOAT32_EXACT:,} only",
                 node=step.output,
                 hint="use the format onnx-integer",
             )
@@ -192,7 +192,7 @@ class QonnxEmission(ValueEmission):
             limit = FLOAT32_EXACT if largest <= FLOAT32_EXACT else FLOAT64_EXACT
             if largest + half > limit:
                 raise UnsupportedError(
-                    f"half a step added to {largest:,} is past what floats hold",
+                    f"half a step added to {largest:,} exceeds the precision of floats",
                     node=step.output,
                     hint="use the format onnx-integer",
                 )

@@ -1,13 +1,13 @@
-"""Requantization in integer ops: shifts that round, on a Div that rounds towards zero.
+"""Requantization in integer ops: rounding shifts, with a Div that rounds towards zero.
 
-Below 0 a Div by 2^s is not a shift. So a multiple of 2^s is added first that brings every code
-above 0, and taken away behind it. Rounding is what is added besides, with half = 2^(s-1):
+Below 0, a Div by 2^s is not a shift. Therefore a multiple of 2^s that makes every code positive is
+added before it and subtracted after it. Rounding is a further term, with half = 2^(s-1):
 
     floor       0
     half_up     half
-    half_away   half, less 1 where the code is below 0
-    half_even   half - 1, and 1 more where the floor is odd, which is bit s of the code
-    double      1 where the code is odd; then as half_away, except s = 1, where that is half_up
+    half_away   half, minus 1 if the code is below 0
+    half_even   half - 1, plus 1 if the floor is odd, which is bit s of the code
+    double      1 if the code is odd; then as half_away, or as half_up for s = 1
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from qgraph.numerics import round_shift
 
 INT32 = (1 << 31) - 1
 
-# From an op, a value and numbers: the value that the op makes of both.
+# From an op, a value and numbers to the result of the op.
 Operate = Callable[[str, str, npt.ArrayLike], str]
 
 
 @dataclass(frozen=True)
 class Requantize:
-    """Codes in `low..high` shifted right by `shift` (left where negative), then made to fit.
+    """Codes in `low..high` shifted right by `shift` (left if negative), then saturated or wrapped.
 
     `shift` is one number, or one for each channel; so is everything that follows from it.
     """
@@ -67,7 +67,7 @@ class Requantize:
         return "int32" if max(before, behind) <= INT32 else "int64"
 
     def emit(self, value: str, operate: Operate) -> str:
-        """`value` has type `dtype`, and so has the result."""
+        """Write the nodes; `value` and the result have type `dtype`."""
         if self.right.any():
             value = self._divided(value, operate)
         if self.left.any():
@@ -86,9 +86,9 @@ class Requantize:
         return operate("Sub", divided, self.lift >> right) if self.lift else divided
 
     def _rounded(self, value: str, operate: Operate) -> tuple[str, Codes]:
-        """A value and a number to add to it, so that rounding down the sum rounds as it should."""
+        """The value and a number to add, so that rounding down the sum gives the right rounding."""
         right, whole = self.right, np.int64(1) << self.right
-        half = np.asarray(whole >> 1)  # 0 where nothing is shifted
+        half = np.asarray(whole >> 1)  # 0 without a shift
         match Rounding(self.rounding):
             case Rounding.FLOOR:
                 return value, np.asarray(np.int64(0))
@@ -105,7 +105,7 @@ class Requantize:
                 return self._pulled(operate("Add", value, odd), right > 1, operate), half
 
     def _pulled(self, value: str, where: npt.NDArray[np.bool_], operate: Operate) -> str:
-        """Less 1 where the code is below 0 and the channel is one of those."""
+        """Minus 1 if the code is below 0 and the channel is one of `where`."""
         if self.low >= 0 or not where.any():
             return value
         below = operate("Max", value, np.where(where, -1, 0))

@@ -12,7 +12,7 @@ import onnx
 from onnx import helper
 
 from qgraph.archives import JsonObject
-from qgraph.backends.ends import ends_of
+from qgraph.backends.io_names import io_names_of
 from qgraph.backends.network_forms import Network, Runner
 from qgraph.backends.onnx.builder import metadata_of
 from qgraph.distribution import install_hint
@@ -25,9 +25,9 @@ from qgraph.ops.movement import TO_NHWC
 
 
 def onnx_runtime(path: Path) -> Runner:
-    """Runs a written file as it is, and once more without optimisations for what is inside.
+    """Runs a written file unchanged, and once more without optimizations for inner values.
 
-    Raises ExactnessError where both give different codes.
+    Raises ExactnessError if the two give different codes.
     """
     file = onnx.load(path)
     meta = metadata_of(file)
@@ -73,16 +73,16 @@ def integer_part(model: onnx.ModelProto, meta: JsonObject) -> onnx.ModelProto:
 
 
 def check_whole(path: Path, network: Network) -> None:
-    """Compare the outputs of a file, float ops included, with the network's, on its sample.
+    """Compare the outputs of a file, with its float ops, with the network's, on its sample.
 
-    Float ops differ between libraries in the last digits. Raises ExactnessError for more than that.
+    Float ops differ between libraries in the last digits. Raises ExactnessError for larger errors.
     """
     if network.sample.keys() < {*network.graph.inputs} or not network.sample:
         return
     model = onnx.load(path)
-    names = ends_of(network.graph, onnx_name)
+    names = io_names_of(network.graph, onnx_name)
     if {v.name for v in model.graph.output} != {*names.outputs.values()}:
-        return  # without its float ops
+        return  # the file has no float ops
     feeds = {names.inputs[name]: network.sample[name] for name in network.graph.inputs}
     runs = session(with_own_weights(model) or path, optimised=True)
     found = dict(zip(names.outputs, runs.run([*names.outputs.values()], feeds), strict=True))
@@ -93,9 +93,9 @@ def check_whole(path: Path, network: Network) -> None:
 
 
 def qonnx_executor(path: Path) -> Runner:
-    """Runs a written file by the executor of the `qonnx` package, which gives every value inside.
+    """Runs a written file with the executor of the `qonnx` package, which returns inner values.
 
-    Raises UnsupportedError where it is not installed.
+    Raises UnsupportedError if the package is not installed.
     """
     qonnx_package()
     model = onnx.load(path)
@@ -122,7 +122,7 @@ def qonnx_values(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> Mapping[
 
 
 def qonnx_package() -> tuple[OnnxObject, OnnxObject]:
-    """The executor and the class of its models. Raises UnsupportedError where it is missing."""
+    """The executor and the class of its models. Raises UnsupportedError if it is missing."""
     try:
         from qonnx.core import onnx_exec
         from qonnx.core.modelwrapper import ModelWrapper
@@ -135,7 +135,7 @@ def qonnx_package() -> tuple[OnnxObject, OnnxObject]:
 
 @contextmanager
 def _readable(executor: OnnxObject, ir_version: int) -> Iterator[None]:
-    """The executor makes a model of each node, of onnx's newest IR: ONNX Runtime's may be older."""
+    """The executor makes a model of each node with onnx's newest IR, newer than ONNX Runtime's."""
     make = executor.qonnx_make_model
     executor.qonnx_make_model = partial(make, ir_version=ir_version)
     try:
@@ -145,7 +145,7 @@ def _readable(executor: OnnxObject, ir_version: int) -> Iterator[None]:
 
 
 def session(model: onnx.ModelProto | Path, optimised: bool) -> OnnxObject:
-    """An ONNX Runtime session on the CPU. Raises UnsupportedError where it is not installed."""
+    """An ONNX Runtime session on the CPU. Raises UnsupportedError if it is not installed."""
     try:
         import onnxruntime
     except ImportError:
@@ -176,7 +176,7 @@ def with_outputs(model: onnx.ModelProto, values: Iterable[str]) -> onnx.ModelPro
 
 
 def with_own_weights(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """A copy in which no two nodes share dequantized weights; None if no nodes share them.
+    """A copy in which no nodes share dequantized weights; None if no nodes share them.
 
     `session.x64quantprecision` rewrites 8-bit weights once for each product that takes them, and
     ONNX Runtime 1.32 fails at the second rewrite of one initializer.
@@ -226,7 +226,7 @@ def with_batch(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
 
 
 def check_same(name: str, optimised: Array, plain: Array) -> None:
-    """Raise ExactnessError unless both runs gave the same."""
+    """Raise ExactnessError unless both runs gave the same codes."""
     if not np.array_equal(optimised, plain):
         wrong = int(np.count_nonzero(optimised != plain))
         raise ExactnessError(
@@ -255,7 +255,7 @@ def feeds_of(meta: JsonObject, codes: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def codes_of(meta: JsonObject, found: Mapping[str, Array]) -> dict[str, Array]:
-    """Codes of a model's outputs. Raises ExactnessError for a value that is not on its grid."""
+    """Codes of a model's outputs. Raises ExactnessError for a value that is not on the grid."""
     if meta["holds"] == "codes":
         return {name: value.astype(np.int64) for name, value in found.items()}
     about = {**meta["tensors"], **meta["exits"]}

@@ -16,7 +16,7 @@ def _named(op: AnyProgramOp, name: str) -> Lower:
     return lambda emission, step: emission._binary(step, name)
 
 
-# Plain ops of the program are the graph's: ONNX has them under the name in its definition.
+# Plain ops of the program are ops of the graph, whose definitions have ONNX's name.
 NAMED = {name: op.formats.onnx for name, op in GRAPH_OPS.items() if op.formats.onnx}
 SHARED: Mapping[str, Lower] = {
     **{

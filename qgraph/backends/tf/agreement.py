@@ -1,7 +1,7 @@
 """Compare the emitted graph, as TensorFlow runs it, with the integer reference, at tolerance zero.
 
 If an integer part starts at a float result (a logarithm, an op that is not supported), the
-reference starts from the numbers of TensorFlow: float ops of libraries differ in the last bit, but
+reference starts from TensorFlow's numbers: float ops of libraries differ in the last bit, but
 integers must not differ.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qgraph.backends.tf.emit import emit_graph_def, end_names, tensor_names
+from qgraph.backends.tf.emit import emit_graph_def, tensor_names, tf_io_names
 from qgraph.backends.tf.program import TFProgram
 from qgraph.exact.bounds import bounds
 from qgraph.exact.reference import Reference, as_float
@@ -32,9 +32,9 @@ class TensorDifference:
 
 @dataclass(frozen=True)
 class TensorAgreement:
-    """`tensors` and `elements` were compared exactly; `differences` come in the graph's order.
+    """`tensors` and `elements` were compared exactly; `differences` are in the graph's order.
 
-    `float_outputs` are the outputs behind float ops, with their largest difference.
+    `float_outputs`: the outputs of float ops, with their largest difference.
     """
 
     tensors: int
@@ -56,7 +56,7 @@ class Checker:
         found = bounds(graph)
         self.program = TFProgram(emit_graph_def(graph, found))
         self.tensors = tensor_names(graph, found)
-        self.ends = end_names(graph)
+        self.io_names = tf_io_names(graph)
         self.entries = _entries(graph)
 
     def run(self, feeds: Mapping[str, Array]) -> TensorAgreement:
@@ -72,7 +72,7 @@ class Checker:
         compared = [(name, array, as_float(expected[name])) for name, array in found.items()]
         floats = {}
         for public, value in self.graph.outputs.items():
-            (alone,) = self._run(feeds, [self.ends.outputs[public]])
+            (alone,) = self._run(feeds, [self.io_names.outputs[public]])
             if isinstance(expected[value], Fixed):
                 compared.append((public, alone, as_float(expected[value])))
             else:
@@ -89,12 +89,12 @@ class Checker:
         return self._run(feeds, [self.tensors[v] for v in values]) if values else []
 
     def _run(self, feeds: Mapping[str, Array], tensors: list[str]) -> list[Array]:
-        fed = {self.ends.inputs[name]: array for name, array in feeds.items()}
+        fed = {self.io_names.inputs[name]: array for name, array in feeds.items()}
         return self.program.run(fed, tensors)
 
 
 def _entries(graph: Graph) -> list[str]:
-    """Float results that a quantizer takes."""
+    """Float results that are inputs of quantizers."""
     integer: set[str] = set()
     entries: dict[str, None] = {}
     for node in graph.topological():

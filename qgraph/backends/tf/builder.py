@@ -33,7 +33,7 @@ class GraphDefBuilder:
         return self._names.fresh(name)
 
     def add(self, op: str, name: str, inputs: Sequence[str] = (), **attrs: AttrValue) -> str:
-        """Append a node, its name made unique.
+        """Append a node with a unique name.
 
         Attributes are Python values, dtypes and shapes as DType and Dims.
         """
@@ -51,7 +51,7 @@ class GraphDefBuilder:
         return name
 
     def add_library(self, library: bytes) -> None:
-        """Merge a serialized FunctionDefLibrary: functions that some node calls."""
+        """Add a serialized FunctionDefLibrary with the functions that nodes call."""
         known = {function.signature.name for function in self.graph_def.library.function}
         other = type(self.graph_def.library)()
         other.ParseFromString(library)
@@ -75,7 +75,7 @@ class GraphDefBuilder:
         return made
 
     def shared(self, value: Array, name: str) -> str:
-        """A constant that is shared by all nodes that need the same numbers."""
+        """A constant that all nodes with the same numbers share."""
         key = (value.dtype.name, value.shape, value.tobytes())
         if key not in self._shared:
             self._shared[key] = self.const(value, name)

@@ -1,14 +1,14 @@
-"""A graph to a TensorFlow GraphDef.
+"""Write a graph as a TensorFlow GraphDef.
 
-Tensors hold values, not codes: `code * 2^-f` in float32, which is exact. A sum or product whose
-bound is past float32's 2^24 is computed in float64, and the quantizer behind it brings it back.
+Tensors contain values, not codes: `code * 2^-f` in float32, which is exact. A sum or product whose
+bound exceeds float32's 2^24 is computed in float64, and the next quantizer converts it back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from qgraph.backends.ends import Ends, ends_of
+from qgraph.backends.io_names import IONames, io_names_of
 from qgraph.backends.tf.builder import Dims, DType, GraphDefBuilder
 from qgraph.backends.tf.emission import Emission
 from qgraph.backends.tf.lower import LOWERINGS
@@ -22,18 +22,18 @@ from qgraph.quant.topology import value_exponent
 from qgraph.rewrite.functions import written_out
 
 
-def end_names(graph: Graph) -> Ends:
+def tf_io_names(graph: Graph) -> IONames:
     """Names of inputs and outputs in the emitted graph: those of the user, if TensorFlow allows."""
-    return ends_of(graph, tensorflow_name)
+    return io_names_of(graph, tensorflow_name)
 
 
 def emit_graph_def(graph: Graph, known: Mapping[str, Bound] | None = None) -> Proto:
     """The GraphDef of a graph: float, or quantized and calibrated.
 
-    Placeholders are named as the graph's inputs, results as its public outputs, as far as
-    TensorFlow allows (`end_names`). `known` are the graph's bounds, if the caller has them. Raises
-    UnsupportedError naming the first op that TensorFlow cannot carry, ExactnessError where an
-    accumulator is past float64.
+    Placeholders are named after the graph's inputs, results after its public outputs, as far as
+    TensorFlow allows (`tf_io_names`). known: the graph's bounds, if the caller has them. Raises
+    UnsupportedError naming the first op that TensorFlow does not support, ExactnessError for an
+    accumulator that exceeds float64.
     """
     return _emission(graph, known).builder.graph_def
 
@@ -41,15 +41,15 @@ def emit_graph_def(graph: Graph, known: Mapping[str, Bound] | None = None) -> Pr
 def _emission(graph: Graph, known: Mapping[str, Bound] | None = None) -> Emission:
     graph = written_out(graph)
     found = bounds(graph) if known is None else known
-    ends = end_names(graph)
-    emission = Emission(graph, GraphDefBuilder(ends.taken), found)
+    io_names = tf_io_names(graph)
+    emission = Emission(graph, GraphDefBuilder(io_names.taken), found)
     for node in graph.topological():
-        _emit(emission, node, ends)
-    _emit_outputs(emission, ends)
+        _emit(emission, node, io_names)
+    _emit_outputs(emission, io_names)
     return emission
 
 
-def _emit(emission: Emission, node: Node, ends: Ends) -> None:
+def _emit(emission: Emission, node: Node, io_names: IONames) -> None:
     builder = emission.builder
     emission.exponents[node.name] = value_exponent(node, emission.exponents)
     if node.op == "const":
@@ -57,7 +57,7 @@ def _emit(emission: Emission, node: Node, ends: Ends) -> None:
     elif node.op == "input":
         kind = emission.graph.types[node.name]
         attrs: dict[str, AttrValue] = {"dtype": DType(kind.dtype), "shape": Dims(kind.shape)}
-        made = builder.add_exactly("Placeholder", ends.inputs[node.name], **attrs)
+        made = builder.add_exactly("Placeholder", io_names.inputs[node.name], **attrs)
         emission.tensors[node.name] = made
     elif node.op == "quantize" and node.inputs[0] in emission.constants:
         constant = emission.constants[node.inputs[0]]
@@ -75,17 +75,17 @@ def _emit(emission: Emission, node: Node, ends: Ends) -> None:
             emission.tensors[value] = f"{tensor}:{index}"
 
 
-def _emit_outputs(emission: Emission, ends: Ends) -> None:
+def _emit_outputs(emission: Emission, io_names: IONames) -> None:
     graph, builder = emission.graph, emission.builder
     for public, value in graph.outputs.items():
         wanted = graph.types[value].dtype
         tensor = emission.tensor(value, wanted)
-        if ends.outputs[public] != tensor:
-            builder.add_exactly("Identity", ends.outputs[public], [tensor], T=DType(wanted))
+        if io_names.outputs[public] != tensor:
+            builder.add_exactly("Identity", io_names.outputs[public], [tensor], T=DType(wanted))
 
 
 def tensor_names(graph: Graph, known: Mapping[str, Bound] | None = None) -> dict[str, str]:
-    """The tensor of each value that the emitted graph computes: all but constants."""
+    """The tensor of each value that the emitted graph computes, except constants."""
     tensors = _emission(graph, known).tensors
     values = [v for n in graph.topological() for v in n.values]
     return {value: tensors[value] for value in values if value in tensors}

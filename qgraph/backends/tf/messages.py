@@ -1,8 +1,8 @@
-"""TensorFlow's messages GraphDef and SavedModel, for writing them without TensorFlow.
+"""TensorFlow's messages GraphDef and SavedModel, to write them without TensorFlow.
 
 The field numbers are those of `tensorflow/core/framework/graph.proto` and
-`tensorflow/core/protobuf/saved_model.proto`. Fields that nothing here sets are left out: protobuf
-keeps what it reads of them. The messages are in their own pool, apart from TensorFlow's.
+`tensorflow/core/protobuf/saved_model.proto`. Fields that are not set here are left out: protobuf
+keeps them when it reads a message. The messages have their own pool, separate from TensorFlow's.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from qgraph.foreign import Proto
 
 PRODUCER = 2474  # the GraphDef version of TensorFlow 2.21; older ones read it too
 
-# Fields by message: number and type. `*` in front stands for repeated, `?` for one of a choice,
-# `{}` behind for a map from text.
+# Fields by message: number and type. The prefix `*` means repeated, `?` one of a choice, and the
+# suffix `{}` a map from text.
 MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = MappingProxyType(
     {
         "GraphDef": {

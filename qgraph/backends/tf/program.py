@@ -36,7 +36,7 @@ class TFProgram:
         return [np.asarray(r) for r in results]
 
     def predict(self, name: str, images: Array, output: str, batch: int = 64) -> Array:
-        """One output over many samples of one input, a batch at a time."""
+        """One output over many samples of one input, batch by batch."""
         parts = [
             self.run({name: images[i : i + batch]}, [output])[0]
             for i in range(0, len(images), batch)
@@ -45,7 +45,7 @@ class TFProgram:
 
 
 def as_tensorflow(graph_def: Proto) -> Proto:
-    """A GraphDef of TensorFlow's own class, which its functions ask for."""
+    """A GraphDef of TensorFlow's own class, which its functions need."""
     import tensorflow as tf
 
     kind = tf.compat.v1.GraphDef

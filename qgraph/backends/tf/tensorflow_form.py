@@ -41,10 +41,10 @@ class TensorFlowForm:
         return {value: name for value, name in names.items() if value != name}
 
     def runner(self, network: Network, folder: Path) -> Runner:
-        """Shows every tensor that was emitted; exits are fetched alone, so as users run it.
+        """Returns every emitted tensor; exits are fetched alone, as in use.
 
-        Fetching keeps a tensor from TensorFlow's graph optimiser, and optimised graphs are what
-        runs in practice.
+        Fetching keeps a tensor from TensorFlow's graph optimizer, but in practice optimized graphs
+        are run.
         """
         program, tensors = network.program, network.program.tensors
         emitted = tensor_names(network.graph, bounds(network.graph))
@@ -68,8 +68,8 @@ class TensorFlowForm:
 def _cut(data: bytes, names: set[str]) -> Proto:
     """The graph with placeholders instead of the nodes `names`.
 
-    TensorFlow can be fed a tensor in the middle of a graph, but its graph optimiser may move those
-    who take that tensor to what it is made of, and then they ask for the network's own input.
+    TensorFlow accepts values for a tensor inside a graph, but its graph optimizer may replace the
+    tensor by its own inputs, and then the run needs the network's input.
     """
     import tensorflow as tf
 
@@ -93,7 +93,7 @@ def _values(codes: Array, exponent: Exponent) -> Array:
 
 
 def _codes(values: Array, exponent: Exponent) -> Array:
-    """Codes of values that lie on their grid; others, which would be wrong, stay wrong."""
+    """Codes of values on their grid; other values, which would be wrong, give wrong codes."""
     at = aligned(np.asarray(exponent), values.shape)
     steps = np.ldexp(values.astype(np.float64), at)
     whole = steps == np.rint(steps)

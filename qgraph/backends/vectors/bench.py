@@ -1,4 +1,4 @@
-"""A SystemVerilog bench that reads the vectors of places and computes them again."""
+"""A SystemVerilog testbench that reads the vectors of places and computes them again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import SupportsInt
 
 import numpy as np
 
-from qgraph.backends.vectors.cases import Tried
+from qgraph.backends.vectors.cases import ExtremeSamples
 from qgraph.backends.vectors.files import hexadecimal
 from qgraph.ir.types import ROUNDINGS, Rounding
 from qgraph.ops.lowerings import LoweringRefusal, Lowerings
@@ -25,11 +25,11 @@ from qgraph.program.ops import (
 from qgraph.program.ops.layout import PerChannel
 from qgraph.records import JSON
 
-# Limits of the products in a check, and in one row of it: simulators do some millions in a second.
+# Limits of the products in a check, and in one row; simulators compute a few million per second.
 PRODUCTS, PRODUCTS_MOST = 1 << 19, 1 << 21
 FAR = 1 << 60
 Check = tuple[str, dict[str, JSON]]  # kind and parameters
-# What `pair_check` of modules.sv computes of the codes p and q; q is p where there is one operand.
+# The expression of `pair_check` in modules.sv for codes p and q; q is p for a single operand.
 PAIRS = {
     "add": "p + q",
     "sub": "p - q",
@@ -40,7 +40,7 @@ PAIRS = {
 }
 Facts = Callable[[str], Mapping[str, JSON]]
 
-# Modules that check a step each, and the head of the bench.
+# Modules that each check a step, and the start of the testbench.
 MODULES = Path(__file__).with_name("modules.sv")
 END = """\
         $display("%0s: %0d of %0d codes differ", wrong == 0 ? "PASS" : "FAIL", wrong, seen);
@@ -52,17 +52,18 @@ endmodule
 
 def bench(
     program: Program,
-    tried: Sequence[tuple[str, Tried]],
+    extreme_samples: Sequence[tuple[str, ExtremeSamples]],
     stems: Mapping[str, str],
     facts: Facts,
     folder: Path,
 ) -> tuple[str, list[dict[str, str]]]:
-    """The text of the bench, and what it checks: the step and the kind of check.
+    """The text of the testbench, and its checks: the step and the kind of each.
 
-    tried: places with their folders. Shifts by channel are written to files, in `folder`.
+    extreme_samples: those of each place, with its folder. Per-channel shifts are written to files
+    in `folder`.
     """
     checks: list[tuple[str, str, dict[str, JSON]]] = []
-    for place, one in tried:
+    for place, one in extreme_samples:
         for step in one.place.program.steps:
             made = _check(_Step(program, place, one, step, stems, facts, folder))
             if made is not None:
@@ -96,28 +97,28 @@ def _written(value: object) -> str:
 
 
 class _Step:
-    """A step of a place, and where its tensors are."""
+    """A step of a place, with the files of its tensors."""
 
     def __init__(
         self,
         program: Program,
         place: str,
-        tried: Tried,
+        samples: ExtremeSamples,
         step: Step,
         stems: Mapping[str, str],
         facts: Facts,
         folder: Path,
     ) -> None:
-        self.program, self.place, self.tried, self.step = program, place, tried, step
+        self.program, self.place, self.step = program, place, step
         self.stems, self.facts, self.folder = stems, facts, folder
-        self.codes = {**tried.place.program.constants, **tried.codes}
+        self.codes = {**samples.place.program.constants, **samples.codes}
 
     def file(self, name: str) -> str:
         constant = name in self.program.constants
         whole = constant and self.codes[name].shape == self.program.constants[name].shape
         return f"{'constants' if whole else self.place}/{self.stems[name]}.hex"
 
-    def there(self, names: Sequence[str]) -> bool:
+    def has_files(self, names: Sequence[str]) -> bool:
         return all((self.folder / self.file(name)).exists() for name in names)
 
     def width(self, letter: str, name: str) -> dict[str, JSON]:
@@ -130,9 +131,9 @@ class _Step:
 
 
 def _check(one: _Step) -> Check | None:
-    """The kind of a check and its parameters; None for steps that have none."""
+    """The kind of a check and its parameters; None for steps without a check."""
     step = one.step
-    if not one.there([*step.inputs, step.output]):
+    if not one.has_files([*step.inputs, step.output]):
         return None
     if step.op in LOWERINGS.lowered:
         return LOWERINGS.of(step.op, step.output)(one)
@@ -180,7 +181,7 @@ def _limited(
     *,
     wraps: bool,
 ) -> Check | None:
-    """A shift that is rounded, and a range."""
+    """A rounded shift and a range."""
     x, y = one.step.inputs[0], one.step.output
     if any(isinstance(b, tuple) for b in bounds) or np.min(shift) < -8 or np.max(shift) > 60:
         return None
@@ -220,7 +221,7 @@ def _lookup(one: _Step) -> Check:
 
 
 COMPARES, MOVES = LoweringRefusal("only compares codes"), LoweringRefusal("only moves codes")
-# What checks each op at a place; ops that are refused have vectors, but no module of the bench.
+# The check of each op; ops that are refused have vectors, but no module in the testbench.
 LOWERINGS: Lowerings[Callable[[_Step], Check | None]] = Lowerings(
     "backends/vectors/bench",
     OPS,

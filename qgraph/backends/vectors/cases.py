@@ -19,7 +19,7 @@ from qgraph.program.places import Place, place_of
 
 @dataclass(frozen=True)
 class SampleRun:
-    """One sample through the whole network: what it is, and codes of its entries."""
+    """One sample of the whole network: its description, and codes of its entries."""
 
     name: str
     about: str
@@ -27,8 +27,8 @@ class SampleRun:
 
 
 @dataclass(frozen=True)
-class Tried:
-    """A layer at one place, on samples that are extreme: every tensor, a row each sample."""
+class ExtremeSamples:
+    """A layer at one place, on extreme samples: every tensor, one row per sample."""
 
     place: Place
     found: Sequence[Extreme]
@@ -47,7 +47,7 @@ def runs(network: Network, samples: int) -> Iterator[SampleRun]:
 
 
 def _samples(network: Network, most: int) -> list[dict[str, Array]]:
-    """Inputs of one sample each; where the batch is fixed, all of it is one."""
+    """Inputs with one sample each; if the batch is fixed, a whole batch counts as one."""
     data = network.samples if network.program.batch_free else network.sample
     data = data or network.sample
     if not network.program.batch_free:
@@ -57,7 +57,7 @@ def _samples(network: Network, most: int) -> list[dict[str, Array]]:
 
 
 def chosen(program: Program, names: Sequence[str]) -> list[Layer]:
-    """The layers that compute the named tensors; all layers without names."""
+    """The layers that compute the named tensors; all layers if no name is given."""
     every = layers(program)
     unknown = [n for n in names if not any(n in layer.made for layer in every)]
     if unknown:
@@ -66,8 +66,8 @@ def chosen(program: Program, names: Sequence[str]) -> list[Layer]:
     return [one for one in every if not names or any(n in one.made for n in names)]
 
 
-def tried(program: Program, layer: Layer) -> Tried | str:
-    """A layer on extreme samples, or the reason why it has none. Every claim is checked again."""
+def extreme_samples(program: Program, layer: Layer) -> ExtremeSamples | str:
+    """A layer on extreme samples, or the reason why it has none. Every goal is checked again."""
     place = place_of(program, layer)
     if isinstance(place, str):
         return place
@@ -78,7 +78,7 @@ def tried(program: Program, layer: Layer) -> Tried | str:
     for one, held in zip(found, claims_hold(place, found, codes), strict=True):
         if not held:
             raise ExactnessError(f"a vector does not reach its goal: {one.goal}", node=one.tensor)
-    return Tried(place, found, missing, codes)
+    return ExtremeSamples(place, found, missing, codes)
 
 
 def size(program: Program, names: Sequence[str]) -> int:

@@ -10,19 +10,19 @@ import numpy as np
 from qgraph.archives import JsonObject, read_npy, reading
 from qgraph.ir.types import Array, Codes
 
-# Elements of the largest tensor that has a .hex beside it.
+# Largest number of elements of a tensor with a .hex file.
 HEX_MOST = 1 << 18
 
 
 def bits_of(low: int, high: int) -> int:
-    """Bits of the narrowest number that holds `low..high`; two's complement if some are below 0."""
+    """Bits of the narrowest number for `low..high`; two's complement if `low` is below 0."""
     if low >= 0:
         return max(1, int(high).bit_length())
     return max((-int(low) - 1).bit_length(), int(high).bit_length()) + 1
 
 
 def write(place: Path, codes: Array, storage: str, bits: int) -> dict[str, str]:
-    """Write `place` with each ending; return SHA-256 by ending. Large tensors have no `.hex`."""
+    """Write `place` with each suffix; return SHA-256 by suffix. Large tensors have no `.hex`."""
     held = np.ascontiguousarray(codes).astype(storage)
     np.save(place.with_name(f"{place.name}.npy"), held)
     little = held.astype(held.dtype.newbyteorder("<"))
@@ -39,7 +39,7 @@ def sha256(path: Path) -> str:
 
 
 def hexadecimal(codes: Array, bits: int) -> bytes:
-    """A line for each code: two's complement in `bits`, in hexadecimal digits."""
+    """A line for each code: two's complement with `bits` bits, in hexadecimal digits."""
     digits = -(-bits // 4)
     held = np.asarray(codes, np.int64).reshape(-1).astype(np.uint64) & np.uint64((1 << bits) - 1)
     whole = np.frombuffer(held.astype(">u8").tobytes().hex().encode(), "S1").reshape(-1, 16)
@@ -48,7 +48,7 @@ def hexadecimal(codes: Array, bits: int) -> bytes:
 
 
 def read(place: Path, facts: JsonObject, shape: tuple[int, ...], ending: str) -> Codes:
-    """Codes from one of the files of a tensor; `facts` are the index's. Raises LoadError."""
+    """Codes from one of a tensor's files; `facts` is its entry in the index. Raises LoadError."""
     path = place.with_name(f"{place.name}.{ending}")
     with reading(path):
         if ending == "npy":

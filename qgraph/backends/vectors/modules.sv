@@ -1,11 +1,11 @@
-// Reads the vectors beside it and computes them again, in two's complement of 64 bits.
+// Computes the vectors in this directory again, in 64-bit two's complement, and compares them.
 //
 //     iverilog -g2012 -o bench bench.sv && vvp bench
 //
-// The last line says PASS or FAIL, and how many codes differ.
+// The last line is PASS or FAIL, with the number of codes that differ.
 
 package numbers;
-    // What `width` bits stand for.
+    // The number that `width` bits represent.
     function automatic longint value(input logic [63:0] bits, input int width, input bit is_signed);
         if (is_signed && bits[width - 1])
             return bits - (64'd1 << width);
@@ -35,7 +35,7 @@ package numbers;
     endfunction
 endpackage
 
-// Compares one code, and remembers.
+// Compares one code, and counts differences.
 module judge #(parameter NAME = "");
     int wrong = 0, seen = 0;
 
@@ -49,7 +49,7 @@ module judge #(parameter NAME = "");
     endtask
 endmodule
 
-// Sums of products: X has TAPS x INPUTS codes a row, W [TAPS][INPUTS / GROUPS][OUTPUTS].
+// Sums of products: each row of X has TAPS x INPUTS codes, W is [TAPS][INPUTS / GROUPS][OUTPUTS].
 module sums_check #(
     parameter NAME = "", X = "", W = "", Y = "",
     parameter int ROWS = 1, FILE_ROWS = 1, TAPS = 1, INPUTS = 1, OUTPUTS = 1, GROUPS = 1,
@@ -81,7 +81,7 @@ module sums_check #(
     endtask
 endmodule
 
-// A requantization, or a clip, which shifts by 0. CHANNELS shifts repeat.
+// A requantization, or a clip: one with shift 0. The CHANNELS shifts are repeated.
 module requantize_check #(
     parameter NAME = "", X = "", Y = "", SHIFTS = "",
     parameter int COUNT = 1, CHANNELS = 1, SHIFT = 0, ROUNDING = 0, WRAP = 0,
@@ -117,7 +117,7 @@ module requantize_check #(
     endtask
 endmodule
 
-// OP of one or two codes. CHANNELS codes of B repeat.
+// OP of one or two codes. The CHANNELS codes of B are repeated.
 module pair_check #(
     parameter NAME = "", A = "", B = "", Y = "",
     parameter int COUNT = 1, CHANNELS = 1, OP = 0,
@@ -145,7 +145,7 @@ module pair_check #(
     endtask
 endmodule
 
-// A table: entry 0 is of the code OFFSET.
+// A table; entry 0 is for the code OFFSET.
 module lookup_check #(
     parameter NAME = "", X = "", TABLE = "", Y = "",
     parameter int COUNT = 1, ENTRIES = 1, OFFSET = 0,

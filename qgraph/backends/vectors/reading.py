@@ -1,4 +1,4 @@
-"""Vectors read back: the program that they describe, and whether they are consistent."""
+"""Read vectors: the program that they describe, and whether they are consistent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_index(folder: Path) -> JsonObject:
 
 
 def read_program(folder: Path, index: JsonObject) -> Program:
-    """The network, from the index and the `.hex` of constants, or `.bin` without `.hex`.
+    """The network, from the index and the `.hex` files of constants, or `.bin` without `.hex`.
 
     Raises LoadError.
     """
@@ -64,9 +64,9 @@ def check_files(folder: Path, index: JsonObject) -> None:
 
 
 def check(folder: Path, index: JsonObject, program: Program) -> int:
-    """Every case and place, computed again; the number of codes compared.
+    """Compute every case and place again; returns the number of codes compared.
 
-    Raises ExactnessError for the first tensor that is not what the program makes of the others.
+    Raises ExactnessError for the first tensor that differs from the program's result.
     """
     count = 0
     for case in index["cases"]:
@@ -100,7 +100,7 @@ def _check_place(folder: Path, index: JsonObject, program: Program, place: JsonO
 
 
 def _at_a_place(attrs: Attributes) -> Attributes:
-    """The attributes of a step whose input is one window."""
+    """The attributes of a step whose input is a single window."""
     if isinstance(attrs, WindowAttrs):
         return replace(attrs, strides=ONE, dilations=ONE, pads=NO_PADS)
     return attrs
@@ -113,7 +113,7 @@ def _read(
     where: JsonObject,
     shape: Sequence[int] | None = None,
 ) -> Array:
-    """A tensor, if its files agree."""
+    """A tensor, if its files are equal."""
     facts = index["tensors"][name]
     sizes = tuple(facts["shape"] if shape is None else shape)
     found = {e: read(folder / where["file"], facts, sizes, e) for e in where["sha256"]}

@@ -20,8 +20,8 @@ from qgraph.program import run
 class VectorsForm:
     """Inputs, constants, sums, shifted codes and outputs of layers, in three kinds of files.
 
-    samples: calibration samples. most: codes of all runs of the network together. layers: those
-    that make these tensors; without, all.
+    samples: number of calibration samples. most: largest number of codes of all runs of the network
+    together. layers: names of tensors whose layers are written; all layers if empty.
     """
 
     name: ClassVar[str] = "vectors"
@@ -40,9 +40,9 @@ class VectorsForm:
         return {}  # index.json has every tensor's name beside its files
 
     def runner(self, network: Network, folder: Path) -> Runner:
-        """Runs the steps of the index on the constants in the files, once all files are checked.
+        """Runs the steps of the index on the constants in the files, after all files are checked.
 
-        Raises ExactnessError where a file does not match its index, LoadError.
+        Raises ExactnessError if a file does not match its index, LoadError.
         """
         index = read_index(folder)
         check_files(folder, index)

@@ -11,7 +11,7 @@ import numpy as np
 
 from qgraph.backends.network_forms import Network
 from qgraph.backends.vectors.bench import bench
-from qgraph.backends.vectors.cases import Tried, chosen, runs, size, tried
+from qgraph.backends.vectors.cases import ExtremeSamples, chosen, extreme_samples, runs, size
 from qgraph.backends.vectors.files import HEX_MOST, bits_of, write
 from qgraph.ir.reading import spec_if_any
 from qgraph.ir.types import Codes, QuantSpec
@@ -23,14 +23,14 @@ from qgraph.records import JSON
 
 FORMAT = 1
 ABOUT = {
-    "codes": "value = code * 2^-exponent; an exponent that is a list has one for each last index",
-    "order": "row by row, channels last, the last index the fastest",
+    "codes": "value = code * 2^-exponent; a list of exponents has one for each last index",
+    "order": "row-major, channels last (the last index changes fastest)",
     "npy": "numpy, in the type `storage`",
     "bin": "raw, little-endian, in the type `storage`",
-    "hex": "for $readmemh: a code a line, two's complement in `bits`",
-    "cases": "one sample through the whole network, every tensor of the chosen layers",
-    "places": "a layer at one place of its output, a row for each sample: the window that it reads "
-    "(taps `absent` lie outside of the image and are 0), and all channels it makes",
+    "hex": "for $readmemh: one code per line, two's complement with `bits` bits",
+    "cases": "one sample through the whole network, with every tensor of the chosen layers",
+    "places": "a layer at one position of its output, one row per sample: the window of its input "
+    "(taps listed in `absent` are outside of the image and 0), and all channels of its output",
 }
 
 
@@ -45,10 +45,11 @@ class _Index:
 def write_vectors(
     network: Network, folder: Path, *, samples: int, most: int, layers: Sequence[str]
 ) -> None:
-    """Everything, into an empty folder.
+    """Write all files into an empty folder.
 
-    samples: calibration samples. most: codes of all cases together; of the first, as many tensors
-    as that has room for. layers: names of tensors they make; without, all.
+    samples: number of calibration samples. most: largest number of codes of all cases together; of
+    the first case, as many tensors as fit. layers: names of tensors whose layers are written; all
+    layers if empty.
     """
     _VectorWriter(network, folder, chosen(network.program, layers), samples, most).write()
 
@@ -63,14 +64,14 @@ class _VectorWriter:
         self.names = [n for n in self.program.tensors if n in names]
         self.stems = {n: f"{i:04d}_{identifier(n)}" for i, n in enumerate(self.program.tensors)}
         self.index = _Index()
-        self.tried: list[tuple[str, Tried]] = []
+        self.places: list[tuple[str, ExtremeSamples]] = []
 
     def write(self) -> None:
         self._constants()
         self._cases()
         for i, layer in enumerate(self.layers):
             self._place(i, layer)
-        text, checks = bench(self.program, self.tried, self.stems, self._facts, self.folder)
+        text, checks = bench(self.program, self.places, self.stems, self._facts, self.folder)
         (self.folder / "bench.sv").write_text(text, "ascii")
         about = {
             "format": FORMAT,
@@ -104,7 +105,7 @@ class _VectorWriter:
         }
 
     def _spec(self, tensor: Tensor) -> QuantSpec | None:
-        """How the graph holds a constant; narrower codes are of that width all the same."""
+        """The spec of a constant in the graph; narrower codes have its width too."""
         node = self.network.graph.nodes.get(tensor.name)
         spec = spec_if_any(node) if node is not None else None
         return spec if tensor.name in self.program.constants else None
@@ -139,7 +140,7 @@ class _VectorWriter:
         return {"file": f"{folder}/{self.stems[name]}", "sha256": hashes}
 
     def _constants(self) -> None:
-        # All of them, because the network is computed again from the files.
+        # All of them, because the network can be computed again from the files.
         for name, codes in self.program.constants.items():
             self.index.constants[name] = self._tensor("constants", name, codes)
 
@@ -165,7 +166,7 @@ class _VectorWriter:
             )
 
     def _fitting(self, names: list[str], most: int) -> list[str]:
-        """As many tensors from the front as have no more than `most` codes together."""
+        """As many of the first tensors as have at most `most` codes together."""
         while size(self.program, names) > most:
             names = names[:-1]
         return names
@@ -175,14 +176,14 @@ class _VectorWriter:
 
     def _place(self, number: int, layer: Layer) -> None:
         head = layer.head.output
-        found = tried(self.program, layer)
+        found = extreme_samples(self.program, layer)
         if isinstance(found, str):
             self._leave_out(f"place of {head}", f"the layer {found}")
             return
         folder = f"places/{number:03d}_{identifier(head)}"
-        self.tried.append((folder, found))
+        self.places.append((folder, found))
         seen, held = found.place.seen, found.place.program.constants
-        # Those that depend on the place; the others are among the constants of the network.
+        # The inputs that depend on the place; others are constants of the network.
         constants = {n: c for n, c in held.items() if c.shape != self.program.constants[n].shape}
         self.index.places.append(
             {

@@ -30,7 +30,7 @@ class Contents:
     size: int
 
 
-def look_through(path: Path, where: str) -> Contents:
+def read_contents(path: Path, where: str) -> Contents:
     """Content of an HDF5 file, after all of it was read.
 
     Raises LoadError, naming `where`, for a file that is damaged, refers to other files, or would

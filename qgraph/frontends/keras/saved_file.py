@@ -21,7 +21,7 @@ from qgraph.errors import LoadError, first_line
 from qgraph.foreign import KerasModel
 from qgraph.frontends.frozen import Frozen
 from qgraph.frontends.keras.freeze import freeze_model, is_model
-from qgraph.frontends.keras.hdf5 import look_through
+from qgraph.frontends.keras.hdf5 import read_contents
 from qgraph.frontends.keras.screen import EXPORT, check, without_compile
 from qgraph.frontends.keras.topology import check_calls
 from qgraph.names import path_text
@@ -56,7 +56,7 @@ def _of_zip(path: Path, trust: bool, folder: Path) -> KerasModel:
         version = parse_json(archive.read(METADATA)).get("keras_version")
         config: object = parse_json(archive.read(CONFIG))
     archive.copy(WEIGHTS, folder / WEIGHTS)
-    weights = look_through(folder / WEIGHTS, str(path))
+    weights = read_contents(folder / WEIGHTS, str(path))
     source = path
     if not trust:
         with reading(path, "its config cannot be read"):
@@ -71,7 +71,7 @@ def _of_zip(path: Path, trust: bool, folder: Path) -> KerasModel:
 
 
 def _of_hdf5(path: Path, trust: bool, folder: Path) -> KerasModel:
-    contents = look_through(path, str(path))
+    contents = read_contents(path, str(path))
     text = contents.attributes.get("model_config")
     if text is None:
         is_weights = "layer_names" in contents.attributes or "layers" in contents.members

@@ -32,7 +32,7 @@ TRUST = "if you trust the file: --trust, or trust=True in Python"
 
 
 @dataclass(frozen=True)
-class Stranger:
+class UnknownObject:
     """An unknown object in a config: its class, its layer's name, and the fault."""
 
     kind: str
@@ -45,7 +45,7 @@ class Stranger:
 
 def check(config: object) -> None:
     """Raise LoadError unless everything in a model's `config` is known and harmless."""
-    found = list(dict.fromkeys(_strangers(config, "", 0)))
+    found = list(dict.fromkeys(_unknown_objects(config, "", 0)))
     if not found:
         return
     runs = [s for s in found if s.runs]
@@ -69,12 +69,12 @@ def without_compile(config: object) -> object:
     return config
 
 
-def _strangers(config: object, layer: str, depth: int) -> Iterator[Stranger]:
+def _unknown_objects(config: object, layer: str, depth: int) -> Iterator[UnknownObject]:
     if depth > DEEPEST:
         raise LoadError(f"the model's config is nested more than {DEEPEST} deep")
     if isinstance(config, list):
         for value in config:
-            yield from _strangers(value, layer, depth + 1)
+            yield from _unknown_objects(value, layer, depth + 1)
         return
     if not isinstance(config, Mapping):
         return
@@ -82,39 +82,39 @@ def _strangers(config: object, layer: str, depth: int) -> Iterator[Stranger]:
     if "class_name" in config:
         name = inner.get("name") if isinstance(inner, Mapping) else None
         layer = name if isinstance(name, str) else layer
-        yield from _judged(config, layer)
+        yield from _check_object(config, layer)
     for key, value in config.items():
         if isinstance(key, str) and key.endswith("activation") and isinstance(value, str):
             if value.lower() not in ACTIVATIONS:
-                yield Stranger(value, layer)
+                yield UnknownObject(value, layer)
         elif key == "compile_config" and value is not None:
-            yield Stranger("compile_config", layer, runs=True)
+            yield UnknownObject("compile_config", layer, runs=True)
         else:
-            yield from _strangers(value, layer, depth + 1)
+            yield from _unknown_objects(value, layer, depth + 1)
 
 
-def _judged(config: Mapping[str, object], layer: str) -> Iterator[Stranger]:
+def _check_object(config: Mapping[str, object], layer: str) -> Iterator[UnknownObject]:
     """Fault of one object of a config, if any."""
     kind, module = config["class_name"], config.get("module")
     registered, inner = config.get("registered_name"), config.get("config")
     if not isinstance(kind, str):
-        yield Stranger(str(kind), layer, runs=True)
+        yield UnknownObject(str(kind), layer, runs=True)
     elif kind.rpartition(">")[2] in CODE:
-        yield Stranger(kind, layer, runs=True)
+        yield UnknownObject(kind, layer, runs=True)
     elif kind == "function":
         known = isinstance(inner, str) and inner in ACTIVATIONS
         if not known or module not in (None, "builtins", "keras.activations"):
-            yield Stranger(f"{module}.{inner}", layer, runs=True)
+            yield UnknownObject(f"{module}.{inner}", layer, runs=True)
     elif kind in CALLS or kind == OP_LAYER:
         called = _called(kind, inner)
         if called is not None or not _is_at_home(module):
-            yield Stranger(called or f"{module}.{kind}", layer, runs=True)
+            yield UnknownObject(called or f"{module}.{kind}", layer, runs=True)
     elif kind not in CLASSES:
-        yield Stranger(kind, layer)
+        yield UnknownObject(kind, layer)
     elif not _is_at_home(module):
-        yield Stranger(f"{module}.{kind}", layer, runs=True)
+        yield UnknownObject(f"{module}.{kind}", layer, runs=True)
     if registered not in (None, "", kind, *(ACTIVATIONS if kind == "function" else ())):
-        yield Stranger(str(registered), layer)
+        yield UnknownObject(str(registered), layer)
 
 
 def _called(kind: str, inner: object) -> str | None:

@@ -80,7 +80,7 @@ def _first_call(entry: Mapping[str, object]) -> int:
 
 
 def _references(data: object) -> Iterator[Reference]:
-    """Calls that one call takes results of: `[layer, call, output]`, arguments by name behind."""
+    """References of one call to results: `[layer, call, output]`, then arguments by name."""
     if isinstance(data, Mapping):
         for value in data.values():
             yield from _references(value)

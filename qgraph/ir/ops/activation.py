@@ -57,7 +57,7 @@ class GeluAttrs(Attributes):
 
 @dataclass(frozen=True, kw_only=True)
 class HardSigmoidAttrs(Attributes):
-    """clip(alpha * x + beta, 0, 1); relu6(x + 3) / 6 where none is given."""
+    """clip(alpha * x + beta, 0, 1); relu6(x + 3) / 6 without attributes."""
 
     alpha: float | None = attribute("slope", default=None)
     beta: float | None = attribute("value at 0", default=None)
@@ -190,7 +190,7 @@ def _integer_relu(attrs: Attributes, inputs: Sequence[Fixed]) -> Fixed:
 def six_code(exponent: AnyExponent) -> Codes:
     """The code of 6 for a step of 2^-exponent, rounded to the nearest.
 
-    Where 6 needs more than 62 bits, it is larger than any code.
+    If 6 needs more than 62 bits, the result is larger than any code.
     """
     result: Codes = np.rint(np.ldexp(6.0, np.minimum(exponent, 59))).astype(np.int64)
     return result

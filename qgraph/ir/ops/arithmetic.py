@@ -46,7 +46,7 @@ Nonnegative = Callable[[Attributes, Sequence[bool]], bool]
 
 @dataclass(frozen=True, kw_only=True)
 class CastAttrs(Attributes):
-    """Another type of element."""
+    """The type of elements after a cast."""
 
     dtype: str = attribute("numpy's name of the type")
 

@@ -15,8 +15,8 @@ class MarkedAttrs(Attributes):
 
     pool: bool = attribute("part of an average", default=False)
     batch_norm: bool = attribute("part of a batch norm that was not folded", default=False)
-    outside: bool = attribute("float, in front of the integer part or behind it", default=False)
-    normalized_input: bool = attribute("a batch norm in front was folded into it", default=False)
+    outside: bool = attribute("float, before or after the integer part", default=False)
+    normalized_input: bool = attribute("a batch norm before it was folded into it", default=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,8 +35,8 @@ class FormatNames:
     """Ops of file formats that compute what an op of the graph computes, on the same inputs.
 
     Importers, exporters of float networks and arithmetic on shapes are derived from them; tables of
-    a format hold what differs. of_integers: whether integers, too, are computed as numpy does; else
-    only floats are imported.
+    a format only have what differs. of_integers: whether integers are also computed as in numpy;
+    otherwise only floats are imported.
     """
 
     tensorflow: str = ""

@@ -32,10 +32,10 @@ class SpaceToBatchAttrs(Attributes):
 
 @dataclass(frozen=True, kw_only=True)
 class BatchToSpaceAttrs(Attributes):
-    """Images that become positions in blocks of one."""
+    """Images that become positions in the blocks of a larger image."""
 
     block: Pair = attribute("height and width of a block", low=1)
-    crops: Pads = attribute("what is cut off around the image", low=0)
+    crops: Pads = attribute("number of elements to remove around the image", low=0)
 
 
 def _check_divides(x: TensorType, dim: int | None, parts: int) -> None:

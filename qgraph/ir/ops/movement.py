@@ -58,7 +58,7 @@ class PaddingAttrs(Attributes):
 class TargetAttrs(Attributes):
     """Another shape for the same elements."""
 
-    shape: tuple[int, ...] = attribute("sizes of the result; -1 for what is left", low=-1)
+    shape: tuple[int, ...] = attribute("sizes of the result; -1 for the remaining elements", low=-1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ class ResizeAttrs(Attributes):
     """An image of another size."""
 
     size: Pair = attribute("height and width of the result", low=1)
-    align_corners: bool = attribute("whether corners lie on corners", default=False)
+    align_corners: bool = attribute("whether the centres of corner pixels coincide", default=False)
     half_pixel: bool = attribute("whether positions are centres of pixels", default=False)
 
 
@@ -209,7 +209,7 @@ def _infer_resize(attrs: ResizeAttrs, inputs: Sequence[TensorType]) -> TensorTyp
 
 
 def nearest(size: int, out: int, align_corners: bool, half_pixel: bool) -> Codes:
-    """Index of the element that each result is, in TensorFlow's arithmetic, which is float32."""
+    """Index of the source of each result, in float32 arithmetic like TensorFlow's."""
     at, whole = np.arange(out, dtype=np.float32), np.float32(size) / np.float32(out)
     if align_corners and out > 1:
         corners = np.float32(size - 1) / np.float32(out - 1)

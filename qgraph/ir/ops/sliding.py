@@ -58,7 +58,7 @@ def largest(x: Array, kernel: Pair, strides: Pair, pads: Pads) -> Array:
 
 
 def lowest(dtype: np.dtype[np.generic]) -> float:
-    """The maximum over no elements."""
+    """The maximum of an empty set."""
     if dtype.kind == "f":
         return -np.inf
     return False if dtype.kind == "b" else np.iinfo(dtype.name).min

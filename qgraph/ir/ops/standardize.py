@@ -31,10 +31,10 @@ INPUT_BITS = 25  # bits of sums of codes: their squares leave room for epsilon
 
 @dataclass(frozen=True, kw_only=True)
 class StandardizationAttrs(QuantizerAttrs):
-    """Codes of `domain` in, codes of `spec` out, on the scale of `result_spec`."""
+    """From codes of `domain` to codes of `spec`, on the scale of `result_spec`."""
 
     epsilon: float = attribute("added to variances")
-    domain: QuantSpec = attribute("how inputs are held in fixed point")
+    domain: QuantSpec = attribute("fixed-point format of inputs")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -78,7 +78,7 @@ def standardization(
 ) -> Standardization:
     """The numbers for an input of this exponent.
 
-    Raises ExactnessError where scales are too far apart.
+    Raises ExactnessError if scales are too far apart.
     """
     if exponent is None:
         raise GraphError("its input is not in fixed point", node=name)
@@ -102,7 +102,7 @@ def standardization(
 def finest_input(attrs: StandardizationAttrs, channels: int) -> int:
     """The largest exponent of the input for which `standardization` has numbers.
 
-    On a finer scale epsilon alone would exceed the bits; on this one epsilon is still far larger
+    On a finer scale, epsilon alone would exceed the bits; on this scale it is still much larger
     than the rounding error.
     """
     if attrs.epsilon <= 0:

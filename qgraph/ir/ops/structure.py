@@ -45,7 +45,7 @@ class ConstantAttrs(Attributes):
 class QuantizerAttrs(Attributes):
     """A quantizer to codes of `spec`. Raises GraphError for an invalid spec."""
 
-    spec: QuantSpec = attribute("how results are held in fixed point")
+    spec: QuantSpec = attribute("fixed-point format of results")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,7 +53,7 @@ class QuantizerAttrs(Attributes):
 
     @property
     def exponent(self) -> int:
-        """The exponent of results, where it is one number. Raises ExactnessError where not."""
+        """The exponent of results. Raises ExactnessError if it is not a single number."""
         if not isinstance(self.spec.exponent, int | np.integer):
             raise ExactnessError(f"the exponent of {self.spec} is not one number")
         return int(self.spec.exponent)
@@ -61,10 +61,10 @@ class QuantizerAttrs(Attributes):
 
 @dataclass(frozen=True, kw_only=True)
 class TableAttrs(QuantizerAttrs):
-    """A pointwise function as a table, with the attributes of the function where it has some."""
+    """A pointwise function as a table, with the attributes of the function, if it has any."""
 
-    function: str = attribute("the op whose results the table holds", choices=(*TABLES,))
-    domain: QuantSpec = attribute("how inputs are held in fixed point")
+    function: str = attribute("the op whose results the table contains", choices=(*TABLES,))
+    domain: QuantSpec = attribute("fixed-point format of inputs")
     alpha: float | None = attribute("of the function", default=None)
     beta: float | None = attribute("of the function", default=None)
     approximate: bool | None = attribute("of the function", default=None)
@@ -160,8 +160,8 @@ def _requantize(attrs: QuantizerAttrs, inputs: Sequence[Fixed]) -> Fixed:
 def table(attrs: TableAttrs, exponent: int) -> Codes:
     """Output codes of a table for every input code, lowest first (docs/numerics.md, 3).
 
-    `exponent` is that of the input. Infinities saturate. Raises GraphError where the function has
-    no value at an input code.
+    `exponent` is that of the input. Infinities saturate. Raises GraphError if the function is
+    NaN at an input code.
     """
     codes = np.arange(attrs.domain.lo, attrs.domain.hi + 1, dtype=np.int64)
     with np.errstate(all="ignore"):
@@ -186,7 +186,7 @@ def _integer_lookup(attrs: TableAttrs, inputs: Sequence[Fixed]) -> Fixed:
 
 
 class Source(Protocol):
-    """An opaque op as it was in its file, and how to run it."""
+    """An opaque op from a file, and how to run it."""
 
     @property
     def pure(self) -> bool:
@@ -206,8 +206,8 @@ def opaque_types(
 ) -> tuple[TensorType, ...]:
     """The types of an opaque op's outputs.
 
-    These are the types read from the file; sizes that were unknown then come from the source, given
-    the sizes of inputs that are known now.
+    These are the types from the file; sizes that are unknown there come from the source, from the
+    known sizes of inputs.
     """
     if attrs.source is None or not inputs or all(map(_closed, attrs.types)):
         return attrs.types

@@ -17,7 +17,7 @@ class PaddingRule(StrEnum):
     """Padding that follows from the sizes of the image and the window."""
 
     SAME = "same"  # a window at every `stride` positions of the image
-    VALID = "valid"  # none
+    VALID = "valid"  # no padding
 
 
 Padding = PaddingRule | Pads  # or ((top, bottom), (left, right))
@@ -27,7 +27,7 @@ LARGEST = 1 << 28  # positions of a padded input
 def out_size(
     size: int | None, kernel: int, stride: int, dilation: int, padding: PaddingRule | Pair
 ) -> int | None:
-    """Positions of a window along one axis; None where the size is unknown."""
+    """Positions of a window along one axis; None if the size is unknown."""
     if size is None:
         return None
     if padding is PaddingRule.SAME:

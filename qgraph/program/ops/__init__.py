@@ -1,7 +1,7 @@
 """The ops of the integer program, by name: one definition each (its parts: base.py).
 
-To add one, write a `ProgramOp` in the file of its kind. What has to follow fails by name in
-tests/program/test_ops.py and tests/backends/test_lowerings.py until it is there.
+To add one, write a `ProgramOp` in the file of its kind. tests/program/test_ops.py and
+tests/backends/test_lowerings.py then fail and name each place that has to be completed.
 """
 
 from __future__ import annotations

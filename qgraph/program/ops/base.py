@@ -45,10 +45,10 @@ class OpClass(Enum):
 
 @dataclass(frozen=True)
 class Operand:
-    """Properties of an input of a step before it has codes.
+    """Properties of an input of a step, before its codes are known.
 
-    Codes lie in `low..high`; `magnitude` bounds the partial sums on the way to them. `codes` are
-    those of a constant, None for any other tensor.
+    Codes are in `low..high`; `magnitude` bounds the partial sums of their computation. `codes` are
+    those of a constant, None for other tensors.
     """
 
     shape: Sizes
@@ -67,7 +67,7 @@ class Manual:
     """The text of an op's entry in docs/integer_program.md.
 
     `shape`, `formula` and `reach` describe what the functions of the same name compute, so that
-    the op can be implemented from the text alone. `overflow` describes numbers that do not fit,
+    the op can be implemented from the text alone. `overflow` describes numbers out of range,
     `samples` the condition of `separate`. `file` describes the attributes in a `.qgi` file if they
     are not stored one after the other.
     """
@@ -123,7 +123,7 @@ class ProgramOp(Generic[A]):
 
     @property
     def plain(self) -> bool:
-        """Whether it is the graph's op of the same name, which all ops without attributes are."""
+        """Whether it is the graph's op of the same name, as for all ops without attributes."""
         return not declarations(self.attributes)
 
     def takes(self, inputs: int) -> bool:

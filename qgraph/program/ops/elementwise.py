@@ -119,7 +119,7 @@ def _same(attrs: Attributes, shapes: Sequence[Sizes]) -> Sizes:
 
 
 def _by_channel(*names: str) -> Callable[[Attributes, Sequence[Sizes]], Sizes]:
-    """The shape of x, which has a channel for each number of these attributes."""
+    """The shape of x; these attributes must have one number, or one for each channel of x."""
 
     def shape(attrs: Attributes, shapes: Sequence[Sizes]) -> Sizes:
         for name in names:
@@ -183,7 +183,7 @@ def _broadcast_apart(attrs: BinaryAttrs, inputs: Sequence[Operand], made: Sizes)
 
 
 def _not_along_the_batch(attrs: Attributes, inputs: Sequence[Operand], made: Sizes) -> bool:
-    """Numbers for each last index are numbers for each sample where the batch is all there is."""
+    """Whether per-channel numbers apply to channels, not to the samples of a tensor of rank 1."""
     return len(made) > 1 or not any(isinstance(value, tuple) for _, value in attrs.items())
 
 

@@ -22,8 +22,8 @@ COUNTED = "a count, then this many numbers"
 class FileLayout:
     """An attribute as int64 numbers in a file.
 
-    counted: the count of the numbers comes first. words: what the numbers are. choices: a value is
-    written as its place here.
+    counted: the numbers are preceded by their count. words: a description of the numbers. choices:
+    a value is written as its index in this tuple.
     """
 
     counted: bool

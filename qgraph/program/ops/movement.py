@@ -44,7 +44,7 @@ class SliceAttrs(Attributes):
         if not len(self.begin) == len(self.end) == len(self.strides):
             raise GraphError("`begin`, `end` and `strides` have different lengths")
         if 0 in self.strides:
-            raise GraphError(f"attribute `strides` is {self.strides}: a stride of 0 goes nowhere")
+            raise GraphError(f"attribute `strides` is {self.strides}: a stride cannot be 0")
 
     @property
     def parts(self) -> tuple[slice, ...]:
@@ -155,7 +155,7 @@ def _concat_apart(attrs: ConcatAttrs, inputs: Sequence[Operand], made: Sizes) ->
 def _moved_sources(
     compute: Callable[[A, Sequence[Codes]], Codes],
 ) -> Callable[[A, Sequence[Codes], Index], list[tuple[int, Index]]]:
-    """Numbers instead of codes, moved as codes are, show where each came from; 0 is padding."""
+    """Move indices instead of codes to find the source of each element; 0 is padding."""
 
     def sources(attrs: A, inputs: Sequence[Codes], index: Index) -> list[tuple[int, Index]]:
         numbers, firsts, count = list[Codes](), list[int](), 1

@@ -97,7 +97,7 @@ def _matmul(attrs: MatmulAttrs, inputs: Sequence[Codes]) -> Codes:
 
 
 def windows_of(attrs: Attributes, image: Sizes, filters: Sizes) -> Sequence[Mask]:
-    """The taps that windows see at once, as masks; see `qgraph.exact.sums.seen_taps`."""
+    """Sets of taps inside the image, as masks; see `qgraph.exact.sums.seen_taps`."""
     if not isinstance(attrs, WindowAttrs):
         return (True,)
     return seen_taps(image[1:3], filters[:2], attrs.strides, attrs.dilations, attrs.pads)
@@ -135,7 +135,7 @@ def _constant_weights(attrs: Attributes, inputs: Sequence[Operand], made: Sizes)
 def taps_of(
     image: Sizes, kernel: Sequence[int], strides: Pair, dilations: Pair, pads: Pads, index: Index
 ) -> Iterator[tuple[Pair, Index]]:
-    """Taps inside the image under one output: (tap, place in the image without its channel)."""
+    """Taps inside the image for one output: (tap, position in the image without its channel)."""
     for i, j in np.ndindex(*kernel):
         row, column = (
             index[1 + axis] * strides[axis] - pads[axis][0] + tap * dilations[axis]

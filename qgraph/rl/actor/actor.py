@@ -88,7 +88,7 @@ class Actor:
             UsageError: The observations have another shape, or contain NaN or infinity.
         """
         output = self._act(observations)
-        return self._slowly(observations)[0] if output is None else output
+        return self._run_any(observations)[0] if output is None else output
 
     def run(self, observations: Array) -> dict[str, Array]:
         """Compute every output.
@@ -103,7 +103,7 @@ class Actor:
             UsageError: The observations have another shape, or contain NaN or infinity.
         """
         outputs = self._act_all(observations)
-        outputs = self._slowly(observations) if outputs is None else outputs
+        outputs = self._run_any(observations) if outputs is None else outputs
         return dict(zip(self.outputs, outputs, strict=True))
 
     def switch(self, block: BlockBytes, check: str = "checksum") -> None:
@@ -126,7 +126,7 @@ class Actor:
         self._runner.use(_aligned(given))
         self.version = version
 
-    def become(self, block: BlockBytes) -> None:
+    def switch_program(self, block: BlockBytes) -> None:
         """Replace the block by one of any program and bits with the same observations and outputs.
 
         Args:
@@ -166,8 +166,8 @@ class Actor:
         self.shape, self.outputs, self.version = program.shape, program.outputs, version
         self._act, self._act_all = runner.act, runner.act_all
 
-    def _slowly(self, observations: Array) -> list[Array]:
-        """The cases that the runner does not take: conversions, many observations, and errors."""
+    def _run_any(self, observations: Array) -> list[Array]:
+        """Compute what `_act` refuses: other types, many observations, and errors."""
         x = self._checked(observations)
         if x.shape == self.shape:
             return self._outputs(x)

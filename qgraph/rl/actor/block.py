@@ -27,7 +27,8 @@ from qgraph.rl.actor.records import (
     read_attributes,
 )
 
-BlockBytes: TypeAlias = Array | bytes | bytearray | memoryview | mmap.mmap  # a block as it came
+# The bytes of a block, not checked yet.
+BlockBytes: TypeAlias = Array | bytes | bytearray | memoryview | mmap.mmap
 PACK_AGAIN = "pack the weights again with this version of qgraph"
 
 
@@ -229,7 +230,7 @@ def _read_step(
 
 
 class _Sections:
-    """Takes the tables behind the header of a block, one by one."""
+    """Reads the tables after the header of a block, one by one."""
 
     def __init__(self, block: Array) -> None:
         self._block, self._at = block, HEADER.itemsize

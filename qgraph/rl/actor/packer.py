@@ -120,7 +120,7 @@ class Packer:
             UsageError: `out` has another size or cannot be written.
         """
         self.program.check(weights)
-        block = self.room() if out is None else as_bytes(out)
+        block = self.allocate() if out is None else as_bytes(out)
         if len(block) != self.size or not block.flags.writeable:
             raise UsageError(f"`out` must be {self.size} writable bytes, not {len(block)}")
         tables = np.frombuffer(self.layout.tables, np.uint8)
@@ -131,7 +131,7 @@ class Packer:
         _pack(self, weights, block, arrived)
         return block
 
-    def room(self) -> Array:
+    def allocate(self) -> Array:
         """Allocate memory for a block.
 
         Returns:

@@ -1,4 +1,4 @@
-"""The actor in numpy: the reference for native code, bit for bit, and its stand-in.
+"""The actor in numpy: the bit-exact reference for native code, and used where that is missing.
 
 Arithmetic is float32 and rounds after each operation, without fused multiply-add.
 `qgraph.rl.actor.ops` has the arithmetic of each op, and layers.py in it the quantization of inputs.

@@ -22,7 +22,7 @@ CRITIC_NAMES = ("one", "two")
 
 
 class CriticLearner(ReplayLearner):
-    """Base of learners with one or two critics, which judge pairs of observation and action.
+    """Base of learners with one or two critics, which evaluate pairs of observation and action.
 
     critic_program  the program of each critic
     """

@@ -34,12 +34,14 @@ class LearningSettings(ActorSettings):
         LearnerPrecision.MIXED_BFLOAT16,
     )
 
-    learning_rate: float = LEARNING.setting(1e-4, "Adam learning rate.", POSITIVE, earlier="rate")
+    learning_rate: float = LEARNING.setting(
+        1e-4, "Adam learning rate.", POSITIVE, former_name="rate"
+    )
     batch_size: int = LEARNING.number_of(
-        "transitions", 256, "Transitions in a batch.", earlier="batch"
+        "transitions", 256, "Transitions in a batch.", former_name="batch"
     )
     discount: float = LEARNING.setting(
-        0.99, "Discount factor per step.", POSITIVE_SHARE, earlier="gamma"
+        0.99, "Discount factor per step.", POSITIVE_SHARE, former_name="gamma"
     )
     reward_clip: float = LEARNING.setting(
         0.0,
@@ -52,7 +54,7 @@ class LearningSettings(ActorSettings):
         "Units of the policy's hidden layers.",
         AT_LEAST_ONE,
         unit="units",
-        earlier="hidden",
+        former_name="hidden",
     )
     precision: LearnerPrecision = LEARNING.setting(  # noqa: RUF009
         LearnerPrecision.FLOAT32,

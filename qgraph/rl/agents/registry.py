@@ -13,7 +13,7 @@ from qgraph.choices import chosen
 from qgraph.errors import LoadError, UsageError
 from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.agents.declared_field import DeclaredField
-from qgraph.rl.agents.earlier import renamed
+from qgraph.rl.agents.former_names import renamed
 from qgraph.rl.agents.setting import SettingValues
 from qgraph.rl.setting_text import SettingText
 
@@ -172,7 +172,7 @@ def _owners(name: str) -> Iterator[tuple[type[RunConfig], DeclaredField]]:
     """The algorithms that have or had a setting of this name."""
     for kind in config_classes():
         for field in kind.fields().values():
-            if name in (field.name, field.setting.earlier):
+            if name in (field.name, field.setting.former_name):
                 yield kind, field
 
 

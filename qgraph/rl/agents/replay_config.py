@@ -24,19 +24,22 @@ class ReplayConfig(RunConfig):
     """Base of configs with a replay, which is sampled more than once."""
 
     samples_per_insert: float = REPLAY.setting(
-        64.0, "Mean number of times that a transition is sampled.", POSITIVE, earlier="spi"
+        64.0, "Mean number of times that a transition is sampled.", POSITIVE, former_name="spi"
     )
     min_replay_size: int = REPLAY.number_of(
-        "transitions", 1000, "Transitions in the replay before learning starts.", earlier="least"
+        "transitions",
+        1000,
+        "Transitions in the replay before learning starts.",
+        former_name="least",
     )
     replay_capacity: int = REPLAY.number_of(
-        "transitions", 1_000_000, "Capacity of the replay, in transitions.", earlier="capacity"
+        "transitions", 1_000_000, "Capacity of the replay, in transitions.", former_name="capacity"
     )
     priority_exponent: float = REPLAY.setting(
-        0.0, "Exponent of priorities; 0 means uniform sampling.", SHARE, earlier="alpha"
+        0.0, "Exponent of priorities; 0 means uniform sampling.", SHARE, former_name="alpha"
     )
     n_step: int = REPLAY.number_of(
-        "steps", 5, "Environment steps in an n-step transition.", earlier="n"
+        "steps", 5, "Environment steps in an n-step transition.", former_name="n"
     )
 
     def check(self) -> None:

@@ -44,7 +44,7 @@ class Panel(StrEnum):
     LEARNING = "Learning"
     EXPLORATION = "Exploration"
     REPLAY = "Replay"
-    OWN = ""  # named by the algorithms that have the option
+    ALGORITHM = ""  # named by the algorithms that have the option
     COMPRESSION = "Compression"
 
     def setting(
@@ -55,39 +55,39 @@ class Panel(StrEnum):
         *,
         unit: str = "",
         flags: str = "",
-        earlier: str = "",
+        former_name: str = "",
         default_text: str = "",
     ) -> T:
         """A dataclass field; see `Setting` for the parameters."""
-        declared = Setting(help, interval, unit, (), self, flags, earlier, default_text)
+        declared = Setting(help, interval, unit, (), self, flags, former_name, default_text)
         return declared.field(default)
 
-    def number_of(self, unit: str, default: T, help: str, *, earlier: str = "") -> T:
+    def number_of(self, unit: str, default: T, help: str, *, former_name: str = "") -> T:
         """A dataclass field for a number of things, 1 or more: `number_of("steps", 100, ...)`."""
-        return self.setting(default, help, AT_LEAST_ONE, unit=unit, earlier=earlier)
+        return self.setting(default, help, AT_LEAST_ONE, unit=unit, former_name=former_name)
 
 
 @dataclass(frozen=True)
 class Setting:
     """The declaration of a field.
 
-    help         a sentence, for the command line
-    interval     the range of the number, or of each number in a tuple
-    unit         what a number counts, like `learner steps`
-    choices      all legal values, where they are few
-    panel        the group of options that it is listed in
-    flags        the option, if it is not --NAME or --NAME/--no-NAME
-    earlier      its former name, which options, scripts and run directories may still use
-    default_text the default in words, if the value is not clear
+    help          a sentence, for the command line
+    interval      the range of the number, or of each number in a tuple
+    unit          what a number counts, like `learner steps`
+    choices       all legal values, where they are few
+    panel         the group of options that it is listed in
+    flags         the option, if it is not --NAME or --NAME/--no-NAME
+    former_name   its former name, which options, scripts and run directories may still use
+    default_text  the default in words, if the value is not clear
     """
 
     help: str
     interval: Interval | None = None
     unit: str = ""
     choices: tuple[object, ...] = ()
-    panel: Panel = Panel.OWN
+    panel: Panel = Panel.ALGORITHM
     flags: str = ""
-    earlier: str = ""
+    former_name: str = ""
     default_text: str = ""
 
     def field(self, default: T) -> T:

@@ -13,7 +13,7 @@ from qgraph.rl.agents.setting import (
 
 CRITIC_HIDDEN_SIZES = Setting(
     "Units of the critic's hidden layers.", AT_LEAST_ONE, unit="units", panel=Panel.LEARNING,
-    earlier="critic",
+    former_name="critic",
 )  # fmt: skip
 LAYER_NORM = Setting("Normalize after the first layer.", panel=Panel.LEARNING)
 REWARD_SCALE = Setting("Factor of rewards in learning.", POSITIVE, panel=Panel.LEARNING)
@@ -23,9 +23,9 @@ TAU = Setting(
 )  # fmt: skip
 SIGMA = Setting(
     "Largest standard deviation of the noise on actions; actors have even steps up to it.",
-    SHARE, panel=Panel.EXPLORATION, earlier="explore",
+    SHARE, panel=Panel.EXPLORATION, former_name="explore",
 )  # fmt: skip
 TARGET_UPDATE_PERIOD = Setting(
     "Learner steps between updates of target networks.", AT_LEAST_ONE, unit="learner steps",
-    panel=Panel.LEARNING, earlier="target_period",
+    panel=Panel.LEARNING, former_name="target_period",
 )  # fmt: skip

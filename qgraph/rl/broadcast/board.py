@@ -14,7 +14,9 @@ MAGIC = np.frombuffer(b"qgraphb1", np.int64)[0]
 TEXT = 2000  # bytes of a message
 MAX_ROWS = 2048
 FRONT = np.dtype([("magic", "i8"), ("rows", "i8"), ("stopping", "i8")])
-ROW = np.dtype([("state", "i8"), ("beat", "i8"), ("message", f"S{TEXT}"), ("numbers", "f8", 8)])
+ROW = np.dtype(
+    [("state", "i8"), ("heartbeat", "i8"), ("message", f"S{TEXT}"), ("numbers", "f8", 8)]
+)
 
 
 class ProcessState(IntEnum):
@@ -77,8 +79,8 @@ class Board:
         """Prepare the row for a process that starts; the numbers of a crashed one stay."""
         for field in ("state", "message"):
             self.rows[field][number] = np.zeros((), ROW)[field]
-        self.beat(number)
+        self.heartbeat(number)
 
-    def beat(self, number: int) -> None:
+    def heartbeat(self, number: int) -> None:
         """Record that a process is alive."""
-        self.rows["beat"][number] = time.monotonic_ns()
+        self.rows["heartbeat"][number] = time.monotonic_ns()

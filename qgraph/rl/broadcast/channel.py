@@ -42,7 +42,7 @@ class Channel:
         >>> from qgraph.rl.broadcast import Channel
         >>> channel = Channel.create(size=4, readers=1)
         >>> writer, reader = channel.writer(), channel.reader(0)
-        >>> writer.room()[:] = [1, 2, 3, 4]
+        >>> writer.next_block()[:] = [1, 2, 3, 4]
         >>> writer.publish(version=0)
         >>> reader.latest().tolist(), reader.version
         ([1, 2, 3, 4], 0)
@@ -183,7 +183,7 @@ class _End:
 
 
 class Writer(_End):
-    """The end of a channel that publishes blocks. Only `wait_asked` waits.
+    """The end of a channel that publishes blocks. Only `wait_requested` waits.
 
     Args:
         channel: The channel.
@@ -191,7 +191,7 @@ class Writer(_End):
     Examples:
         >>> from qgraph.rl.broadcast import Channel
         >>> writer = Channel.create(size=4, readers=1).writer()
-        >>> writer.room()[:] = 0
+        >>> writer.next_block()[:] = 0
         >>> writer.publish(version=7)
         >>> writer.version
         7
@@ -201,7 +201,7 @@ class Writer(_End):
         super().__init__(channel, writable=True)
         self._open = -1
 
-    def room(self) -> Array:
+    def next_block(self) -> Array:
         """Get the memory for the next block. `publish` makes it available to readers.
 
         Returns:
@@ -221,7 +221,7 @@ class Writer(_End):
         return self._buffer(self._open)
 
     def publish(self, version: int) -> None:
-        """Make the block in `room()` the latest one.
+        """Make the block in `next_block()` the latest one.
 
         Args:
             version: Version of the block, larger than the last one.
@@ -230,7 +230,7 @@ class Writer(_End):
             UsageError: The version is not larger, or no block was written since the last call.
         """
         if self._open < 0:
-            raise UsageError("no block was written into room() since the last publish")
+            raise UsageError("no block was written into next_block() since the last publish")
         if not self._native.publish(self._open, version):
             raise UsageError(f"version {version} after version {self.version}: versions must grow")
         self._open = -1
@@ -240,16 +240,16 @@ class Writer(_End):
         """The latest version that was published; -1 before the first."""
         return self._native.version()
 
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         """Check for a request, and reset it.
 
         Returns:
-            Whether a reader has called `ask` since the last call.
+            Whether a reader has called `request` since the last call.
         """
         return self._native.asked()
 
-    def wait_asked(self, timeout: float) -> bool:
-        """Sleep until a reader requests a block. Call `asked` then.
+    def wait_requested(self, timeout: float) -> bool:
+        """Sleep until a reader requests a block. Call `requested` then.
 
         Args:
             timeout: Seconds to wait at most.
@@ -287,7 +287,7 @@ class Reader(_End):
     def latest(self) -> Array | None:
         """Take the latest block and release the current one, which must not be used any more.
 
-        `renew` releases the current block only after the new one was accepted.
+        `update` releases the current block only after the new one was accepted.
 
         Returns:
             The block, uint8 [size], read-only; None without a newer one.
@@ -298,7 +298,7 @@ class Reader(_End):
         self._keep(claimed[1])
         return claimed[0]
 
-    def renew(self, use: Callable[[Array], object]) -> bool:
+    def update(self, use: Callable[[Array], object]) -> bool:
         """Call a function with the latest block, if there is a newer one.
 
         The current block is released when the function returns. If it raises, the current block is
@@ -339,7 +339,7 @@ class Reader(_End):
                 return False
         return True
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Request a block from a writer that publishes on demand."""
         self._native.ask()
 

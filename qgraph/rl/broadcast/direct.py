@@ -70,7 +70,7 @@ class DirectPublisher(Blocks):
         program = self._packer.program
         program.check(weights)
         values = {name: in_place(name, weights[name]) for name in program.weight_shapes}
-        self._packer.pack(values, version, self._writer.room())
+        self._packer.pack(values, version, self._writer.next_block())
         self._writer.publish(version)
         blocks, seconds = self.packed
         self.packed = (blocks + 1, seconds + time.perf_counter() - begin)

@@ -196,7 +196,7 @@ class Experience:
         """
         return RingPlace(self.name, self.checked(writer))
 
-    def filled(self, writer: int) -> int:
+    def unread(self, writer: int) -> int:
         """Count the records in a ring.
 
         Args:
@@ -218,7 +218,7 @@ class Experience:
         """
         return self.native.written(self.checked(writer))
 
-    def put_waited(self, writer: int) -> float:
+    def put_wait_seconds(self, writer: int) -> float:
         """Get the time that an actor has waited for space in its ring.
 
         Args:
@@ -230,7 +230,7 @@ class Experience:
         return self.native.put_waited(self.checked(writer)) / 1e9
 
     @property
-    def take_waited(self) -> float:
+    def take_wait_seconds(self) -> float:
         """Seconds that the learner has waited for records."""
         return self.native.take_waited() / 1e9
 
@@ -337,7 +337,7 @@ class RecordReader:
         while not len(found) and (left := end - native().now()) > 0:
             if writer is None:
                 self._native.wait_filled(left)
-            else:  # all rings wake it up, so it sleeps briefly: others must not keep it busy
+            else:  # records of all actors wake it up, so it sleeps briefly after each
                 self._native.wait_filled(min(left, 1000000))
             found = self._take(count, writer)
         return found
@@ -346,7 +346,7 @@ class RecordReader:
         rings = self.rings
         turn = [(self._next + i) % rings.writers for i in range(rings.writers)]
         order = turn if writer is None else [rings.checked(writer)]
-        count = min(count, sum(rings.filled(number) for number in order))
+        count = min(count, sum(rings.unread(number) for number in order))
         found = np.empty(count, rings.dtype)
         done = 0
         for number in order:

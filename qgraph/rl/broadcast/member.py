@@ -3,7 +3,7 @@
 def main() -> None:
     with joined(MySettings) as (member, settings):
         ...
-        while member.going():
+        while member.running():
             ...
 
 if __name__ == "__main__":
@@ -54,7 +54,7 @@ class Member:
         >>> from qgraph.rl.broadcast import Member, joined
         >>> def main() -> None:
         ...     with joined(MySettings) as (member, settings):
-        ...         while member.going():
+        ...         while member.running():
         ...             member.numbers[0] += 1
     """
 
@@ -63,13 +63,13 @@ class Member:
         self.number = number
         self.numbers = board.rows["numbers"][number]
 
-    def going(self) -> bool:
+    def running(self) -> bool:
         """Report that this process is alive.
 
         Returns:
             Whether the run continues; False when the process should end.
         """
-        self.board.beat(self.number)
+        self.board.heartbeat(self.number)
         return not self.board.stopping
 
     def wait(self, wait: Callable[[float], bool]) -> bool:
@@ -81,7 +81,7 @@ class Member:
         Returns:
             Whether it succeeded before the run ended.
         """
-        while self.going():
+        while self.running():
             if wait(SLICE):
                 return True
         return False
@@ -107,7 +107,7 @@ def joined(kind: type[T]) -> Iterator[tuple[Member, T]]:
         >>> from qgraph.rl.broadcast import joined
         >>> def main() -> None:
         ...     with joined(MySettings) as (member, settings):
-        ...         while member.going():
+        ...         while member.running():
         ...             work(settings)
     """
     place, settings = _standard_input()

@@ -20,7 +20,7 @@ class Blocks:
     """The channel of packed blocks, each of at most `block_size` bytes, for `readers` actors.
 
     published: the channel whose version is the latest that the learner has published. on_demand:
-    whether actors have to ask for a block.
+    whether actors have to request a block.
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class Blocks:
             )
         return BlockSource(self._blocks.name, self._published, reader, self.on_demand)
 
-    def freed(self, reader: int) -> None:
-        """Release the block that an actor held which has ended."""
+    def release(self, reader: int) -> None:
+        """Release the block of an actor that has ended."""
         self._blocks.clear(reader)
 
 
@@ -73,9 +73,11 @@ class ProcessPublisher(Blocks):
         super().__init__(block_size, readers, published=published, on_demand=on_demand)
 
     def _start(
-        self, settings: object, *, restarts: int = 0, freed: Callable[[], None] | None = None
+        self, settings: object, *, restarts: int = 0, on_release: Callable[[], None] | None = None
     ) -> None:
-        self._run.start(self.process_name, self.module, settings, restarts=restarts, freed=freed)
+        self._run.start(
+            self.process_name, self.module, settings, restarts=restarts, on_release=on_release
+        )
 
     def publish(self, weights: Mapping[str, Variable], version: int) -> None:
         """Hand over a copy of the weights, arrays or variables, without waiting.

@@ -42,7 +42,7 @@ def quantize(member: Member, settings: QuantizerSettings) -> None:
     for latest in wanted(member, weights, blocks, settings.on_demand):
         begin = time.perf_counter()
         with suppress(RunEnded):
-            packer.pack(latest, weights.version, blocks.room(), weights.arrived)
+            packer.pack(latest, weights.version, blocks.next_block(), weights.arrived)
             blocks.publish(weights.version)
         member.numbers[PACKED] += 1
         member.numbers[SECONDS] += time.perf_counter() - begin
@@ -58,9 +58,9 @@ def wanted(
     """
     while weights.wait():
         if on_demand:
-            if not member.wait(blocks.wait_asked):
+            if not member.wait(blocks.wait_requested):
                 return
-            blocks.asked()
+            blocks.requested()
         yield weights.take()
 
 

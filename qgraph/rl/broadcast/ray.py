@@ -160,7 +160,7 @@ class _Node:
         It asks for as many records as the learner has space for, so that none get old on the way.
         """
         rings, newer = self._ring.rings, version > self.version
-        room = rings.capacity - rings.filled(self._ring.number)
+        room = rings.capacity - rings.unread(self._ring.number)
         if self.call is None and (newer or room):
             given = (block, version) if newer else (b"", -1)
             self.call = self.relay.exchange.remote(*given, room)
@@ -196,8 +196,8 @@ def carry(member: Member, settings: RaySettings) -> None:
     ends = [rings.writer(number) for number in settings.writers]
     nodes = [_Node(settings, *given) for given in zip(range(len(ends)), places, ends, strict=True)]
     block: RayObject = None
-    reader.ask()
-    while member.going():
+    reader.request()
+    while member.running():
         latest = reader.latest()
         if latest is not None:
             block = ray.put(latest.tobytes())
@@ -215,7 +215,7 @@ def carry(member: Member, settings: RaySettings) -> None:
             for row, numbers in zip(calls[call].rows, calls[call].numbers, strict=False):
                 member.board.rows["numbers"][row] = numbers
             if asked:
-                reader.ask()
+                reader.request()
         member.numbers[CRASHES] = sum(node.earlier + node.crashes for node in nodes)
     ray.wait([node.relay.stop.remote() for node in nodes], num_returns=len(nodes), timeout=3.0)
     ray.shutdown()

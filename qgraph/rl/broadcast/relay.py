@@ -53,13 +53,13 @@ class Relay:
             # A synchronous actor can wait only for the latest block on this machine.
             policy = BlockSource(name, name, number, on_demand=True)
             places = {"policy": policy, "records": self._rings.settings(number)}
-            freed = partial(self._blocks.clear, number)
+            on_release = partial(self._blocks.clear, number)
             self._run.start(
                 f"actor {number}",
                 module,
                 {**json.loads(text), **places},
                 restarts=restarts,
-                freed=freed,
+                on_release=on_release,
                 environment=environment,
             )
 
@@ -73,12 +73,12 @@ class Relay:
         """
         self._run.check()
         if version > self._writer.version:
-            self._writer.room()[:] = np.frombuffer(block, np.uint8)
+            self._writer.next_block()[:] = np.frombuffer(block, np.uint8)
             self._writer.publish(version)
         records = self._reader.take(count, WAIT if count else 0.0)
         crashes = sum(len(child.crashes) for child in self._run.children.values())
         numbers = self._run.board.rows["numbers"].tolist()
-        return records.tobytes(), self._writer.asked(), crashes, numbers
+        return records.tobytes(), self._writer.requested(), crashes, numbers
 
     def stop(self) -> None:
         """End the actors."""

@@ -49,7 +49,7 @@ class Subscriber:
         ...     if block is None:
         ...         return  # the run has ended
         ...     actor = Actor(block)
-        ...     while member.going():
+        ...     while member.running():
         ...         subscriber.step(actor.switch)
     """
 
@@ -83,7 +83,7 @@ class Subscriber:
             The block, uint8 [size]; None if the run ends before it arrives.
         """
         if self._on_demand:
-            self._reader.ask()
+            self._reader.request()
         return self._reader.latest() if self._wait(0) else None
 
     def step(self, use: Callable[[Array], object]) -> bool:
@@ -99,9 +99,9 @@ class Subscriber:
         self._steps += 1
         if self._steps % self._period:
             return False
-        return self.look(use)
+        return self.check_now(use)
 
-    def look(self, use: Callable[[Array], object]) -> bool:
+    def check_now(self, use: Callable[[Array], object]) -> bool:
         """Check for a newer block now.
 
         Args:
@@ -113,19 +113,19 @@ class Subscriber:
         if self._learner is None:
             renewed = self._renew(use)
             if self._on_demand:
-                self._reader.ask()  # for the next check
+                self._reader.request()  # for the next check
             return renewed
         published = self._learner.version
         if published > self._reader.version:
             if self._on_demand:
-                self._reader.ask()
+                self._reader.request()
             self._wait(published)
         return self._renew(use)
 
     def _renew(self, use: Callable[[Array], object]) -> bool:
         begin = time.perf_counter()
         try:
-            renewed = self._reader.renew(use)
+            renewed = self._reader.update(use)
         except LoadError:
             self.refused += 1
             return False

@@ -2,7 +2,7 @@
 
     with Supervisor(processes=3) as run:
         run.start("quantizer", "qgraph.rl.broadcast.quantizer", settings)
-        run.start("actor 0", "qgraph.rl.learn.actor_process", settings, restarts=5, freed=clear)
+        run.start("actor 0", "qgraph.rl.learn.actor_process", settings, restarts=5)
         while ...:
             run.check()
 
@@ -44,13 +44,13 @@ class Child:
     settings: object
     restarts: int
     silence: float
-    freed: Callable[[], None] | None
+    on_release: Callable[[], None] | None
     environment: Mapping[str, str]
     output: IO[bytes]
     process: subprocess.Popen[bytes]
     crashes: list[str] = field(default_factory=list)  # the reason of each restart
     ended: bool = False  # without an error
-    beat: int = 0  # its latest heartbeat
+    heartbeat: int = 0  # its latest heartbeat
     heartbeat_at: float = 0.0  # seconds of monitoring until that heartbeat
 
 
@@ -86,7 +86,7 @@ class Supervisor:
         *,
         restarts: int = 0,
         silence: float = 300.0,
-        freed: Callable[[], None] | None = None,
+        on_release: Callable[[], None] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """Start a process: `python -m module -`, which reads its settings by `joined`.
@@ -98,7 +98,7 @@ class Supervisor:
             restarts: How often the process may crash. The next crash ends the run.
             silence: Seconds without a heartbeat after which the process counts as hung and is
                 killed.
-            freed: Called after a crash, before the restart, to release what the process used.
+            on_release: Called after a crash, before the restart, to release what the process used.
             environment: Environment variables to add to those of this process.
 
         Raises:
@@ -112,7 +112,16 @@ class Supervisor:
         output = tempfile.TemporaryFile()  # noqa: SIM115
         process = self._spawn(number, module, settings, variables, output)
         self.children[name] = Child(
-            name, number, module, settings, restarts, silence, freed, variables, output, process
+            name,
+            number,
+            module,
+            settings,
+            restarts,
+            silence,
+            on_release,
+            variables,
+            output,
+            process,
         )
 
     def places(self, count: int) -> range:
@@ -148,9 +157,9 @@ class Supervisor:
             if child.ended:
                 continue
             code = child.process.poll()
-            beat = int(self.board.row(child.number)["beat"])
-            if beat != child.beat:
-                child.beat, child.heartbeat_at = beat, self._monitored
+            heartbeat = int(self.board.row(child.number)["heartbeat"])
+            if heartbeat != child.heartbeat:
+                child.heartbeat, child.heartbeat_at = heartbeat, self._monitored
             if code is None and self._monitored - child.heartbeat_at < child.silence:
                 continue
             if code == 0 and self.board.row(child.number)["state"] == ProcessState.STOPPED:
@@ -235,8 +244,8 @@ class Supervisor:
             child.ended = True
             raise RunError(f"{why}{before}", node=child.name, hint="the run has ended; resume it")
         child.crashes.append(why)
-        if child.freed is not None:
-            child.freed()
+        if child.on_release is not None:
+            child.on_release()
         child.output.seek(0)
         child.output.truncate()
         child.process = self._spawn(

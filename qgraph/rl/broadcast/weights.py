@@ -85,10 +85,10 @@ class WeightSender:
         values = {name: in_place(name, weights[name]) for name in layout.program.weight_shapes}
         if version <= self.version:
             raise UsageError(f"version {version} after version {self.version}: versions must grow")
-        places, done = layout.views(self._writer.room()), 0
+        places, done = layout.views(self._writer.next_block()), 0
         for i, (name, place) in enumerate(places.items()):
             np.copyto(place, values[name])
-            self._arrived.room()
+            self._arrived.next_block()
             self._arrived.publish(version * len(places) + i)
             done += place.nbytes
             if version > self.version and 4 * done >= layout.content:

@@ -181,7 +181,7 @@ class Compressor:
         policy: ChainPolicy,
         observations: Array | None = None,
         memory: Memory | None = None,
-        beat: Callable[[], object] = silent,
+        heartbeat: Callable[[], object] = silent,
         trace: Trace | None = None,
     ) -> ChainPolicy:
         """Compress a policy.
@@ -191,7 +191,7 @@ class Compressor:
             observations: Array [n, *shape], for links that learn or calibrate.
             memory: An empty dict at first; pass it again with the next policy of the same program,
                 so that a student continues to learn, in other chains too.
-            beat: Called from time to time.
+            heartbeat: Called from time to time.
             trace: Records the changes and the refusals of each link.
 
         Returns:
@@ -201,7 +201,7 @@ class Compressor:
             QGraphError: An error of a link, with the text of the link in front.
             UnsupportedError: A custom link failed, or outputs differ from those of `policy`.
         """
-        subject = Compression(policy, observations, {} if memory is None else memory, beat)
+        subject = Compression(policy, observations, {} if memory is None else memory, heartbeat)
         PassManager(self.links).run(subject, trace)
         return subject.policy
 

@@ -76,7 +76,7 @@ class ChainPolicy:
         object.__setattr__(self, "weights", MappingProxyType(weights))
 
     @property
-    def acted(self) -> ActorProgram:
+    def actor_program(self) -> ActorProgram:
         """The program that actors run, without the critic."""
         return without_output(self.program, self.critic) if self.critic else self.program
 
@@ -99,7 +99,7 @@ class ChainPolicy:
             TrainingError: A weight is not finite.
         """
         bits, *ends = self.bits
-        packer = Packer(self.acted, bits, *end_bits(self.acted, bits, *ends))
+        packer = Packer(self.actor_program, bits, *end_bits(self.actor_program, bits, *ends))
         return packer.pack(self.weights, version)
 
     def actor(self) -> Actor:
@@ -115,7 +115,7 @@ class ChainPolicy:
 class PolicySpec:
     """A learner's policy without its weights.
 
-    critic  as in `ChainPolicy`; its output is behind those of actors
+    critic  as in `ChainPolicy`; its output comes after those of actors
     """
 
     program: ActorProgram
@@ -140,8 +140,8 @@ class Task:
         original: The policy at the start of the chain. Distillation learns from it.
         observations: Array [n, *shape], read-only; None if there are none yet.
         memory: Values that this link keeps from one call of its compressor to the next.
-        beat: Call this from time to time in long work. A process without a heartbeat for minutes
-            counts as hung.
+        heartbeat: Call this from time to time in long work. A process without a heartbeat for
+            minutes counts as hung.
         refuse: Call this with the output of a step that is not changed, and the reason.
 
     Examples:
@@ -150,17 +150,17 @@ class Task:
         >>> import numpy as np
         >>> from qgraph.rl.compress import ChainPolicy, Task
         >>> task = Task(ChainPolicy(program, weights), np.zeros((3, 4), np.float32))
-        >>> task.seen().shape
+        >>> task.checked_observations().shape
         (3, 4)
     """
 
     original: ChainPolicy
     observations: Array | None = None
     memory: LinkMemory = field(default_factory=dict)
-    beat: Callable[[], object] = silent
+    heartbeat: Callable[[], object] = silent
     refuse: Callable[[str, str], None] = _no_refusal
 
-    def seen(self) -> Array:
+    def checked_observations(self) -> Array:
         """Get the observations.
 
         Returns:
@@ -170,12 +170,12 @@ class Task:
             CalibrationError: There are no observations, or they have another shape.
         """
         shape = self.original.program.shape
-        seen = self.observations
-        if seen is None or not len(seen):
+        observations = self.observations
+        if observations is None or not len(observations):
             raise CalibrationError("needs observations, but none were collected yet")
-        if seen.shape[1:] != shape:
-            raise CalibrationError(f"observations are [n, *{shape}], found {seen.shape}")
-        return seen
+        if observations.shape[1:] != shape:
+            raise CalibrationError(f"observations are [n, *{shape}], found {observations.shape}")
+        return observations
 
 
 def without_output(program: ActorProgram, name: str) -> ActorProgram:

@@ -78,15 +78,15 @@ def without(
 
 
 def _carried(step: ActorStep, inputs: list[Array], shapes: list[tuple[int, ...]]) -> Array:
-    numbered = step.definition.numbered
-    if numbered is None:
+    channel_ids = step.definition.channel_ids
+    if channel_ids is None:
         raise GraphError(f"{step.op}: its definition does not number channels", node=step.output)
-    return numbered(inputs, shapes)
+    return channel_ids(inputs, shapes)
 
 
 def _alike(step: ActorStep, inputs: list[Array]) -> bool:
     """Whether channels can be removed: all have one function, and those that meet are the same."""
     rule = step.definition.channels
-    if rule is ChannelRule.MEET:
+    if rule is ChannelRule.PAIRED:
         return np.array_equal(inputs[0], inputs[1])
     return rule is not ChannelRule.MIXED

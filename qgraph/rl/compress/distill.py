@@ -81,13 +81,13 @@ class Distill(Link):
                 raise UsageError(f"{name} of a distillation is {value}; it must be {wanted}")
 
     def __call__(self, policy: ChainPolicy, task: Task) -> ChainPolicy:
-        original, seen = task.original, task.seen()
+        original, observations = task.original, task.checked_observations()
         program = self.program(policy, original)
         distiller = self._distiller(policy, program, task)
         teacher = replace(original, bits=(32, None, None), block=None, critic="").actor()
-        wanted = outputs_of(teacher.run(seen))
+        wanted = outputs_of(teacher.run(observations))
         steps = self.steps if distiller.fresh else self.follow
-        distiller.learn(seen, wanted, steps, self.batch, task.beat)
+        distiller.learn(observations, wanted, steps, self.batch, task.heartbeat)
         return replace(policy, program=program, weights=distiller.weights())
 
     def program(self, policy: ChainPolicy, original: ChainPolicy) -> ActorProgram:

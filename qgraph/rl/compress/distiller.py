@@ -117,32 +117,32 @@ class Distiller:
 
     def learn(
         self,
-        seen: Array,
+        observations: Array,
         wanted: Outputs,
         steps: int,
         batch: int,
-        beat: Callable[[], object] = silent,
+        heartbeat: Callable[[], object] = silent,
     ) -> float:
         """Learn from observations [n, *shape] and the original's outputs; returns the last loss.
 
         Raises TrainingError if outputs, loss or weights are not finite; the state before then
         stays.
         """
-        values = np.zeros(len(seen), np.float32) if wanted.values is None else wanted.values
+        values = np.zeros(len(observations), np.float32) if wanted.values is None else wanted.values
         if not (np.isfinite(wanted.actions).all() and np.isfinite(values).all()):
             raise TrainingError("the original policy has outputs that are not finite")
-        loss, before, begun = 0.0, self.state(), (self.fresh, self.unknown)
+        loss, before, previous = 0.0, self.state(), (self.fresh, self.unknown)
         if wanted.values is not None:
             values = self._rescale(values)
         for _ in range(steps):
-            beat()
-            rows = self.rng.integers(len(seen), size=batch)
-            x = tf.constant(np.asarray(seen[rows], np.float32))
+            heartbeat()
+            rows = self.rng.integers(len(observations), size=batch)
+            x = tf.constant(np.asarray(observations[rows], np.float32))
             actions, value = tf.constant(wanted.actions[rows]), tf.constant(values[rows])
             loss = self._compiled(x, actions, value)
         if not (np.isfinite(loss) and self._finite()):
             self.resume(before)
-            self.fresh, self.unknown = begun
+            self.fresh, self.unknown = previous
             why = f"the student's loss is {float(loss)}, or its weights are not finite"
             raise TrainingError(why, hint="use a lower rate")
         self.fresh = False
@@ -176,7 +176,7 @@ class Distiller:
 
 
 def _linear_values(program: ActorProgram) -> ActorStep | None:
-    """The linear layer of values, an output behind the first; None without one."""
+    """The linear layer of values, an output after the first; None without one."""
     common = shared(program)
     for name in program.outputs[1:]:
         if program.shapes()[name] == (1,):

@@ -18,10 +18,10 @@ from qgraph.rl.compress.link import Link
 class Factorize(Link):
     """Split dense layers by their singular values, if two layers have fewer weights than one.
 
-    energy: the share of the squared singular values that is kept, above 0 to 1; with 1 the function
-    stays, and only layers whose rank is low as it is are split. Layers that would not get smaller
-    stay. How wide the new layers are depends on the weights. Raises UsageError for other shares,
-    UnsupportedError for a policy without dense layers.
+    energy: the share of the squared singular values that is kept, above 0 to 1. With 1, the
+    function does not change, and only layers of low rank are split. Layers that would not get
+    smaller are not split. The width of the new layers depends on the weights. Raises UsageError for
+    other shares, UnsupportedError for a policy without dense layers.
     """
 
     name: ClassVar[str] = "factorize"

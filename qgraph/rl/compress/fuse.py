@@ -20,7 +20,7 @@ Merged = tuple[ActorStep, dict[str, Array]]  # the one step, and its weights by 
 class Fuse(Link):
     """Merge pairs of steps, with the same function to float rounding (AcceRL, section 2.2).
 
-    Activations and scales behind a layer are merged into it, the mean of advantages into their
+    Activations and scales after a layer are merged into it, the mean of advantages into their
     weights, and two linear dense layers into one unless that has more weights. A scale in front of
     a layer is merged only if it is the same for all features: otherwise features of different size
     would share one range, which loses accuracy with few bits.

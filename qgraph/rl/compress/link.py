@@ -29,13 +29,13 @@ class Compression:
     """A policy on its way through a chain, on which the pass manager runs links.
 
     policy          the result of the last link
-    observations, memory, beat: as in `Compressor.__call__`
+    observations, memory, heartbeat: as in `Compressor.__call__`
     """
 
     policy: ChainPolicy
     observations: Array | None = None
     memory: Memory = field(default_factory=dict)
-    beat: Callable[[], object] = silent
+    heartbeat: Callable[[], object] = silent
     facts: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ class Compression:
         self._times[link] += 1
         times = self._times[link]
         memory = self.memory.setdefault(link if times == 1 else f"{link} {times}", {})
-        return Task(self.original, self.observations, memory, self.beat, refuse)
+        return Task(self.original, self.observations, memory, self.heartbeat, refuse)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Link(PassOver[Compression]):
             UnsupportedError: Another exception of the link.
         """
         before, text, refused = subject.policy, str(self), dict[str, str]()
-        subject.beat()
+        subject.heartbeat()
         try:
             subject.policy = self(before, subject.task(text, refused.__setitem__))
             changes = changed(before, subject.policy)
@@ -145,7 +145,7 @@ class Link(PassOver[Compression]):
 
 @dataclass(frozen=True)
 class End(Link):
-    """A link that ends a chain, since it makes the form that is run."""
+    """A link that ends a chain: its result is run, not compressed further."""
 
 
 def changed(before: ChainPolicy, after: ChainPolicy) -> dict[str, tuple[str, str]]:

@@ -16,7 +16,7 @@ from qgraph.rl.broadcast.member import Member, joined
 from qgraph.rl.broadcast.quantizer import PACKED, SECONDS, wanted
 from qgraph.rl.broadcast.weights import RunEnded, WeightChannels, WeightReceiver
 from qgraph.rl.compress.chain_policy import PolicySpec
-from qgraph.rl.compress.learner_notes import NoteReceiver
+from qgraph.rl.compress.learner_messages import MessageReceiver
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.head import Head
 
@@ -36,7 +36,7 @@ class CompressorSettings:
     on_demand: bool
     blocks: str
     weights: WeightChannels
-    notes: str
+    messages: str
 
 
 def compress(member: Member, settings: CompressorSettings) -> None:
@@ -49,12 +49,12 @@ def compress(member: Member, settings: CompressorSettings) -> None:
     # The imports of links take seconds; before the first weights they delay no policy.
     compression.check(spec)
     blocks = Channel.open(settings.blocks).writer()
-    acting = blocks.version >= 0
-    if acting:
+    has_policy = blocks.version >= 0
+    if has_policy:
         compression = replace(compression, until=sys.maxsize)  # keep the whole log
-    worker = compression.worker(spec, member.going, acting)
+    worker = compression.worker(spec, member.running, has_policy)
     weights = WeightReceiver(program, settings.weights, member)
-    notes = NoteReceiver(settings.notes, program.shape)
+    messages = MessageReceiver(settings.messages, program.shape)
     failed = member.numbers[FAILED]
     for latest in wanted(member, weights, blocks, settings.on_demand):
         if weights.version <= blocks.version:  # the process before this one published it
@@ -65,10 +65,10 @@ def compress(member: Member, settings: CompressorSettings) -> None:
                 weights.arrived(name)
         except RunEnded:
             break
-        facts, seen = notes.latest()
-        block = worker.step(latest, replace(facts, version=weights.version), seen)
+        facts, observations = messages.latest()
+        block = worker.step(latest, replace(facts, version=weights.version), observations)
         if block is not None:
-            blocks.room()[: len(block)] = block
+            blocks.next_block()[: len(block)] = block
             blocks.publish(weights.version)
             member.numbers[PACKED] += 1
         member.numbers[SECONDS] += time.perf_counter() - begin

@@ -45,7 +45,7 @@ class Prune(Link):
         for step in policy.program.steps:
             self._refuse(step, channels, task)
         weights = {name: np.asarray(value) for name, value in policy.weights.items()}
-        removed = chosen(policy.acted, weights, channels, self.sparsity)
+        removed = chosen(policy.actor_program, weights, channels, self.sparsity)
         program, left = without(policy.program, weights, channels, removed)
         return replace(policy, program=program, weights=left)
 

@@ -14,7 +14,7 @@ from qgraph.rl.compress.chain_policy import ChainPolicy, PolicySpec, Task, silen
 from qgraph.rl.compress.distill import Distill
 from qgraph.rl.compress.prune import Prune
 from qgraph.rl.compress.static import Static
-from qgraph.rl.compress.worker import CompressionWorker, room_for
+from qgraph.rl.compress.worker import CompressionWorker, max_block_size
 from qgraph.rl.learn.networks import initial_weights
 from qgraph.rl.monitor import Monitor, parse_strategy
 from qgraph.rl.monitor.growth import Growth
@@ -25,7 +25,7 @@ from qgraph.rl.monitor.log import Log
 class Settings:
     """The settings; compressor and monitor are texts.
 
-    every   snapshots between looks of the monitor
+    every   snapshots between measurements
     folder  the directory of its log and students, "" for none
     until   in a resumed run, the version of its checkpoint; later rows of the log are removed
 
@@ -72,16 +72,16 @@ class Settings:
                     error.message = error.message.replace(f"`{tried}`", f"`{long}`")
                 raise
             _check_pruned(chain, whole)
-            if len(compressed.pack()) > room_for(spec.program):
+            if len(compressed.pack()) > max_block_size(spec.program):
                 raise UsageError(f"`{chain}` makes the policy larger")
 
     def _chains(self) -> list[Compressor]:
         """The user's chain, and those that a bandit chooses from."""
-        begun, strategy = Compressor.parse(self.compressor), parse_strategy(self.monitor)
-        return [begun, *(strategy.chains(begun) if isinstance(strategy, Growth) else [])]
+        initial, strategy = Compressor.parse(self.compressor), parse_strategy(self.monitor)
+        return [initial, *(strategy.chains(initial) if isinstance(strategy, Growth) else [])]
 
     def worker(
-        self, spec: PolicySpec, beat: Callable[[], object] = silent, acting: bool = False
+        self, spec: PolicySpec, heartbeat: Callable[[], object] = silent, has_policy: bool = False
     ) -> CompressionWorker:
         """The worker for a learner's policy; parameters as in `CompressionWorker`."""
         folder = Path(self.folder) if self.folder else None
@@ -89,7 +89,9 @@ class Settings:
         chain = Compressor.parse(self.compressor)
         monitor = Monitor(parse_strategy(self.monitor), chain, log)
         resume = self.until is not None
-        return CompressionWorker(spec, monitor, self.every, self.seed, folder, resume, beat, acting)
+        return CompressionWorker(
+            spec, monitor, self.every, self.seed, folder, resume, heartbeat, has_policy
+        )
 
 
 def _check_pruned(chain: Compressor, whole: ChainPolicy) -> None:

@@ -37,12 +37,12 @@ class Static(End):
         from qgraph.rl.learn.frozen import write_policy
         from qgraph.rl.policy import pack, read_policy
 
-        seen, bits = task.seen(), self.bits_for(policy)
+        observations, bits = task.checked_observations(), self.bits_for(policy)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "policy.pb"
             write_policy(path, policy.program, policy.weights, {})
             network = read_policy(path)
-        file = pack(network, policy.head, bits, PackedForm.STATIC, seen)
+        file = pack(network, policy.head, bits, PackedForm.STATIC, observations)
         return replace(policy, bits=(bits, None, None), file=file)
 
     def bits_for(self, policy: ChainPolicy) -> int:

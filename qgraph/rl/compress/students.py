@@ -20,7 +20,7 @@ FIXED = ("affine", "clip")  # the normalisation of observations, which is not tr
 
 @dataclass(frozen=True)
 class StudentNetwork:
-    """Convolutions, as channels, kernel, stride, and the units of dense layers behind them."""
+    """Convolutions, as channels, kernel, stride, and the units of the dense layers after them."""
 
     convolutions: tuple[tuple[int, int, int], ...]
     units: tuple[int, ...]
@@ -82,7 +82,7 @@ def program_of(network: StudentNetwork, teacher: ActorProgram) -> ActorProgram:
 
 
 class _StudentBuilder:
-    """Adds steps behind `value`, with other names than those of the teacher's outputs."""
+    """Adds steps after `value`, with other names than those of the teacher's outputs."""
 
     def __init__(self, teacher: ActorProgram) -> None:
         self.teacher, self.steps = teacher, _normalisation(teacher)
@@ -101,8 +101,8 @@ class _StudentBuilder:
         if min(height, width) < size:
             whole = " x ".join(map(str, self.teacher.shape[:2]))
             raise UnsupportedError(
-                f"images of {whole} are too small for the student: its layer `{name}` looks at "
-                f"{size} x {size} of what is {height} x {width} by then"
+                f"images of {whole} are too small for the student: its layer `{name}` has a "
+                f"kernel of {size} x {size}, but its input is {height} x {width}"
             )
         weights = {"kernel": (size, size, channels, units), "bias": (units,)}
         strides = (stride, stride)

@@ -19,17 +19,17 @@ from qgraph.rl.monitor import Indicators, LearnerFacts, Monitor, measure
 from qgraph.rl.monitor.indicators import NAN, unmeasured
 
 TABLES = 1 << 16  # extra bytes for the tables of a compressed program
-TRIED = 8  # observations that a compressed policy is tried on before it acts; all at looks
+TRIED = 8  # observations to check a compressed policy on; all of them at measurements
 KEPT_EVERY = 20.0  # seconds between copies of students
 
 
 class CompressionWorker:
     """Compresses one snapshot after another, as its monitor decides (AcceRL, figure 3).
 
-    The snapshot does not change while links learn from it, and the next one is the newest then.
-    spec: of the learner's policy. every: snapshots between looks of the monitor. folder: the
-    directory for students, or None; with `resume` they continue from it. beat: called from time to
-    time. acting: whether actors already have a compressed policy.
+    A snapshot does not change while links learn from it; the next snapshot is then the newest one.
+    spec: of the learner's policy. every: snapshots between measurements. folder: the directory for
+    students, or None; with `resume` they continue from it. heartbeat: called from time to time.
+    has_policy: whether actors already have a compressed policy.
 
     If a link fails, `step` returns None and actors keep the last good policy, or get the original
     before there is one. A decision that cannot compress any policy is reverted and not made again,
@@ -46,13 +46,13 @@ class CompressionWorker:
         seed: int = 0,
         folder: Path | None = None,
         resume: bool = False,
-        beat: Callable[[], object] = silent,
-        acting: bool = False,
+        heartbeat: Callable[[], object] = silent,
+        has_policy: bool = False,
     ) -> None:
         self.spec, self.monitor, self.every = spec, monitor, every
-        self._acting = acting
+        self._has_policy = has_policy
         self.failures = 0
-        self._beat = beat
+        self._beat = heartbeat
         self._folder, self._kept = folder, time.monotonic()
         self._memory: Memory = read_students(folder) if folder and resume else {}
         self._rng = np.random.default_rng(seed)
@@ -64,13 +64,13 @@ class CompressionWorker:
         self._whole: set[float] = set()  # versions that actors got as the original
 
     @property
-    def room(self) -> int:
-        """The most bytes of a block."""
-        return room_for(self.spec.program)
+    def max_block_size(self) -> int:
+        """Largest size of a block in bytes."""
+        return max_block_size(self.spec.program)
 
     @property
     def _due(self) -> bool:
-        """Whether the monitor looks at the next compressed policy."""
+        """Whether the next compressed policy is measured."""
         return self._rounds % self.every == 0
 
     def step(
@@ -86,11 +86,11 @@ class CompressionWorker:
             early = isinstance(error, CalibrationError) and _is_none(observations)
             if not early:
                 self._failed(facts, error)
-            return None if self._acting else self._whole_of(original, facts.version)
-        self._good, self._complaint, self._acting = self.monitor.decision, "", True
+            return None if self._has_policy else self._whole_of(original, facts.version)
+        self._good, self._complaint, self._has_policy = self.monitor.decision, "", True
         share = self.monitor.decision.share
         if self._due:
-            self._look(original, policy, observations, facts)
+            self._measure(original, policy, observations, facts)
         self._rounds += 1
         if time.monotonic() - self._kept > KEPT_EVERY:
             self.keep()
@@ -122,7 +122,7 @@ class CompressionWorker:
     ) -> tuple[ChainPolicy, Array]:
         policy = self.monitor.decision.compressor(original, observations, self._memory, self._beat)
         block = policy.pack(version)
-        if len(block) > self.room:
+        if len(block) > self.max_block_size:
             raise UsageError(f"a block of {len(block)} bytes is larger than the original's")
         if observations is not None and len(observations):
             tried = observations if self._due else observations[:TRIED]
@@ -131,14 +131,14 @@ class CompressionWorker:
                 raise TrainingError("the compressed policy has outputs that are not finite")
         return policy, block
 
-    def _look(
+    def _measure(
         self, original: ChainPolicy, policy: ChainPolicy, seen: Array | None, facts: LearnerFacts
     ) -> None:
-        """Let the monitor look, without evaluations of earlier chains or of an original."""
+        """Pass a measurement to the monitor, without evaluations of earlier chains or originals."""
         chain, evaluated = self.monitor.decision.compressor, facts.compressed_version
         if not evaluated >= self._since or evaluated in self._whole:
             facts = replace(facts, compressed_return=NAN)
-        decision = self.monitor.look(self._indicators(original, policy, seen, facts))
+        decision = self.monitor.decide(self._indicators(original, policy, seen, facts))
         if decision.compressor != chain:
             self._since = facts.version + 1
 
@@ -162,7 +162,7 @@ class CompressionWorker:
             self._since, self._complaint = facts.version + 1, ""
 
 
-def troubles(failures: int) -> list[str]:
+def warnings(failures: int) -> list[str]:
     """A message about failures of the compressor that did not end the run."""
     if not failures:
         return []
@@ -173,6 +173,6 @@ def _is_none(observations: Array | None) -> bool:
     return observations is None or not len(observations)
 
 
-def room_for(program: ActorProgram) -> int:
+def max_block_size(program: ActorProgram) -> int:
     """The bytes for a block of a program, or of a compressed form of it."""
     return Packer(program, 32).size + TABLES

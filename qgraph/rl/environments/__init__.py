@@ -39,10 +39,10 @@ def make(name: str) -> Environment:
     """
     if name.startswith(DM_CONTROL) and name.endswith(PIXELS):
         return SeparateEnvironment(name)
-    return make_here(name)
+    return make_in_process(name)
 
 
-def make_here(name: str) -> Environment:
+def make_in_process(name: str) -> Environment:
     """Create an environment in this process, also one for which `make` starts another process."""
     if name.startswith(DM_CONTROL):
         return DmControlPixels(name) if name.endswith(PIXELS) else DmControl(name)

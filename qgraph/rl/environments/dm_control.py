@@ -18,11 +18,11 @@ from qgraph.foreign import GymObject
 from qgraph.ir.types import Array
 from qgraph.rl.environments.environment import Action, Actions, Outcome, floats, imported, unknown
 
-DM_CONTROL, PIXELS, HOLDING = "dm_control:", ":pixels", ":held"
-DRAWING = "install libosmesa6 and set MUJOCO_GL=osmesa, or MUJOCO_GL=egl with a GPU"
+DM_CONTROL, PIXELS, REPEATED = "dm_control:", ":pixels", ":held"
+RENDER_HINT = "install libosmesa6 and set MUJOCO_GL=osmesa, or MUJOCO_GL=egl with a GPU"
 SIZE, FRAMES = 84, 3  # of an image, the newest last
 # Steps that an action is repeated; 1 for other domains (PlaNet, Hafner et al., 2019).
-HELD: Mapping[str, int] = MappingProxyType(
+ACTION_REPEATS: Mapping[str, int] = MappingProxyType(
     {"cartpole": 8, "reacher": 4, "cheetah": 4, "ball_in_cup": 4, "finger": 2, "walker": 2}
 )
 
@@ -34,9 +34,9 @@ class DmControl:
 
     def __init__(self, name: str) -> None:
         os.environ.setdefault("MUJOCO_GL", "disable")  # nothing is drawn
-        task = name.removeprefix(DM_CONTROL).removesuffix(HOLDING)
+        task = name.removeprefix(DM_CONTROL).removesuffix(REPEATED)
         self.inner = loaded(task)
-        self.held = held(task) if name.endswith(HOLDING) else 1
+        self.action_repeats = action_repeats(task) if name.endswith(REPEATED) else 1
         self.actions = actions_of(self.inner)
         self.shape = self.reset().shape
 
@@ -46,7 +46,7 @@ class DmControl:
         return self._row(self.inner.reset().observation)
 
     def step(self, action: Action) -> Outcome:
-        reward, found = hold(self.inner, action, self.held)
+        reward, found = repeat_action(self.inner, action, self.action_repeats)
         return Outcome(self._row(found.observation), reward, float(found.discount), found.last())
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class DmControlPixels:
     def __init__(self, name: str) -> None:
         task = name.removeprefix(DM_CONTROL).removesuffix(PIXELS)
         self.inner = loaded(task)
-        self.held = held(task)
+        self.action_repeats = action_repeats(task)
         self.actions = actions_of(self.inner)
         self.frames: deque[Array] = deque(maxlen=FRAMES)
         try:
@@ -77,7 +77,7 @@ class DmControlPixels:
         except Exception as error:  # each OpenGL library raises other errors
             raise UsageError(
                 f"images of `{task}` cannot be drawn: {error}",
-                hint=DRAWING,
+                hint=RENDER_HINT,
             ) from error
 
     def reset(self, seed: int | None = None) -> Array:
@@ -88,7 +88,7 @@ class DmControlPixels:
         return self._image()
 
     def step(self, action: Action) -> Outcome:
-        reward, found = hold(self.inner, action, self.held)
+        reward, found = repeat_action(self.inner, action, self.action_repeats)
         self.frames.append(self._frame())
         return Outcome(self._image(), reward, float(found.discount), found.last())
 
@@ -113,7 +113,7 @@ def loaded(name: str) -> GymObject:
     except Exception as error:  # the suite loads OpenGL at once, which may be missing
         how = os.environ.get("MUJOCO_GL", "")
         raise UsageError(
-            f"images of `{name}` cannot be drawn with MUJOCO_GL={how}: {error}", hint=DRAWING
+            f"images of `{name}` cannot be drawn with MUJOCO_GL={how}: {error}", hint=RENDER_HINT
         ) from error
     domain, _, task = name.partition("-")
     if (domain, task) not in suite.ALL_TASKS:
@@ -122,12 +122,12 @@ def loaded(name: str) -> GymObject:
     return suite.load(domain, task, task_kwargs={"random": 0})
 
 
-def held(task: str) -> int:
+def action_repeats(task: str) -> int:
     """The number of steps that `domain-task` repeats an action."""
-    return HELD.get(task.partition("-")[0], 1)
+    return ACTION_REPEATS.get(task.partition("-")[0], 1)
 
 
-def hold(inner: GymObject, action: Action, steps: int) -> tuple[float, GymObject]:
+def repeat_action(inner: GymObject, action: Action, steps: int) -> tuple[float, GymObject]:
     """The sum of rewards of `steps` steps, or until the end, and the last time step."""
     step = inner.step(action)
     reward = float(step.reward)

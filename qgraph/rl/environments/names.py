@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from importlib import import_module
 
-from qgraph.rl.environments.dm_control import DM_CONTROL, HOLDING, PIXELS
+from qgraph.rl.environments.dm_control import DM_CONTROL, PIXELS, REPEATED
 
 
 def environment_names(beginning: str = "") -> list[str]:
@@ -28,4 +28,4 @@ def _dm_control() -> list[str]:
         tasks = import_module("dm_control.suite").ALL_TASKS
     except Exception:  # without the library that draws, its import may fail in any way
         return []
-    return [f"{DM_CONTROL}{a}-{b}{end}" for a, b in tasks for end in ("", HOLDING, PIXELS)]
+    return [f"{DM_CONTROL}{a}-{b}{end}" for a, b in tasks for end in ("", REPEATED, PIXELS)]

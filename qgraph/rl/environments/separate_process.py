@@ -24,7 +24,7 @@ GRACE = 10.0  # seconds that the process has to end
 
 
 class SeparateEnvironment:
-    """The environment that `make_here` creates in another process.
+    """The environment that `make_in_process` creates in another process.
 
     Raises UsageError if that fails, RunError if the process has ended.
     """

@@ -16,7 +16,7 @@ import numpy as np
 from qgraph.errors import UsageError
 from qgraph.ir.types import Array
 from qgraph.records import from_json
-from qgraph.rl.environments import Environment, make_here
+from qgraph.rl.environments import Environment, make_in_process
 from qgraph.rl.environments.messages import Description, Request, StepResult
 
 
@@ -52,7 +52,7 @@ def main() -> None:
     # Answers have their own stream; libraries print to standard error.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    serve(lambda: make_here(sys.argv[1]), sys.stdin.buffer, answers)
+    serve(lambda: make_in_process(sys.argv[1]), sys.stdin.buffer, answers)
 
 
 if __name__ == "__main__":

@@ -40,21 +40,23 @@ class Average:
         self.kahan, self.scale = kahan, scale if kahan else 1.0
         self.kept = {name: _variable(v * self.scale, name) for name, v in source.items()}
         self.check()
-        lost = source if kahan else {}
-        self.lost = {name: _variable(tf.zeros_like(v), f"lost/{name}") for name, v in lost.items()}
+        self.compensation = {
+            name: _variable(tf.zeros_like(v), f"lost/{name}")
+            for name, v in (source if kahan else {}).items()
+        }
 
     @property
     def state(self) -> dict[str, Variable]:
         """The variables that a resumed run needs, by name."""
-        return {**self.kept, **{f"lost/{name}": v for name, v in self.lost.items()}}
+        return {**self.kept, **{f"lost/{name}": v for name, v in self.compensation.items()}}
 
     def check(self) -> None:
         """Raise TrainingError for a number that is no longer finite."""
         for name, kept in self.kept.items():
             if not np.isfinite(kept.numpy()).all():
-                times = f", kept {self.scale:g} times," if self.kahan else ""
+                times = f", scaled by {self.scale:g}," if self.kahan else ""
                 raise TrainingError(
-                    f"the average of weights{times} is more than its type holds",
+                    f"the average of weights{times} exceeds the range of its type",
                     node=name,
                     hint=SettingText(
                         "weights grow where gradients are too small for float16: it needs more of "
@@ -76,7 +78,7 @@ class Average:
             kept, source = self.kept[name], self.source[name]
             if self.kahan:
                 change = self.rounded(self.share * self.scale * self.rounded(source - average))
-                kahan_add(kept, self.lost[name], change, self.rounded)
+                kahan_add(kept, self.compensation[name], change, self.rounded)
             else:
                 old = self.rounded((1 - self.share) * kept)
                 kept.assign(self.rounded(old + self.rounded(self.share * source)))

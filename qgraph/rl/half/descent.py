@@ -73,8 +73,8 @@ class Descent:
         """Whether the optimizer's state stays finite at twice the scale, if that is due."""
         if not self.compound:
             return True
-        due = tf.logical_and(fine, scale.due())
-        return tf.cond(due, lambda: self.optimizer.holds(2.0), lambda: tf.constant(True))
+        doubles_next = tf.logical_and(fine, scale.doubles_next())
+        return tf.cond(doubles_next, lambda: self.optimizer.holds(2.0), lambda: tf.constant(True))
 
     def _apply(self, gradients: list[Tensor | None]) -> None:
         rounded = [g if g is None else self._rounded(g) for g in gradients]

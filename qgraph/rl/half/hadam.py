@@ -63,8 +63,8 @@ class LowPrecisionAdam(keras.optimizers.Optimizer):  # type: ignore[misc]  # Ker
         self._built = True
         self.first = [self.add_variable_from_reference(v, "first") for v in variables]
         self.second = [self.add_variable_from_reference(v, "second") for v in variables]
-        lost = variables if self.kahan else ()
-        self.lost = [self.add_variable_from_reference(v, "lost") for v in lost]
+        compensated = variables if self.kahan else ()
+        self.compensation = [self.add_variable_from_reference(v, "lost") for v in compensated]
 
     def check_without(self, settings: Sequence[str], what: str) -> None:
         """Raise UsageError if one of these settings is set, which `what` exclude."""
@@ -79,7 +79,7 @@ class LowPrecisionAdam(keras.optimizers.Optimizer):  # type: ignore[misc]  # Ker
     @property
     def state(self) -> dict[str, Variable]:
         """The variables that a resumed run needs, by name."""
-        parts = {"first": self.first, "second": self.second, "lost": self.lost}
+        parts = {"first": self.first, "second": self.second, "lost": self.compensation}
         slots = {f"{part}/{i}": v for part, found in parts.items() for i, v in enumerate(found)}
         return {**slots, "steps": self.iterations, "gradient_scale": self.gradient_scale}
 
@@ -98,7 +98,7 @@ class LowPrecisionAdam(keras.optimizers.Optimizer):  # type: ignore[misc]  # Ker
         ratio = self.rounded(self._ratio(mean, self.rounded(root + tf.cast(epsilon, dtype))))
         change = self.rounded(-tf.cast(self.learning_rate, dtype) * ratio)
         if self.kahan:
-            kahan_add(variable, self.lost[index], change, self.rounded)
+            kahan_add(variable, self.compensation[index], change, self.rounded)
         else:
             variable.assign(self.rounded(variable + change))
 

@@ -9,12 +9,15 @@ from qgraph.foreign import Tensor
 from qgraph.rl.half.precision import Rounding, exact
 
 
-def kahan_add(total: Tensor, lost: Tensor, value: Tensor, rounded: Rounding = exact) -> None:
-    """Add `value` to the variable `total`; `lost`, zeros at first, is the error of `total`.
+def kahan_add(
+    total: Tensor, compensation: Tensor, value: Tensor, rounded: Rounding = exact
+) -> None:
+    """Add `value` to the variable `total` (Algorithm 2).
 
-    Algorithm 2. All three have one type and shape.
+    compensation: a variable, zeros at first, the rounding error of `total`. All three have one type
+    and shape.
     """
-    wanted = rounded(value - lost)
-    found = rounded(total + wanted)
-    lost.assign(rounded(rounded(found - total) - wanted))
-    total.assign(found)
+    corrected = rounded(value - compensation)
+    result = rounded(total + corrected)
+    compensation.assign(rounded(rounded(result - total) - corrected))
+    total.assign(result)

@@ -44,17 +44,17 @@ class LossScale:
         return {"value": self.value, "fine": self.fine}
 
     @property
-    def spent(self) -> bool:
+    def exhausted(self) -> bool:
         """Whether gradients were infinite at the smallest scale."""
         return float(self.value) < LEAST
 
-    def due(self) -> Tensor:
+    def doubles_next(self) -> Tensor:
         """Whether one more step with finite gradients doubles the scale."""
         return tf.logical_and(self.fine + 1 >= self.interval, self.value * 2 <= self.most)
 
     def update(self, finite: Tensor, may_grow: Tensor) -> Tensor:
         """Update the scale after a step; returns its factor: 1/2, 1, or 2 if it is due."""
-        grown = tf.where(tf.logical_and(self.due(), may_grow), 2.0, 1.0)
+        grown = tf.where(tf.logical_and(self.doubles_next(), may_grow), 2.0, 1.0)
         factor = tf.where(finite, grown, 0.5)
         again = tf.logical_and(finite, self.fine + 1 < self.interval)
         self.fine.assign(tf.where(again, self.fine + 1, 0))

@@ -14,7 +14,7 @@ from qgraph.foreign import Tensor
 def standardized(kernel: Tensor) -> Tensor:
     """A kernel [k, m] whose columns have mean 0 and variance 1 / k.
 
-    A layer norm behind it does not depend on the scale; this scale keeps the variance from
+    A layer norm after it does not depend on the scale; this scale keeps the variance from
     overflowing in float16 for a large k (section 4.6). Types of two bytes are computed in float32:
     the squares of small weights would be 0, and sums over k gradients would stop or overflow.
     """

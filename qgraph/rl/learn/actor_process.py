@@ -26,24 +26,24 @@ def act(member: Member, settings: ActorProcessSettings) -> None:
     if block is None:
         return
     actor = Actor(at_front(block), compute_bits=compute_bits(config))
-    use = actor.become if config.compress else actor.switch
+    use = actor.switch_program if config.compress else actor.switch
 
     def latest() -> Actor:
-        subscriber.look(use)
+        subscriber.check_now(use)
         return actor
 
-    begun = settings.begun
+    initial_steps = settings.initial_steps
     # A restarted actor continues to explore and counting from the numbers of the crashed one.
     before, *seconds, waited, refused = map(float, member.numbers[: len(PARTS) + 1])
-    worker = ActorWorker(config, settings.index, settings.head, latest, begun + int(before))
+    worker = ActorWorker(config, settings.index, settings.head, latest, initial_steps + int(before))
     worker.seconds += seconds
-    while member.going():
+    while member.running():
         left = worker.step()
         began = time.perf_counter()
-        while len(left) and member.going():
+        while len(left) and member.running():
             left = left[ring.put(left, SLICE) :]
         waited += time.perf_counter() - began
-        member.numbers[: len(PARTS)] = (worker.taken - begun, *worker.seconds, waited)
+        member.numbers[: len(PARTS)] = (worker.taken - initial_steps, *worker.seconds, waited)
         member.numbers[REFUSED] = refused + subscriber.refused
     worker.close()
 

@@ -44,10 +44,10 @@ class RunDirectory:
             ) from None
         except OSError:
             pass  # a file system without locks, as for other outputs (`drafts.py`)
-        begun = (path / CHECKPOINT).exists()  # a run without one can be replaced
-        if begun != resume:
+        exists = (path / CHECKPOINT).exists()  # a run without one can be replaced
+        if exists != resume:
             self.close()
-            if begun:
+            if exists:
                 raise OutputError(
                     "contains a run", node=str(path), hint="resume it, or choose another directory"
                 )
@@ -121,7 +121,7 @@ def _check_same_settings(config: RunConfig, options: Mapping[str, object]) -> No
     """
     usual = config.task_settings(config.environment)
     for name, field in config.fields().items():
-        known = name in options or field.setting.earlier in options
+        known = name in options or field.setting.former_name in options
         if not known and usual.get(name, field.default) != field.default:
             raise LoadError(
                 f"the run began before `{name}` was a setting, and the environment may have "

@@ -43,7 +43,7 @@ class _NetworkBuilder:
         return self.add("dense", name, weights, activation=activation)
 
     def torso(self, hidden: Sequence[int], activation: str, layer_norm: bool) -> None:
-        """Add dense layers, behind convolutions for images.
+        """Add dense layers, after convolutions for images.
 
         The convolutions are those of the Nature network, or MinAtar's for smaller images.
         """

@@ -18,12 +18,12 @@ class TrajectoryQueue:
 
     def __init__(self, n: int, dtype: np.dtype[np.void]) -> None:
         self.n, self.dtype = n, dtype
-        self.whole: deque[Array] = deque()  # trajectories [n], the oldest first
-        self.begun: dict[int, Array] = {}  # steps of an actor in an incomplete trajectory
+        self.complete: deque[Array] = deque()  # trajectories [n], the oldest first
+        self.incomplete: dict[int, Array] = {}  # steps of an actor in an incomplete trajectory
 
     def __len__(self) -> int:
         """The number of steps."""
-        return self.n * len(self.whole) + sum(map(len, self.begun.values()))
+        return self.n * len(self.complete) + sum(map(len, self.incomplete.values()))
 
     @property
     def nbytes(self) -> int:
@@ -33,15 +33,15 @@ class TrajectoryQueue:
         """Add single steps; those of one actor in their order."""
         for actor in np.unique(records["actor"]).tolist():
             steps = records[records["actor"] == actor]
-            if actor in self.begun:
-                steps = np.concatenate([self.begun[actor], steps])
+            if actor in self.incomplete:
+                steps = np.concatenate([self.incomplete[actor], steps])
             end = len(steps) // self.n * self.n
-            self.whole.extend(steps[:end].reshape(-1, self.n))
-            self.begun[actor] = steps[end:]
+            self.complete.extend(steps[:end].reshape(-1, self.n))
+            self.incomplete[actor] = steps[end:]
 
     def sample(self, count: int, rng: np.random.Generator) -> Batch:
         """Take out the oldest trajectories with `count` steps in all, [n, count / n]."""
-        taken = np.stack([self.whole.popleft() for _ in range(count // self.n)], axis=1)
+        taken = np.stack([self.complete.popleft() for _ in range(count // self.n)], axis=1)
         return Batch(taken, np.arange(count), np.ones(count, np.float32))
 
     def update(self, places: Array, priorities: Array) -> None:
@@ -50,13 +50,13 @@ class TrajectoryQueue:
     def state(self) -> dict[str, Array]:
         empty = np.empty((0, self.n), self.dtype)
         return {
-            "whole": np.concatenate([empty, *(one[None] for one in self.whole)]),
-            "begun": np.concatenate([empty[:, 0], *self.begun.values()]),
+            "whole": np.concatenate([empty, *(one[None] for one in self.complete)]),
+            "begun": np.concatenate([empty[:, 0], *self.incomplete.values()]),
         }
 
     def restore(self, state: dict[str, Array]) -> None:
-        self.whole = deque(state["whole"])
-        self.begun = {}
+        self.complete = deque(state["whole"])
+        self.incomplete = {}
         self.add(state["begun"])
 
 
@@ -67,7 +67,7 @@ def follows(records: Array) -> Array:
     second step does not begin in the state after the first one.
     """
     followed = np.zeros(records.shape, np.float32)
-    seen = records["next_observation"][:-1] == records["observation"][1:]
-    seen = seen.reshape(*seen.shape[:2], -1).all(-1)
-    followed[:-1] = seen & (records["length"][:-1] == 0)
+    continues = records["next_observation"][:-1] == records["observation"][1:]
+    continues = continues.reshape(*continues.shape[:2], -1).all(-1)
+    followed[:-1] = continues & (records["length"][:-1] == 0)
     return followed

@@ -51,6 +51,6 @@ class RayActors(ActorProcesses):
         places = [(i % nodes, i // nodes) for i in range(self.config.actors)]
         return [parts_of(self.nodes.numbers(*place)) for place in places]
 
-    def troubles(self) -> list[str]:
+    def warnings(self) -> list[str]:
         count = self.nodes.crashes
-        return super().troubles() + ([f"{count} remote actors were restarted"] if count else [])
+        return super().warnings() + ([f"{count} remote actors were restarted"] if count else [])

@@ -39,7 +39,7 @@ def record_type(environment: Environment) -> np.dtype[np.void]:
 
 
 @dataclass(frozen=True)
-class _Begun:
+class _PendingStep:
     observation: Array
     action: Action
     version: int
@@ -52,7 +52,7 @@ class Window:
 
     steps: int
     gamma: float
-    begun: deque[tuple[_Begun, Outcome]] = field(default_factory=deque)
+    pending: deque[tuple[_PendingStep, Outcome]] = field(default_factory=deque)
 
     def add(
         self,
@@ -66,18 +66,18 @@ class Window:
 
         Each has the first fields of a record, up to its log probability.
         """
-        self.begun.append((_Begun(observation, action, version, log_probability), outcome))
+        self.pending.append((_PendingStep(observation, action, version, log_probability), outcome))
         found = []
-        while self.begun and (outcome.over or len(self.begun) == self.steps):
+        while self.pending and (outcome.over or len(self.pending) == self.steps):
             found.append(self._oldest())
         return found
 
     def _oldest(self) -> tuple[object, ...]:
         reward, discount = 0.0, 1.0
-        for _, outcome in self.begun:
+        for _, outcome in self.pending:
             reward += discount * outcome.reward
             discount *= self.gamma * outcome.discount
-        first, _ = self.begun.popleft()
+        first, _ = self.pending.popleft()
         return (
             first.observation, first.action, reward, discount, outcome.observation, first.version,
             first.log_probability,

@@ -139,16 +139,16 @@ def _check_gap_is_seen(config: RunConfig) -> None:
 
 
 def _resumed(
-    begun: RunConfig, algorithm: str | None, environment: str | None, settings: SettingValues
+    existing: RunConfig, algorithm: str | None, environment: str | None, settings: SettingValues
 ) -> RunConfig:
     """The config of a resumed run. Raises UsageError for settings that it cannot change."""
-    own = own_settings(type(begun), settings)
+    own = own_settings(type(existing), settings)
     given = {"algorithm": algorithm, "environment": environment, **own}
-    fields = begun.fields()
+    fields = existing.fields()
     for name, value in given.items():
         if value is None or name in CHANGEABLE:
             continue
-        before = getattr(begun, name)
+        before = getattr(existing, name)
         if before != (fields[name].read(value) if name in fields else value):
             raise UsageError(
                 SettingText(
@@ -159,11 +159,11 @@ def _resumed(
                     "a resumed run can change " + ", ".join(f"{{{name}}}" for name in CHANGEABLE)
                 ),
             )  # fmt: skip
-    return replace(begun, **{name: value for name, value in own.items() if name in CHANGEABLE})
+    return replace(existing, **{name: value for name, value in own.items() if name in CHANGEABLE})
 
 
 def _draw(path: Path) -> None:
-    """Plot the monitor's looks and decisions, if matplotlib is installed.
+    """Plot the monitor's measurements and decisions, if matplotlib is installed.
 
     A run that was stopped early may have no log yet.
     """

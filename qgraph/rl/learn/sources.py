@@ -20,7 +20,7 @@ from qgraph.rl.broadcast.subscriber import BlockSource
 from qgraph.rl.compress.chain_policy import PolicySpec
 from qgraph.rl.compress.publisher import CompressingPublisher
 from qgraph.rl.compress.settings import Settings
-from qgraph.rl.compress.worker import troubles
+from qgraph.rl.compress.worker import warnings
 from qgraph.rl.head import Head
 from qgraph.rl.learn.worker import ActorWorker
 from qgraph.rl.monitor import LearnerFacts
@@ -38,14 +38,14 @@ REFUSED = len(PARTS)  # place of the number of blocks that it refused
 class ActorSetup:
     """The part of an actor's settings that does not depend on its machine.
 
-    config: of the run (JSON). index: the actor's number. begun: the steps that it took before the
-    run was resumed.
+    config: of the run (JSON). index: the actor's number. initial_steps: the steps that it took
+    before the run was resumed.
     """
 
     config: Mapping[str, object]
     head: Head
     index: int
-    begun: int
+    initial_steps: int
 
 
 @dataclass(frozen=True)
@@ -68,33 +68,33 @@ class PackedBits(NamedTuple):
 class Job:
     """The settings of all actors of a run.
 
-    dtype: of a transition's record. begun: the steps that each actor took before the run was
-    resumed.
+    dtype: of a transition's record. initial_steps: the steps that each actor took before the run
+    was resumed.
     """
 
     config: RunConfig
     spec: PolicySpec
     dtype: np.dtype[np.void]
-    begun: int
+    initial_steps: int
     compression: Settings | None = None
 
     def actor_settings(self, index: int) -> ActorSetup:
-        return ActorSetup(self.config.as_json(), self.spec.head, index, self.begun)
+        return ActorSetup(self.config.as_json(), self.spec.head, index, self.initial_steps)
 
 
 class ExperienceSource(Protocol):
     """The interface.
 
-    breakdown: steps and seconds of each actor. processes: process ids by name. troubles: events
-    that did not end the run, such as crashes and refused blocks. tell: gives the compressor facts
-    beside the next weights. acting: the newest compressed policy.
+    breakdown: steps and seconds of each actor. processes: process ids by name. warnings: events
+    that did not end the run, such as crashes and refused blocks. send: gives the compressor facts
+    beside the next weights. compressed_actor: the newest compressed policy.
     """
 
-    def tell(self, facts: LearnerFacts, observations: Array | None) -> None: ...
+    def send(self, facts: LearnerFacts, observations: Array | None) -> None: ...
 
     def publish(self, weights: Mapping[str, Variable], version: int) -> None: ...
 
-    def acting(self) -> Actor | None: ...
+    def compressed_actor(self) -> Actor | None: ...
 
     def take(self, most: int, timeout: float) -> Array: ...
 
@@ -102,7 +102,7 @@ class ExperienceSource(Protocol):
 
     def processes(self) -> dict[str, int]: ...
 
-    def troubles(self) -> list[str]: ...
+    def warnings(self) -> list[str]: ...
 
     def close(self) -> None: ...
 
@@ -127,17 +127,17 @@ class ActorProcesses:
             self.close()
             raise
 
-    def tell(self, facts: LearnerFacts, observations: Array | None) -> None:
+    def send(self, facts: LearnerFacts, observations: Array | None) -> None:
         if isinstance(self.publisher, CompressingPublisher):
-            self.publisher.tell(facts, observations)
+            self.publisher.send(facts, observations)
 
     def publish(self, weights: Mapping[str, Variable], version: int) -> None:
         self.publisher.publish(weights, version)
 
-    def acting(self) -> Actor | None:
+    def compressed_actor(self) -> Actor | None:
         """The newest compressed policy; None without compression."""
         publisher = self.publisher
-        return publisher.acting() if isinstance(publisher, CompressingPublisher) else None
+        return publisher.compressed_actor() if isinstance(publisher, CompressingPublisher) else None
 
     def take(self, most: int, timeout: float) -> Array:
         """At most `most` records; waits up to `timeout` seconds for the first."""
@@ -151,7 +151,7 @@ class ActorProcesses:
     def processes(self) -> dict[str, int]:
         return {name: child.process.pid for name, child in self.run.children.items()}
 
-    def troubles(self) -> list[str]:
+    def warnings(self) -> list[str]:
         found = []
         for name, child in self.run.children.items():
             found += [f"{name} was restarted: it {why}" for why in child.crashes]
@@ -159,7 +159,7 @@ class ActorProcesses:
             if name.startswith("actor") and refused:
                 found.append(f"{name} refused {refused} damaged blocks")
         if isinstance(self.publisher, CompressingPublisher):
-            found += troubles(self.publisher.failures)
+            found += warnings(self.publisher.failures)
         return found
 
     def close(self) -> None:
@@ -184,10 +184,17 @@ class ActorProcesses:
     def _start(self, index: int, job: Job) -> None:
         own, policy = job.actor_settings(index), self.publisher.settings(index)
         records = self.experience.settings(index)
-        settings = ActorProcessSettings(own.config, own.head, own.index, own.begun, policy, records)
-        freed = partial(self.publisher.freed, index)
+        settings = ActorProcessSettings(
+            own.config, own.head, own.index, own.initial_steps, policy, records
+        )
+        on_release = partial(self.publisher.release, index)
         self.run.start(
-            _name(index), MODULE, settings, restarts=RESTARTS, freed=freed, environment=ONE_THREAD
+            _name(index),
+            MODULE,
+            settings,
+            restarts=RESTARTS,
+            on_release=on_release,
+            environment=ONE_THREAD,
         )
 
 
@@ -199,34 +206,34 @@ class LocalActors:
         self.packer = Packer(job.spec.program, *packed_bits(config, job.spec.program))
         self.compute_bits = compute_bits(config)
         self.compressor = None if settings is None else settings.worker(job.spec)
-        self.notes: tuple[LearnerFacts, Array | None] = (LearnerFacts(), None)
+        self.messages: tuple[LearnerFacts, Array | None] = (LearnerFacts(), None)
         self.workers: list[ActorWorker] = []
         self.newest: Array | None = None  # the block
         self.actor: Actor | None = None  # by the newest block
         self.left = np.empty(0, job.dtype)
         self.turn = 0
 
-    def tell(self, facts: LearnerFacts, observations: Array | None) -> None:
-        self.notes = facts, observations
+    def send(self, facts: LearnerFacts, observations: Array | None) -> None:
+        self.messages = facts, observations
 
     def publish(self, weights: Mapping[str, Variable], version: int) -> None:
         arrays = {name: np.asarray(weight) for name, weight in weights.items()}
         if self.compressor is None:
             block = self.packer.pack(arrays, version)
         else:
-            facts, observations = self.notes
+            facts, observations = self.messages
             compressed = self.compressor.step(arrays, replace(facts, version=version), observations)
             if compressed is None:
                 return
             block = compressed
         self.newest = block
         if self.actor is not None:
-            self.actor.become(block)
+            self.actor.switch_program(block)
             return
         self.actor, job = self._actor(block), self.job
         for index in range(job.config.actors):  # one by one, so that `close` reaches them
             latest = partial(self._latest, self._actor(block))
-            worker = ActorWorker(job.config, index, job.spec.head, latest, job.begun)
+            worker = ActorWorker(job.config, index, job.spec.head, latest, job.initial_steps)
             self.workers.append(worker)
 
     def _actor(self, block: Array) -> Actor:
@@ -235,10 +242,10 @@ class LocalActors:
     def _latest(self, own: Actor) -> Actor:
         """A worker's own actor with the newest policy, which it keeps until it asks again."""
         assert self.newest is not None, "workers begin with the first block"
-        own.become(self.newest)
+        own.switch_program(self.newest)
         return own
 
-    def acting(self) -> Actor | None:
+    def compressed_actor(self) -> Actor | None:
         return self.actor
 
     def take(self, most: int, timeout: float) -> Array:
@@ -255,15 +262,21 @@ class LocalActors:
     def breakdown(self) -> list[dict[str, float]]:
         """Steps and seconds of each actor, by PARTS; none waits."""
         return [
-            dict(zip(PARTS, map(float, (w.taken - self.job.begun, *w.seconds, 0.0)), strict=True))
+            dict(
+                zip(
+                    PARTS,
+                    map(float, (w.taken - self.job.initial_steps, *w.seconds, 0.0)),
+                    strict=True,
+                )
+            )
             for w in self.workers
         ]
 
     def processes(self) -> dict[str, int]:
         return {}
 
-    def troubles(self) -> list[str]:
-        return [] if self.compressor is None else troubles(self.compressor.failures)
+    def warnings(self) -> list[str]:
+        return [] if self.compressor is None else warnings(self.compressor.failures)
 
     def close(self) -> None:
         for worker in self.workers:

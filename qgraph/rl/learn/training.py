@@ -25,7 +25,7 @@ from qgraph.rl.actor import Actor, Packer
 from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.agents.learner import teacher_of
 from qgraph.rl.agents.registry import learner_for
-from qgraph.rl.compress.learner_notes import Sample
+from qgraph.rl.compress.learner_messages import Sample
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.environments import make
 from qgraph.rl.learn.directory import (
@@ -92,7 +92,7 @@ class Training:
         self.losses: list[float] = []
         self.status: Status | None = None
         self.actors: ExperienceSource | None = None  # while it runs
-        self.troubles = config.warnings()  # and those of processes that did not end the run
+        self.warnings = config.warnings()  # and those of processes that did not end the run
         self.compression = self._compression(resume)
         self.teacher = teacher_of(self.learner, self.compression)
         self.sample = Sample(shape, config.seed) if self.compression else None
@@ -146,7 +146,7 @@ class Training:
                 for written in (self.progress, self.episodes, self.breakdown, self.scalars):
                     ends.callback(written.close)
                 ends.callback(actors.close)
-            self.troubles += actors.troubles()
+            self.warnings += actors.warnings()
             self.actors = None
 
     def _actors(self) -> ExperienceSource:
@@ -170,7 +170,7 @@ class Training:
                 staleness=_mean(self.behind),
                 episodes=float(self.counts.episodes),
             )
-            actors.tell(facts, self.sample.seen())
+            actors.send(facts, self.sample.observations())
         actors.publish(self.teacher.weights, self.counts.learner_steps)
 
     def _compression(self, resume: bool) -> Settings | None:
@@ -234,7 +234,7 @@ class Training:
         parts = actors.breakdown()
         original = self._original()
         found = self._play(original)
-        acting = actors.acting() if self.config.monitor else None
+        acting = actors.compressed_actor() if self.config.monitor else None
         if acting is not None:
             self.facts = self._compared(original, found, acting)
         if self.counts.best is None or found.mean >= self.counts.best:

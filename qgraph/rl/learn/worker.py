@@ -38,7 +38,7 @@ class ActorWorker:
     """
 
     def __init__(
-        self, config: RunConfig, index: int, head: Head, latest: Latest, begun: int = 0
+        self, config: RunConfig, index: int, head: Head, latest: Latest, initial_steps: int = 0
     ) -> None:
         self.config, self.index, self.latest = config, index, latest
         self.environment: Environment = make(config.environment)
@@ -47,8 +47,8 @@ class ActorWorker:
         self.explore = config.exploration(index, head)
         self.window = Window(config.record_steps, config.discount)
         # A resumed run does not draw the same numbers again.
-        self.rng = np.random.default_rng([config.seed, index, begun])
-        self.taken = begun
+        self.rng = np.random.default_rng([config.seed, index, initial_steps])
+        self.taken = initial_steps
         # Seconds for taking policies, running them, choosing actions, and the environment.
         self.seconds = np.zeros(4)
         self.policy = latest()

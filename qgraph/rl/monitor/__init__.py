@@ -5,13 +5,13 @@ docs/rl_compression.md describes it.
 
 from qgraph.rl.monitor.indicators import Indicators, LearnerFacts, measure
 from qgraph.rl.monitor.monitor import Monitor, parse_strategy
-from qgraph.rl.monitor.strategy import Decision, Look, Strategy
+from qgraph.rl.monitor.strategy import Decision, Measurement, Strategy
 
 __all__ = [
     "Decision",
     "Indicators",
     "LearnerFacts",
-    "Look",
+    "Measurement",
     "Monitor",
     "Strategy",
     "measure",

@@ -10,7 +10,7 @@ from qgraph.errors import UsageError
 from qgraph.rl.compress.call_text import split
 from qgraph.rl.compress.chain import Compressor
 from qgraph.rl.monitor.indicators import RECENT
-from qgraph.rl.monitor.strategy import Decision, Look, stays
+from qgraph.rl.monitor.strategy import Decision, Measurement, stays
 
 USUAL = (4, 8, 16)  # bits of the default arms
 
@@ -33,8 +33,8 @@ class Growth:
     exploration: float = 0.5
     discount: float = 0.98
 
-    def check(self, begun: Compressor) -> None:
-        if len(set(self.chains(begun))) < 2:
+    def check(self, initial: Compressor) -> None:
+        if len(set(self.chains(initial))) < 2:
             raise UsageError(
                 "growth chooses between two settings or more",
                 hint="growth:quantize(8);prune(0.5)|quantize(8), or a chain with `quantize`",
@@ -44,21 +44,23 @@ class Growth:
                 "growth needs a discount above 0 to 1, and an exploration of at least 0"
             )
 
-    def chains(self, begun: Compressor) -> list[Compressor]:
+    def chains(self, initial: Compressor) -> list[Compressor]:
         if self.arms:
             return [Compressor.parse(part) for part in split(self.arms, ";")]
-        if begun.quantize_link is None:
-            return [begun]
-        return [begun.with_bits(bits) for bits in USUAL]
+        if initial.quantize_link is None:
+            return [initial]
+        return [initial.with_bits(bits) for bits in USUAL]
 
-    def decide(self, begun: Compressor, looks: Sequence[Look]) -> Decision:
-        refused = looks[-1].refused if looks else ()
-        chains = [chain for chain in self.chains(begun) if chain not in refused]
+    def decide(self, initial: Compressor, measurements: Sequence[Measurement]) -> Decision:
+        refused = measurements[-1].refused if measurements else ()
+        chains = [chain for chain in self.chains(initial) if chain not in refused]
         if not chains:
-            return stays(looks, "stays: no setting works")
-        gained, finished = trials(looks)
-        if not finished and looks[-1].acted.compressor in chains:
-            return stays(looks, f"stays: {looks[-1].acted.compressor} is being tried")
+            return stays(measurements, "stays: no setting works")
+        gained, finished = trials(measurements)
+        if not finished and measurements[-1].decision.compressor in chains:
+            return stays(
+                measurements, f"stays: {measurements[-1].decision.compressor} is being tried"
+            )
         tried = {chain for chain, _ in gained}
         for chain in chains:
             if chain not in tried:
@@ -89,26 +91,28 @@ class Growth:
         return found
 
 
-def trials(looks: Sequence[Look]) -> tuple[list[tuple[Compressor, float]], bool]:
+def trials(measurements: Sequence[Measurement]) -> tuple[list[tuple[Compressor, float]], bool]:
     """The chain of each trial with the growth of the return per second; whether the last is over.
 
-    Without looks, no trial is in progress.
+    Without measurements, no trial is in progress.
     """
     finished, over = list[tuple[Compressor, float]](), True
-    chain, begun, ended = None, 0.0, 0.0  # episodes when it began to act, and at the look before
-    own = None  # the look from which `returned` is of this chain only
-    for look in looks:
-        seen, over = look.seen, False
-        if look.acted.compressor != chain:
-            chain, begun, own = look.acted.compressor, ended, None
-        if not math.isfinite(seen.returned):  # a resumed run has no episode yet
+    chain = None
+    began, ended = 0.0, 0.0  # episodes when it began to act, and at the previous measurement
+    own = None  # the measurement from which `returned` is of this chain only
+    for measurement in measurements:
+        indicators, over = measurement.indicators, False
+        if measurement.decision.compressor != chain:
+            chain, began, own = measurement.decision.compressor, ended, None
+        if not math.isfinite(indicators.returned):  # a resumed run has no episode yet
             pass
         elif own is None:
-            if seen.episodes - begun >= RECENT:
-                own = seen
-        elif seen.episodes - own.episodes >= RECENT and seen.seconds > own.seconds:
-            grown = seen.returned - own.returned
-            finished.append((look.acted.compressor, grown / (seen.seconds - own.seconds)))
-            own, over = seen, True
-        ended = seen.episodes
+            if indicators.episodes - began >= RECENT:
+                own = indicators
+        elif indicators.episodes - own.episodes >= RECENT and indicators.seconds > own.seconds:
+            grown = indicators.returned - own.returned
+            seconds = indicators.seconds - own.seconds
+            finished.append((measurement.decision.compressor, grown / seconds))
+            own, over = indicators, True
+        ended = indicators.episodes
     return finished, over

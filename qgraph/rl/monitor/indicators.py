@@ -86,7 +86,7 @@ class Indicators:
 
 
 def measure(
-    original: ChainPolicy, compressed: ChainPolicy, seen: Array, facts: LearnerFacts
+    original: ChainPolicy, compressed: ChainPolicy, observations: Array, facts: LearnerFacts
 ) -> Indicators:
     """Compare a policy with its compressed form on observations.
 
@@ -96,7 +96,7 @@ def measure(
     Args:
         original: The original policy.
         compressed: The compressed policy.
-        seen: Observations, [n, *shape].
+        observations: Observations, [n, *shape].
         facts: Facts of the learner, which are copied into the result.
 
     Returns:
@@ -113,8 +113,8 @@ def measure(
         0.0
     """
     head = soft(original.head)
-    actions = compressed.actor()(seen)
-    apart = divergences(head, original.actor()(seen), actions)
+    actions = compressed.actor()(observations)
+    apart = divergences(head, original.actor()(observations), actions)
     assert apart is not None, "a soft head draws"
     # Rounding gives about -1e-16 for equal policies.
     apart = np.maximum(apart, 0)

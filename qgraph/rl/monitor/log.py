@@ -1,4 +1,4 @@
-"""The log of looks and decisions, as JSON lines and as CSV."""
+"""The log of measurements and decisions, as JSON lines and as CSV."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from qgraph.rl.monitor.indicators import Indicators
 from qgraph.rl.monitor.strategy import Decision
 
 LINES, TABLE = "monitor.jsonl", "monitor.csv"
-SEEN = tuple(part.name for part in fields(Indicators))
-COLUMNS = (*SEEN, "compressor", "share", "reason", "failed", "refused", "looked")
+INDICATORS = tuple(part.name for part in fields(Indicators))
+COLUMNS = (*INDICATORS, "compressor", "share", "reason", "failed", "refused", "looked")
 
 
 @dataclass(frozen=True)
 class DecisionRow:
-    """One look of the monitor, and its decision.
+    """One measurement of the monitor, and its decision.
 
     failed: compression failed, which is the reason of the decision. refused: the chain that failed
     and is not used again. looked: False for the first decision of a run, which is made before any
-    look.
+    measurement.
     """
 
-    seen: Indicators
+    indicators: Indicators
     decision: Decision
     failed: bool = False
     refused: Compressor | None = None
@@ -39,7 +39,7 @@ class DecisionRow:
 
 
 class Log:
-    """The log of one run in `folder`: a row for each look and for each new failure.
+    """The log of one run in `folder`: a row for each measurement and for each new failure.
 
     until: a resumed run keeps the rows up to that version, in `kept`. The files are rewritten
     completely or not at all, and are open for one row at a time. Raises OutputError.
@@ -48,7 +48,7 @@ class Log:
     def __init__(self, folder: Path, until: int | None = None) -> None:
         self.kept: list[DecisionRow] = []
         if until is not None and (folder / LINES).exists():
-            self.kept = [row for row in read_log(folder / LINES) if row.seen.version <= until]
+            self.kept = [row for row in read_log(folder / LINES) if row.indicators.version <= until]
         self._folder = folder
         columns = [_columns(row) for row in self.kept]
         write_whole(folder / LINES, "".join(map(_json_line, columns)).encode())
@@ -99,7 +99,7 @@ class _DecisionColumns:
 
 
 def _columns(row: DecisionRow) -> Mapping[str, object]:
-    return {**asdict(row.seen), **asdict(_decided(row))}
+    return {**asdict(row.indicators), **asdict(_decided(row))}
 
 
 def _json_line(columns: Mapping[str, object]) -> str:
@@ -122,9 +122,9 @@ def _decided(row: DecisionRow) -> _DecisionColumns:
 def _read(line: str) -> DecisionRow:
     columns = from_json(dict[str, object], json.loads(line))
     own = from_json(_DecisionColumns, columns)
-    numbers = from_json(dict[str, float | None], {name: columns.get(name) for name in SEEN})
+    numbers = from_json(dict[str, float | None], {name: columns.get(name) for name in INDICATORS})
     known = {name: math.nan if value is None else value for name, value in numbers.items()}
-    seen = Indicators(int(known.pop("version")), **known)
+    indicators = Indicators(int(known.pop("version")), **known)
     decision = Decision(Compressor.parse(own.compressor), own.share, own.reason)
     refused = None if own.refused is None else Compressor.parse(own.refused)
-    return DecisionRow(seen, decision, own.failed, refused, own.looked)
+    return DecisionRow(indicators, decision, own.failed, refused, own.looked)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from qgraph.rl.compress.chain import Compressor
-from qgraph.rl.monitor.strategy import Decision, Look, check_reachable, stays
+from qgraph.rl.monitor.strategy import Decision, Measurement, check_reachable, stays
 
 
 @dataclass(frozen=True)
@@ -19,14 +19,14 @@ class Mix:
 
     limit: float
 
-    def check(self, begun: Compressor) -> None:
+    def check(self, initial: Compressor) -> None:
         check_reachable("KL mean", self.limit)
 
-    def decide(self, begun: Compressor, looks: Sequence[Look]) -> Decision:
-        if not looks:
-            return Decision(begun, reason="begins")
-        value = looks[-1].seen.kl_mean
+    def decide(self, initial: Compressor, measurements: Sequence[Measurement]) -> Decision:
+        if not measurements:
+            return Decision(initial, reason="begins")
+        value = measurements[-1].indicators.kl_mean
         if math.isnan(value):
-            return stays(looks)
+            return stays(measurements)
         share = max(0.0, 1 - value / self.limit)
-        return Decision(begun, share, f"KL mean {value:.4g} of {self.limit:g}: alpha {share:.3g}")
+        return Decision(initial, share, f"KL mean {value:.4g} of {self.limit:g}: alpha {share:.3g}")

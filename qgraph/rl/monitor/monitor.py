@@ -1,4 +1,4 @@
-"""The monitor: at intervals it asks its strategy for a decision, and logs it."""
+"""The monitor: after each measurement it asks its strategy for a decision, and logs it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qgraph.rl.monitor.growth import Growth
 from qgraph.rl.monitor.indicators import Indicators
 from qgraph.rl.monitor.log import DecisionRow, Log
 from qgraph.rl.monitor.mix import Mix
-from qgraph.rl.monitor.strategy import Decision, Look, Strategy, stays
+from qgraph.rl.monitor.strategy import Decision, Measurement, Strategy, stays
 from qgraph.rl.monitor.thresholds import KlMax, RewardGap
 from qgraph.rl.monitor.watch import Watch
 
@@ -26,7 +26,7 @@ STRATEGIES: Mapping[str, type[object]] = MappingProxyType(
         "watch": Watch,
     }
 )
-MAX_LOOKS = 10_000  # that are kept
+MAX_MEASUREMENTS = 10_000  # that are kept
 
 
 def parse_strategy(text: str) -> Strategy:
@@ -70,12 +70,12 @@ class Monitor:
 
     Args:
         strategy: The strategy.
-        begun: The chain of the user.
+        initial: The chain of the user.
         log: The log to write to; None keeps decisions in memory only.
 
     Attributes:
         decision: The current decision.
-        looks: Measurements so far, at most 10,000.
+        measurements: Measurements so far, at most 10,000.
         refused: Chains that have failed.
 
     Raises:
@@ -85,17 +85,17 @@ class Monitor:
         >>> from qgraph.rl.compress import Compressor
         >>> from qgraph.rl.monitor import Indicators, Monitor, parse_strategy
         >>> monitor = Monitor(parse_strategy("watch"), Compressor.parse("quantize(4)"))
-        >>> str(monitor.look(Indicators(1000, 12.5, kl_max=0.2)).compressor)
+        >>> str(monitor.decide(Indicators(1000, 12.5, kl_max=0.2)).compressor)
         'quantize(4)'
     """
 
-    def __init__(self, strategy: Strategy, begun: Compressor, log: Log | None = None) -> None:
-        self.strategy, self.begun, self.log = strategy, begun, log
-        self.looks: list[Look] = []
+    def __init__(self, strategy: Strategy, initial: Compressor, log: Log | None = None) -> None:
+        self.strategy, self.initial, self.log = strategy, initial, log
+        self.measurements: list[Measurement] = []
         self.refused: tuple[Compressor, ...] = ()  # chains that failed
         try:
-            strategy.check(begun)
-            self.decision = self._decided(self.looks)
+            strategy.check(initial)
+            self.decision = self._decided(self.measurements)
         except QGraphError:
             raise
         except Exception as error:  # of a custom strategy
@@ -105,7 +105,7 @@ class Monitor:
             self._write(DecisionRow(Indicators(0, 0.0), self.decision, looked=False))
         for row in log.kept if log is not None else ():
             if row.looked and not row.failed:
-                self._remember(row.seen)
+                self._store(row.indicators)
             if row.refused is not None:
                 self.refused += (row.refused,)
             self.decision = row.decision
@@ -113,29 +113,33 @@ class Monitor:
     @property
     def worked(self) -> Decision | None:
         """The last decision that was in use at a measurement; None before the first one."""
-        return self.looks[-1].acted if self.looks else None
+        return self.measurements[-1].decision if self.measurements else None
 
-    def look(self, seen: Indicators) -> Decision:
+    def decide(self, indicators: Indicators) -> Decision:
         """Decide after one more measurement. If the strategy fails, the decision does not change.
 
         Args:
-            seen: The indicators.
+            indicators: The indicators.
 
         Returns:
             The decision.
         """
-        self._remember(seen)
-        self.decision = self._next(self.looks)
-        self._write(DecisionRow(seen, self.decision))
+        self._store(indicators)
+        self.decision = self._next(self.measurements)
+        self._write(DecisionRow(indicators, self.decision))
         return self.decision
 
     def failed(
-        self, seen: Indicators, reason: str, back: Decision | None = None, for_good: bool = False
+        self,
+        indicators: Indicators,
+        reason: str,
+        back: Decision | None = None,
+        for_good: bool = False,
     ) -> None:
         """Log that compression failed, so that actors keep the last good policy.
 
         Args:
-            seen: The indicators.
+            indicators: The indicators.
             reason: The reason, for the log.
             back: The decision to return to; None asks the strategy.
             for_good: Whether the chain that failed is refused from now on. A chain that failed
@@ -143,26 +147,26 @@ class Monitor:
         """
         left, refused = self.decision.compressor, None
         if back is None and for_good:
-            back = self._next([Look(seen, self.decision, (*self.refused, left))])
+            back = self._next([Measurement(indicators, self.decision, (*self.refused, left))])
         why = f"failed, the last policy acts: {reason}"
         if back is not None and back.compressor != left:
             why, refused = f"failed, away from {left}: {reason}", left if for_good else None
         if refused is not None:
             self.refused += (refused,)
         self.decision = replace(back or self.decision, reason=why)
-        self._write(DecisionRow(seen, self.decision, failed=True, refused=refused))
+        self._write(DecisionRow(indicators, self.decision, failed=True, refused=refused))
 
-    def _next(self, looks: Sequence[Look]) -> Decision:
+    def _next(self, measurements: Sequence[Measurement]) -> Decision:
         try:
-            decision = self._decided(looks)
+            decision = self._decided(measurements)
         except Exception as error:  # of a custom strategy
-            return stays(looks, f"stays, the strategy failed: {reason_of(error)}")
-        if decision.compressor in looks[-1].refused:
-            return stays(looks, f"stays: {decision.compressor} has failed before")
+            return stays(measurements, f"stays, the strategy failed: {reason_of(error)}")
+        if decision.compressor in measurements[-1].refused:
+            return stays(measurements, f"stays: {decision.compressor} has failed before")
         return decision
 
-    def _decided(self, looks: Sequence[Look]) -> Decision:
-        decision = self.strategy.decide(self.begun, looks)
+    def _decided(self, measurements: Sequence[Measurement]) -> Decision:
+        decision = self.strategy.decide(self.initial, measurements)
         fault = _fault(decision)
         if fault:
             raise UsageError(f"`{print_strategy(self.strategy)}` decides {fault}")
@@ -172,9 +176,12 @@ class Monitor:
         if self.log is not None:
             self.log.add(row)
 
-    def _remember(self, seen: Indicators) -> None:
-        """Remember a look at the current decision."""
-        self.looks = [*self.looks[1 - MAX_LOOKS :], Look(seen, self.decision, self.refused)]
+    def _store(self, indicators: Indicators) -> None:
+        """Store a measurement with the current decision."""
+        self.measurements = [
+            *self.measurements[1 - MAX_MEASUREMENTS :],
+            Measurement(indicators, self.decision, self.refused),
+        ]
 
 
 def _fault(decision: object) -> str:

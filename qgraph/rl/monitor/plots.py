@@ -26,10 +26,12 @@ def plot(folder: Path) -> Path:
     """
     rows = read_log(folder / LINES)
     figure, axes = figure_of(len(PANELS) + 1, 1, 7, 1.8)
-    steps = [row.seen.version for row in rows]
+    steps = [row.indicators.version for row in rows]
     for axis, (title, names) in zip(axes.flat, PANELS, strict=False):
         for name in names:
-            axis.plot(steps, [getattr(row.seen, name) for row in rows], label=name, marker=".")
+            axis.plot(
+                steps, [getattr(row.indicators, name) for row in rows], label=name, marker="."
+            )
         axis.set_ylabel(title, fontsize=8)
         axis.legend(fontsize=7)
     share = axes.flat[-1]
@@ -48,8 +50,11 @@ def _mark(axes: Sequence[PlotObject], made: Sequence[DecisionRow]) -> None:
     first = axes[0]
     for i, row in enumerate(made):
         for axis in axes:
-            axis.axvline(row.seen.version, color="tab:red", linewidth=0.8)
+            axis.axvline(row.indicators.version, color="tab:red", linewidth=0.8)
         first.text(
-            row.seen.version, 1.03 + 0.12 * (i % LEVELS), str(row.decision.compressor), fontsize=6,
+            row.indicators.version,
+            1.03 + 0.12 * (i % LEVELS),
+            str(row.decision.compressor),
+            fontsize=6,
             transform=first.get_xaxis_transform(),
-        )  # fmt: skip
+        )

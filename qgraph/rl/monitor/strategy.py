@@ -1,4 +1,4 @@
-"""Strategies: they decide from the monitor's looks how policies are compressed."""
+"""Strategies: they decide from measurements how policies are compressed."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Look:
+class Measurement:
     """One measurement, with the decision that was in use.
 
     Attributes:
-        seen: The indicators.
-        acted: The decision in use at that time.
+        indicators: The indicators.
+        decision: The decision in use at that time.
         refused: The chains that have failed.
 
     Examples:
         >>> from qgraph.rl.compress import Compressor
-        >>> from qgraph.rl.monitor import Decision, Indicators, Look
-        >>> Look(Indicators(1000, 12.5), Decision(Compressor.parse("quantize(4)"))).refused
+        >>> from qgraph.rl.monitor import Decision, Indicators, Measurement
+        >>> Measurement(Indicators(1000, 12.5), Decision(Compressor.parse("quantize(4)"))).refused
         ()
     """
 
-    seen: Indicators
-    acted: Decision
+    indicators: Indicators
+    decision: Decision
     refused: tuple[Compressor, ...] = ()
 
 
@@ -61,37 +61,37 @@ class Strategy(Protocol):
 
     A strategy has no state: it decides from the chain of the user and all measurements so far. A
     chain that has failed is not used again. The decision does not change if the strategy fails. If
-    the first chain fails, the strategy is asked once with a look that has no measurements and is
-    not kept.
+    the first chain fails, the strategy is asked once with a measurement that has no indicators and
+    is not stored.
 
     Examples:
         >>> from dataclasses import dataclass
         >>> from qgraph.rl.monitor import Decision, Strategy
         >>> @dataclass(frozen=True)
         ... class Always:
-        ...     def check(self, begun) -> None: ...
-        ...     def decide(self, begun, looks) -> Decision:
-        ...         return Decision(begun)
+        ...     def check(self, initial) -> None: ...
+        ...     def decide(self, initial, measurements) -> Decision:
+        ...         return Decision(initial)
         >>> isinstance(Always(), Strategy)
         True
     """
 
-    def check(self, begun: Compressor) -> None:
+    def check(self, initial: Compressor) -> None:
         """Check that the strategy can control a chain.
 
         Args:
-            begun: The chain of the user.
+            initial: The chain of the user.
 
         Raises:
             UsageError: It cannot, or its settings are out of range.
         """
 
-    def decide(self, begun: Compressor, looks: Sequence[Look]) -> Decision:
+    def decide(self, initial: Compressor, measurements: Sequence[Measurement]) -> Decision:
         """Decide how policies are compressed.
 
         Args:
-            begun: The chain of the user.
-            looks: All measurements so far, the newest last. Empty at first.
+            initial: The chain of the user.
+            measurements: All measurements so far, the newest last. Empty at first.
 
         Returns:
             The decision.
@@ -107,6 +107,6 @@ def check_reachable(name: str, threshold: float) -> None:
         )
 
 
-def stays(looks: Sequence[Look], reason: str = "stays") -> Decision:
-    now = looks[-1].acted
+def stays(measurements: Sequence[Measurement], reason: str = "stays") -> Decision:
+    now = measurements[-1].decision
     return Decision(now.compressor, now.share, reason)

@@ -12,82 +12,82 @@ from qgraph.errors import UsageError
 from qgraph.rl.compress.chain import Compressor
 from qgraph.rl.compress.distill import Distill
 from qgraph.rl.compress.prune import Prune
-from qgraph.rl.monitor.strategy import Decision, Look, check_reachable, stays
+from qgraph.rl.monitor.strategy import Decision, Measurement, check_reachable, stays
 from qgraph.rl.setting_text import SettingText
 
 LADDER = (4, 8, 16, 32)  # bits
 QUIET = 0.5  # share of the threshold; below it an indicator counts as calm
 FAILED = "what would be next has failed before"
-Step = Callable[[Compressor, Compressor], Compressor | None]  # from now, begun
+Step = Callable[[Compressor, Compressor], Compressor | None]  # from now, initial
 
 
 class _Steps(ABC):
     """One step more careful when `indicator` passes the threshold.
 
     After `patience` measurements below half of the threshold one step is taken back, to no less
-    care than the chain began with. Steps to chains that do not work are passed over.
+    care than the chain began with. Chains that do not work are skipped.
     """
 
     threshold: float
     patience: int
     indicator: ClassVar[str]
-    words: ClassVar[str]  # for the indicator
-    measured: ClassVar[str]  # what its measurements are, in words
-    spent: ClassVar[str]  # why there is no more careful step
-    change: ClassVar[str]  # from one `care` to another, in words
+    indicator_name: ClassVar[str]  # for the indicator
+    measurement_name: ClassVar[str]  # what its measurements are, in words
+    exhausted: ClassVar[str]  # why there is no more careful step
+    change: ClassVar[str]  # from one `level` to another, in words
 
     @abstractmethod
-    def more_careful(self, now: Compressor, begun: Compressor) -> Compressor | None:
+    def more_careful(self, now: Compressor, initial: Compressor) -> Compressor | None:
         """The chain one step more careful; None if there is no such step."""
 
     @abstractmethod
-    def less_careful(self, now: Compressor, begun: Compressor) -> Compressor | None:
+    def less_careful(self, now: Compressor, initial: Compressor) -> Compressor | None:
         """The chain one step less careful; None if it is the first one."""
 
     @abstractmethod
-    def care(self, chain: Compressor) -> float:
+    def level(self, chain: Compressor) -> float:
         """The value that steps change in a chain."""
 
     def check_steps(self) -> None:
         """Raise UsageError for settings that never change the chain, or never change it back."""
-        check_reachable(self.words, self.threshold)
+        check_reachable(self.indicator_name, self.threshold)
         if self.patience < 1:
-            raise UsageError(f"patience is {self.patience} {self.measured}; 1 or more")
+            raise UsageError(f"patience is {self.patience} {self.measurement_name}; 1 or more")
 
-    def decide(self, begun: Compressor, looks: Sequence[Look]) -> Decision:
-        if not looks:
-            return Decision(begun, reason="begins")
-        value, now = getattr(looks[-1].seen, self.indicator), looks[-1].acted.compressor
-        refused = looks[-1].refused
+    def decide(self, initial: Compressor, measurements: Sequence[Measurement]) -> Decision:
+        if not measurements:
+            return Decision(initial, reason="begins")
+        newest = measurements[-1]
+        value, now = getattr(newest.indicators, self.indicator), newest.decision.compressor
         if value > self.threshold:
-            reason = f"{self.words} {value:.4g} > {self.threshold:g}"
-            chain = _stepped(self.more_careful, now, begun, refused)
+            reason = f"{self.indicator_name} {value:.4g} > {self.threshold:g}"
+            chain = _stepped(self.more_careful, now, initial, newest.refused)
             if chain is None:
-                last = self.more_careful(now, begun) is None
-                return stays(looks, f"{reason}: {self.spent if last else FAILED}")
+                last = self.more_careful(now, initial) is None
+                return stays(measurements, f"{reason}: {self.exhausted if last else FAILED}")
         else:
-            reason = (
-                f"{self.words} <= {QUIET * self.threshold:g} for {self.patience} {self.measured}"
-            )
-            calm = self._calm(looks)
-            chain = _stepped(self.less_careful, now, begun, refused) if calm else None
+            calm_for = f"{self.patience} {self.measurement_name}"
+            reason = f"{self.indicator_name} <= {QUIET * self.threshold:g} for {calm_for}"
+            calm = self._calm(measurements)
+            careful = _stepped(self.less_careful, now, initial, newest.refused)
+            chain = careful if calm else None
             if chain is None:
-                return stays(looks)
-        change = self.change.format(self.care(now), self.care(chain))
+                return stays(measurements)
+        change = self.change.format(self.level(now), self.level(chain))
         return Decision(chain, reason=f"{reason}: {change}")
 
-    def _calm(self, looks: Sequence[Look]) -> bool:
+    def _calm(self, measurements: Sequence[Measurement]) -> bool:
         """Whether the newest measurements of the current chain were far below the threshold."""
-        newest = self.measurements(looks)[-self.patience :]
+        newest = self.relevant(measurements)[-self.patience :]
         return len(newest) == self.patience and all(
-            getattr(look.seen, self.indicator) <= QUIET * self.threshold
-            and look.acted.compressor == looks[-1].acted.compressor
-            for look in newest
+            getattr(measurement.indicators, self.indicator) <= QUIET * self.threshold
+            and measurement.decision.compressor == measurements[-1].decision.compressor
+            for measurement in newest
         )
 
-    def measurements(self, looks: Sequence[Look]) -> Sequence[Look]:
-        """Looks with a new measurement of the indicator."""
-        return looks
+    def relevant(self, measurements: Sequence[Measurement]) -> Sequence[Measurement]:
+        """Measurements with a new measurement of the indicator."""
+        return measurements
 
 
 @dataclass(frozen=True)
@@ -97,46 +97,46 @@ class KlMax(_Steps):
     threshold: float = 14.0
     patience: int = 10
     indicator: ClassVar[str] = "kl_max"
-    words: ClassVar[str] = "KL max"
-    measured: ClassVar[str] = "looks"
-    spent: ClassVar[str] = "all bits used"
+    indicator_name: ClassVar[str] = "KL max"
+    measurement_name: ClassVar[str] = "measurements"
+    exhausted: ClassVar[str] = "all bits used"
     change: ClassVar[str] = "{} -> {} bits"
 
-    def check(self, begun: Compressor) -> None:
+    def check(self, initial: Compressor) -> None:
         self.check_steps()
-        if self.care(begun) == LADDER[-1]:
+        if self.level(initial) == LADDER[-1]:
             raise UsageError(
-                f"kl_max gives `quantize` more bits, but `{begun}` has no `quantize` whose bits "
+                f"kl_max gives `quantize` more bits, but `{initial}` has no `quantize` whose bits "
                 "can grow",
                 hint=SettingText("{compress} 'quantize(8)'"),
             )
 
-    def more_careful(self, now: Compressor, begun: Compressor) -> Compressor | None:
-        more = [bits for bits in LADDER if bits > self.care(now)]
-        return self._with(more[0], begun) if more else None
+    def more_careful(self, now: Compressor, initial: Compressor) -> Compressor | None:
+        more = [bits for bits in LADDER if bits > self.level(now)]
+        return self._with(more[0], initial) if more else None
 
-    def less_careful(self, now: Compressor, begun: Compressor) -> Compressor | None:
-        bits, least = self.care(now), self.care(begun)
+    def less_careful(self, now: Compressor, initial: Compressor) -> Compressor | None:
+        bits, least = self.level(now), self.level(initial)
         if bits <= least:
             return None
         back = max((step for step in LADDER if least <= step < bits), default=least)
-        return self._with(back, begun)
+        return self._with(back, initial)
 
-    def care(self, chain: Compressor) -> int:
+    def level(self, chain: Compressor) -> int:
         """The bits of `quantize`; without one, the most."""
         link = chain.quantize_link
         return LADDER[-1] if link is None else link.bits
 
-    def _with(self, bits: int, begun: Compressor) -> Compressor:
+    def _with(self, bits: int, initial: Compressor) -> Compressor:
         """The first chain with other bits, so that its layers keep their own bits."""
-        return begun if bits == self.care(begun) else begun.with_bits(bits)
+        return initial if bits == self.level(initial) else initial.with_bits(bits)
 
 
 @dataclass(frozen=True)
 class RewardGap(_Steps):
     """Less sparsity when the reward gap passes a threshold (AcceRL, section 2.4, figure 7).
 
-    A step is `step` of sparsity (0.5, 0.2, 0 with 0.3). `patience` counts evaluations: looks
+    A step is `step` of sparsity (0.5, 0.2, 0 with 0.3). `patience` counts evaluations: measurements
     between two of them see the same gap.
     """
 
@@ -144,58 +144,68 @@ class RewardGap(_Steps):
     step: float = 0.3
     patience: int = 5
     indicator: ClassVar[str] = "reward_gap"
-    words: ClassVar[str] = "reward gap"
-    measured: ClassVar[str] = "evaluations"
-    spent: ClassVar[str] = "nothing is pruned any more"
+    indicator_name: ClassVar[str] = "reward gap"
+    measurement_name: ClassVar[str] = "evaluations"
+    exhausted: ClassVar[str] = "nothing is pruned any more"
     change: ClassVar[str] = "sparsity {:g} -> {:g}"
 
-    def check(self, begun: Compressor) -> None:
+    def check(self, initial: Compressor) -> None:
         self.check_steps()
         if not 0 < self.step <= 1:
             raise UsageError(f"steps of sparsity are {self.step}; they are above 0 and at most 1")
-        if begun.first(Prune) is None:
+        if initial.first(Prune) is None:
             raise UsageError(
-                f"reward_gap lowers the sparsity of `prune`, but `{begun}` prunes nothing",
+                f"reward_gap lowers the sparsity of `prune`, but `{initial}` prunes nothing",
                 hint=SettingText("{compress} 'prune(0.5)'"),
             )
-        links = begun.links[begun.links.index(begun.first(Prune)) :]
+        links = initial.links[initial.links.index(initial.first(Prune)) :]
         if any(isinstance(link, Distill) and link.student for link in links):
             raise UsageError(
                 "reward_gap lowers the sparsity of `prune`, but the student in "
-                f"`{begun}` takes the place of what is left",
+                f"`{initial}` takes the place of what is left",
                 hint="prune(0.5)|distill, where the pruned policy learns, or kl_max",
             )
 
-    def more_careful(self, now: Compressor, begun: Compressor) -> Compressor | None:
-        sparsity = self.care(now)
-        return None if sparsity == 0 else _pruned(begun, max(sparsity - self.step, 0.0))
+    def more_careful(self, now: Compressor, initial: Compressor) -> Compressor | None:
+        sparsity = self.level(now)
+        return None if sparsity == 0 else _pruned(initial, max(sparsity - self.step, 0.0))
 
-    def less_careful(self, now: Compressor, begun: Compressor) -> Compressor | None:
-        sparsity, most = self.care(now), self.care(begun)
-        return None if sparsity >= most else _pruned(begun, min(sparsity + self.step, most))
+    def less_careful(self, now: Compressor, initial: Compressor) -> Compressor | None:
+        sparsity, most = self.level(now), self.level(initial)
+        return None if sparsity >= most else _pruned(initial, min(sparsity + self.step, most))
 
-    def care(self, chain: Compressor) -> float:
+    def level(self, chain: Compressor) -> float:
         """The sparsity of its link `prune`, or 0 without one."""
         link = chain.first(Prune)
         return 0.0 if link is None else float(link.sparsity)
 
-    def measurements(self, looks: Sequence[Look]) -> Sequence[Look]:
-        """The first look after each evaluation."""
-        known = [look for look in looks if math.isfinite(look.seen.evaluated)]
-        first = {look.seen.evaluated: look for look in reversed(known)}
-        return [look for look in known if first[look.seen.evaluated] is look]
+    def relevant(self, measurements: Sequence[Measurement]) -> Sequence[Measurement]:
+        """The first measurement after each evaluation."""
+        known = [
+            measurement
+            for measurement in measurements
+            if math.isfinite(measurement.indicators.evaluated)
+        ]
+        first = {measurement.indicators.evaluated: measurement for measurement in reversed(known)}
+        return [
+            measurement
+            for measurement in known
+            if first[measurement.indicators.evaluated] is measurement
+        ]
 
 
 def _stepped(
-    step: Step, now: Compressor, begun: Compressor, refused: Sequence[Compressor]
+    step: Step, now: Compressor, initial: Compressor, refused: Sequence[Compressor]
 ) -> Compressor | None:
     """The first chain after one or more steps that is not refused, or None."""
-    chain = step(now, begun)
+    chain = step(now, initial)
     while chain is not None and chain in refused:
-        chain = step(chain, begun)
+        chain = step(chain, initial)
     return chain
 
 
-def _pruned(begun: Compressor, sparsity: float) -> Compressor:
+def _pruned(initial: Compressor, sparsity: float) -> Compressor:
     sparsity = round(sparsity, 9)
-    return begun.changed(Prune, lambda link: replace(link, sparsity=sparsity) if sparsity else None)
+    return initial.changed(
+        Prune, lambda link: replace(link, sparsity=sparsity) if sparsity else None
+    )

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from qgraph.rl.compress.chain import Compressor
-from qgraph.rl.monitor.strategy import Decision, Look
+from qgraph.rl.monitor.strategy import Decision, Measurement
 
 
 @dataclass(frozen=True)
 class Watch:
     """Keeps the chain as it was given."""
 
-    def check(self, begun: Compressor) -> None:
+    def check(self, initial: Compressor) -> None:
         """Accept every chain."""
 
-    def decide(self, begun: Compressor, looks: Sequence[Look]) -> Decision:
-        return Decision(begun, reason="stays" if looks else "begins")
+    def decide(self, initial: Compressor, measurements: Sequence[Measurement]) -> Decision:
+        return Decision(initial, reason="stays" if measurements else "begins")

@@ -29,14 +29,14 @@ LOGITS = ("a2c", "ppo", "ppo2", "acktr", "trpo")  # algorithms whose discrete ou
 class About:
     """Facts from the file beside the policy or from the user; None for unknown ones.
 
-    whole: the head with its bounds and deviations, if an exporter wrote it.
+    exported_head: the head with its bounds and deviations, if an exporter wrote it.
     """
 
     environment: str | None = None
     head: str | None = None
     high: float | None = None
     first_seed: int = 0
-    whole: Head | None = None
+    exported_head: Head | None = None
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ def _about(file: _AboutFile) -> About:
     head = WORDS.get(str(words), str(words) if words in tuple(HeadKind) else None)
     if head == "argmax" and file.algorithm in LOGITS:
         head = "categorical"
-    whole = Head.from_json(file.head) if isinstance(file.head, Mapping) else None
+    exported_head = Head.from_json(file.head) if isinstance(file.head, Mapping) else None
     environment = None if file.env is None else str(file.env)
     seed = file.first_seed or 0
     if seed < 0:
         raise ValueError(f"first_seed is {seed}, but seeds are 0 or more")
-    return About(environment, head, file.action_high, seed, whole)
+    return About(environment, head, file.action_high, seed, exported_head)
 
 
 def head_for(
@@ -81,18 +81,20 @@ def head_for(
     outputs: int,
     kind: str | None,
     high: float | None = None,
-    whole: Head | None = None,
+    exported_head: Head | None = None,
 ) -> Head:
     """The head that turns `outputs` numbers into `actions`; argmax or clip by default.
 
-    high: replaces the bounds of the environment. whole: a known head, used unless `kind` or `high`
-    differ from it. Raises UsageError if the head does not fit.
+    high: replaces the bounds of the environment. exported_head: the head that an exporter wrote,
+    used unless `kind` or `high` differ from it. Raises UsageError if the head does not fit.
     """
-    kind = kind or (whole.kind if whole is not None else None)
+    kind = kind or (exported_head.kind if exported_head is not None else None)
     kind = kind or ("argmax" if actions.discrete else "clip")
-    if whole is not None and whole.kind == kind and high is None:
-        bounded = np.isfinite([whole.low, whole.high]).all()
-        head = whole if bounded else replace(whole, low=actions.low, high=actions.high)
+    if exported_head is not None and exported_head.kind == kind and high is None:
+        bounded = np.isfinite([exported_head.low, exported_head.high]).all()
+        head = exported_head
+        if not bounded:
+            head = replace(head, low=actions.low, high=actions.high)
     elif high is not None and not actions.discrete:
         head = symmetric_head(kind, high, len(actions.low))
     else:

@@ -1,7 +1,7 @@
 """The file of a quantized policy, `.qpol`: a manifest in JSON, and the sections that it lists.
 
     magic 8, format uint32, size of the manifest uint32, size of the file uint64, SHA-256 of
-    everything behind these 64 bytes; the manifest; sections, each at a multiple of 64
+    everything after these 64 bytes; the manifest; sections, each at a multiple of 64
 
 Numbers are little-endian. The file is mapped into memory, and the policy runs in place.
 """
@@ -53,7 +53,7 @@ class IntegerEntry:
 
 @dataclass(frozen=True)
 class PolicyManifest:
-    """The facts of a manifest that running a policy needs; others are passed over.
+    """The facts of a manifest that running a policy needs; others are ignored.
 
     input, facts, entry and exits are of static policies: the input of the graph, its facts, and
     the ends of the integer part (None, unless everything between them is integer). exits: by

@@ -173,7 +173,7 @@ class _PolicyReader:
     def read(self) -> PolicyNetwork:
         observation, shape = self._observation()
         for node in self.order:
-            if node.name == observation or node.name in self.writer.same:
+            if node.name == observation or node.name in self.writer.aliases:
                 continue
             rule = RULES.get(node.op)
             if rule is None or node.outputs > 1:
@@ -219,7 +219,7 @@ class _PolicyReader:
         sample = tuple(int(d or 0) for d in shape[1:])
         for cast in self.graph.users(node.name):  # an actor's observations are float32 anyway
             if cast.op == "cast":
-                self.writer.same[cast.name] = node.name
+                self.writer.aliases[cast.name] = node.name
         return node.name, sample
 
     def _with_public_names(self, observation: str) -> tuple[list[ActorStep], tuple[str, ...]]:

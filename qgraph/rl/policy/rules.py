@@ -219,7 +219,7 @@ def _reshape(writer: ActorProgramWriter, node: Node) -> None:
     x = writer.reshaped.get(node.inputs[0], node.inputs[0])
     before, after = writer.graph.types[x].shape or (), writer.graph.types[node.name].shape or ()
     if before[1:] == after[1:]:
-        writer.same[node.name] = x
+        writer.aliases[node.name] = x
     elif len(after) == 2 and None not in after[1:]:
         writer.add(node.name, "flatten", x)
     else:
@@ -227,7 +227,7 @@ def _reshape(writer: ActorProgramWriter, node: Node) -> None:
 
 
 def _slice(writer: ActorProgramWriter, node: Node) -> None:
-    """Columns of a value, computed by columns of its layers and of the steps behind them."""
+    """Columns of a value, computed by columns of its layers and of the steps after them."""
     x = node.inputs[0]
     attrs = node.typed(PartAttrs)
     begin, end, strides = attrs.begin, attrs.end, attrs.strides
@@ -240,11 +240,11 @@ def _slice(writer: ActorProgramWriter, node: Node) -> None:
     if channels is None:
         raise no_actor(node)
     columns = np.arange(channels)[slice(begin[-1], end[-1], strides[-1])]
-    writer.same[node.name] = writer.columns(node, writer.value(x), columns, channels)
+    writer.aliases[node.name] = writer.columns(node, writer.value(x), columns, channels)
 
 
 def _identity(writer: ActorProgramWriter, node: Node) -> None:
-    writer.same[node.name] = node.inputs[0]
+    writer.aliases[node.name] = node.inputs[0]
 
 
 Rule = Callable[[ActorProgramWriter, Node], None]

@@ -24,14 +24,14 @@ class ActorProgramWriter:
         self.graph = graph
         self.steps: dict[str, ActorStep] = {}  # by output
         self.weights: dict[str, Array] = {}
-        self.same: dict[str, str] = {}  # values that a step computes under another name
+        self.aliases: dict[str, str] = {}  # values that a step computes under another name
         self.means: dict[str, str] = {}  # means over the last axis, by name: the value
         self.reshaped: dict[str, str] = {}  # values in another shape for a while: the value
 
     def value(self, name: str) -> str:
         """The value of the program that `name` stands for."""
-        while name in self.same:
-            name = self.same[name]
+        while name in self.aliases:
+            name = self.aliases[name]
         if name in self.means or name in self.reshaped:
             raise no_actor(self.graph.producer(name))
         return name
@@ -39,8 +39,8 @@ class ActorProgramWriter:
     def before(self, value: str) -> ActorStep | None:
         """The step that computes `value`, unless the value has other users."""
         alone = self.graph.use_count(value) == 1
-        while alone and value in self.same:
-            value = self.same[value]
+        while alone and value in self.aliases:
+            value = self.aliases[value]
             alone = self.graph.use_count(value) == 1
         return self.steps.get(value) if alone else None
 
@@ -95,7 +95,7 @@ class ActorProgramWriter:
         taken = {role: self.weights[n][..., columns] for role, n in weights.items()}
         if step is not None and step.definition.layer:
             self.add(name, step.op, step.inputs[0], attrs=step.attrs, **taken)
-        elif step is not None and step.definition.channels is ChannelRule.APART:
+        elif step is not None and step.definition.channels is ChannelRule.SEPARATE:
             part = self.columns(node, step.inputs[0], columns, channels)
             self.add(name, step.op, part, attrs=step.attrs, **taken)
         else:

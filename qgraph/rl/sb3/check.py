@@ -24,7 +24,7 @@ def check_actions(
     program: ActorProgram,
     weights: Weights,
     head: Head,
-    as_seen: Callable[[Array], Array],
+    to_program_layout: Callable[[Array], Array],
 ) -> None:
     """Compare actions with `model.predict(..., deterministic=True)` on random observations.
 
@@ -35,7 +35,7 @@ def check_actions(
     with in_float(model.policy):
         wanted = np.asarray(model.predict(observations, deterministic=True)[0])
     model.policy.set_training_mode(training)
-    outputs = floats.run(program, weights, as_seen(observations))[program.outputs[0]]
+    outputs = floats.run(program, weights, to_program_layout(observations))[program.outputs[0]]
     found = head.actions(outputs)
     near: Array | float = NEAR * float(np.abs(outputs).max()) + 1e-6
     if head.discrete:

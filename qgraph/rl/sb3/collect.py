@@ -1,4 +1,4 @@
-"""Collection on a quantized actor: the policy learns in float, what it acts by is packed."""
+"""Collection with a quantized actor: the policy learns in float and acts in packed form."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class QuantizedCollection(BaseCallback):  # type: ignore[misc]  # sb3 is not typ
 
     def _outputs(self, observations: TorchTensor) -> TorchTensor:
         assert self.actor is not None
-        seen = self.network.as_seen(observations.cpu().numpy())
+        seen = self.network.to_program_layout(observations.cpu().numpy())
         self.steps += len(seen)
         return torch.from_numpy(self.actor(seen)).to(observations.device)
 

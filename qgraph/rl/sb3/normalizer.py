@@ -73,7 +73,7 @@ def normalizer_of(model: TorchModule, given: VecNormalize | None = None) -> Norm
         raise UnsupportedError(
             "observations are normalized by gymnasium's NormalizeObservation, "
             "whose statistics are not read",
-            hint="train behind stable_baselines3's VecNormalize",
+            hint="train with stable_baselines3's VecNormalize",
         )
     before = None  # the first wrapper around a VecNormalize that may change observations
     while isinstance(environment, VecEnvWrapper):

@@ -58,7 +58,7 @@ class Sb3Policy:
         """The current head of the model. Its deviations change in training."""
         return self.make_head()
 
-    def as_seen(self, observations: Array) -> Array:
+    def to_program_layout(self, observations: Array) -> Array:
         """Bring observations of the model into the layout of the program.
 
         Args:
@@ -122,7 +122,7 @@ def _read(model: TorchModule, normalizer: Normalizer | None) -> Sb3Policy:
     images = bool(is_image_space(space) and policy.normalize_images)
     plain = _program(space.shape, images, policy, family, None)
     found = Sb3Policy(plain.program(), plain.parameters, head, plain.images)
-    check_actions(model, found.program, found.weights, found.head, found.as_seen)
+    check_actions(model, found.program, found.weights, found.head, found.to_program_layout)
     if normalizer is None:
         return found
     whole = _program(space.shape, images, policy, family, normalizer)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from qgraph.backends.c import c_form
 from qgraph.backends.c.c_form import build, compiler, packed, refused, write_program
-from qgraph.backends.c.memory import ALIGNMENT, Life, plan
+from qgraph.backends.c.memory import ALIGNMENT, Lifetime, plan
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.ir.types import ROUNDINGS
 from qgraph.program import Step
@@ -251,13 +251,13 @@ def test_steps_join_where_their_last_input_is_made() -> None:
 
 @given(st.lists(st.tuples(st.integers(1, 99), st.integers(0, 9), st.integers(0, 9)), max_size=12))
 def test_what_lives_together_lies_apart(spans: list) -> None:
-    lives = {str(i): Life(size, min(a, b), max(a, b)) for i, (size, a, b) in enumerate(spans)}
+    lives = {str(i): Lifetime(size, min(a, b), max(a, b)) for i, (size, a, b) in enumerate(spans)}
     offsets, total = plan(lives)
     for a in lives:
         end = offsets[a] + lives[a].size
         assert offsets[a] % ALIGNMENT == 0 and end <= total
         for b in lives:
-            if a < b and lives[a].meets(lives[b]):
+            if a < b and lives[a].overlaps(lives[b]):
                 assert end <= offsets[b] or offsets[b] + lives[b].size <= offsets[a]
     busiest = max(sum(s for s, a, b in spans if min(a, b) <= t <= max(a, b)) for t in range(10))
     assert busiest <= total <= sum(-(-s // ALIGNMENT) * ALIGNMENT for s, _, _ in spans)

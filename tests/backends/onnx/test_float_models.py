@@ -106,7 +106,7 @@ def test_fixed_point_is_refused_with_a_reason():
     g = Graph("net")
     made = g.add("quantize", image(g), name="q", attrs={"spec": QuantSpec(8, True, "input", 3)})
     told = refusal(g, made)
-    assert told.startswith("q: a float ONNX model cannot hold `quantize`: it is fixed-point")
+    assert told.startswith("q: a float ONNX model cannot contain `quantize`: it is fixed-point")
 
 
 def test_integers_that_onnx_computes_otherwise_are_refused():

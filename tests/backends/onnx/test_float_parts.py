@@ -105,7 +105,7 @@ def test_a_float_op_that_onnx_lacks_is_left_out(tmp_path) -> None:
     assert "both" not in {name for name, _, _ in given}
     done = run("export", out, "--format", "onnx-qdq", "-o", tmp_path / "again")
     last = done.out.splitlines()[-1]
-    assert last.startswith("warning: the file holds only the integer part"), done.out
+    assert last.startswith("warning: the file contains only the integer part"), done.out
     assert index_of(tmp_path / "qdq").warnings and "`scores`" in last
 
 

@@ -170,6 +170,6 @@ def test_what_it_cannot_carry_is_named() -> None:
     weights = builder.constant(np.full((1, 1, 34000, 1), 255))
     window = {**WINDOW, "pads": ((0, 0), (0, 0)), "groups": 1}
     builder.step("conv2d", x, weights, name="long", **window)
-    assert "long: sums of its 8-bit products pass 32 bits" in FORM.refusal(
+    assert "long: sums of its 8-bit products exceed 32 bits" in FORM.refusal(
         network_of(builder.program())
     )

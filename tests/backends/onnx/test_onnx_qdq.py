@@ -177,7 +177,7 @@ def test_sums_past_float32_are_refused(magnitude: int, refused: bool) -> None:
     reason = refusal_of(builder)
     assert (reason is not None) == refused
     if refused:
-        assert "sums reach 16,777,217, float32 is exact up to 16,777,216" in str(reason)
+        assert "sums reach 16,777,217, but float32 is exact up to 16,777,216 only" in str(reason)
 
 
 def test_values_go_in_and_out(tmp_path) -> None:

@@ -109,7 +109,9 @@ def test_convolutions_past_float32_are_refused() -> None:
     window = {"strides": (1, 1), "dilations": (1, 1), "pads": ((0, 0), (0, 0)), "groups": 1}
     builder.step("conv2d", x, w, name="layer", **window)
     reason = FORM.refusal(network_of(builder.program()))
-    assert str(reason).startswith("layer: sums reach 19,660,500, float32 is exact up to 16,777,216")
+    assert str(reason).startswith(
+        "layer: sums reach 19,660,500, but float32 is exact up to 16,777,216"
+    )
 
 
 def test_wide_quantizers_are_refused() -> None:
@@ -120,7 +122,7 @@ def test_wide_quantizers_are_refused() -> None:
         top = (2**16 - 1) << -shift
         builder.step("requantize", x, name=name, span=(0, top), shift=shift, **rule)
     reason = FORM.refusal(network_of(builder.program()))
-    assert str(reason).startswith("wide: its codes are 0..33,553,920, Quant gives float32")
+    assert str(reason).startswith("wide: its codes are 0..33,553,920, but Quant returns float32")
 
 
 def test_one_signed_bit_is_refused() -> None:
@@ -128,4 +130,6 @@ def test_one_signed_bit_is_refused() -> None:
     rule = {"rounding": "floor", "overflow": "saturate", "low": -1, "high": 0}
     builder.step("requantize", builder.entry((1, 8)), name="narrow", shift=8, **rule)
     reason = FORM.refusal(network_of(builder.program()))
-    assert str(reason).startswith("narrow: its codes are -1..0, which Quant of 1 bit does not have")
+    assert str(reason).startswith(
+        "narrow: its codes are -1..0, which Quant with 1 bit does not support"
+    )

@@ -165,7 +165,7 @@ def test_what_cannot_be_reached_has_a_reason(tmp_path: Path) -> None:
     (place,) = written(requantized(0, x_high=7), tmp_path)["places"]
     reasons = {one["goal"]: one["why"] for one in place["unreached"]}
     assert reasons["tie above an even code"].startswith("nothing is rounded")
-    assert reasons["above the range"] == "codes of -63..42 go in, which stay within its range"
+    assert reasons["above the range"] == "its input codes, -63..42, stay within its range"
 
 
 def test_the_same_bytes_each_time(tmp_path: Path) -> None:

@@ -68,23 +68,23 @@ def test_an_actor_becomes_another_program_with_the_same_ends():
     block = Packer(narrow, 4).pack(random_weights(narrow), version=2)
     room = np.full(4096 + len(block), 255, np.uint8)
     room[: len(block)] = block
-    actor.become(room)
+    actor.switch_program(room)
     x = observations(narrow)
     assert actor.version == 2 and (actor(x) == Actor(block)(x)).all()
     other = random_weights(narrow, seed=3)
-    actor.become(Packer(narrow, 4).pack(other, version=3))
+    actor.switch_program(Packer(narrow, 4).pack(other, version=3))
     assert (actor(x) == Actor(Packer(narrow, 4).pack(other))(x)).all()
     renamed = ActorProgram(narrow.shape, (narrow.steps[0],), ("y0",), {"w0": (6, 5), "b0": (5,)})
     both = replace(wide, outputs=("y0", "y1"))
     first = Actor(Packer(both, 8).pack(random_weights(both)))
     turned = replace(both, outputs=("y1", "y0"))
     with pytest.raises(LoadError, match="other observations or outputs"):
-        first.become(Packer(turned, 8).pack(random_weights(turned)))
+        first.switch_program(Packer(turned, 8).pack(random_weights(turned)))
     for strange in (mlp(5, 5, 3), mlp(6, 5, 4), renamed):
         with pytest.raises(LoadError, match="other observations or outputs"):
-            actor.become(Packer(strange, 8).pack(random_weights(strange)))
+            actor.switch_program(Packer(strange, 8).pack(random_weights(strange)))
     with pytest.raises(LoadError, match="not an actor block"):
-        actor.become(np.zeros(4096, np.uint8))
+        actor.switch_program(np.zeros(4096, np.uint8))
     assert actor.version == 3 and (actor(x) == Actor(Packer(narrow, 4).pack(other))(x)).all()
 
 
@@ -148,7 +148,7 @@ def test_weights_that_do_not_fit_are_refused():
     with pytest.raises(UsageError, match="9"):
         Packer(program, bits=9)
     weights["w1"][3, 1] = np.nan
-    out = Packer(program).room()
+    out = Packer(program).allocate()
     with pytest.raises(TrainingError, match="w1"):
         Packer(program).pack(weights, out=out)
     with pytest.raises(LoadError):

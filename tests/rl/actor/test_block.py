@@ -139,7 +139,7 @@ def write() -> None:
 def test_plain_packing_makes_the_same_block():
     program = everything()
     packer = Packer(program, 8, first_bits=16, last_bits=4)
-    block = packer.room()
+    block = packer.allocate()
     tables = np.frombuffer(packer.layout.tables, np.uint8)
     block[: len(tables)] = tables
     block[32] = 5

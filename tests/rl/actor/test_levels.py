@@ -123,10 +123,10 @@ def test_packing_gives_the_same_bytes(program, bits):
     weights[first][..., 0] = 0
     weights[first][0] *= np.float32(1e-36)
     packer = Packer(program, bits, last_bits=8)
-    dirty = packer.room()
+    dirty = packer.allocate()
     dirty[:] = 255
     native = packer.pack(weights, version=3, out=dirty)
-    plain = packer.room()
+    plain = packer.allocate()
     tables = np.frombuffer(packer.layout.tables, np.uint8)
     plain[: len(tables)] = tables
     plain[32:40].view("<u8")[0] = 3

@@ -42,7 +42,7 @@ def test_every_op_is_defined_in_full(op: str) -> None:
     definition = OPS[op]
     assert definition.name == op and definition.summary and definition.operands
     assert definition.layer == (definition.weights == ("kernel", "bias")), f"{op}: weights"
-    assert definition.layer != (definition.numbered is not None), f"{op}: numbered"
+    assert definition.layer != (definition.channel_ids is not None), f"{op}: channel_ids"
     activates = any(d.name == "activation" for d in declarations(definition.attributes))
     assert definition.layer <= activates, f"{op}: a layer without an activation"
 
@@ -176,7 +176,7 @@ def test_channels_are_numbered_by_what_each_op_does() -> None:
     assert len(channels_of(program).groups["y0"]) == 3
     assert random_weights(program)["w0"].shape == (4, 3)
     both = np.concatenate([np.arange(3), np.arange(5, 7)])
-    joined = OPS["concat"].numbered([both[:3], both[3:]], [(3,), (2,)])
+    joined = OPS["concat"].channel_ids([both[:3], both[3:]], [(3,), (2,)])
     assert np.array_equal(joined, both)
-    flat = OPS["flatten"].numbered([np.arange(3)], [(2, 2, 3)])
+    flat = OPS["flatten"].channel_ids([np.arange(3)], [(2, 2, 3)])
     assert np.array_equal(flat, np.tile(np.arange(3), 4))

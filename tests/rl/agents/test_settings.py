@@ -54,7 +54,7 @@ def test_every_field_is_a_setting_with_an_option(algorithm):
     assert [*own] == [part.name for part in fields(kind) if part.name != "environment"]
     parameters = inspect.signature(command).parameters
     for name, each in own.items():
-        assert name in parameters and (each.setting.earlier or name) in parameters
+        assert name in parameters and (each.setting.former_name or name) in parameters
         assert each.setting.help.endswith(".") and each.setting.panel in Panel
         assert each.read(each.default) == each.default  # which is in its own range
 

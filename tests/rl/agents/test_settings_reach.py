@@ -18,7 +18,7 @@ from qgraph.rl.learn.records import record_type
 from tests.helpers.rl_records import Episodes, FixedPolicy
 
 RL = Path(rl.__file__).parent
-LEARNING = (Panel.LEARNING, Panel.OWN, Panel.EXPLORATION, Panel.REPLAY)
+LEARNING = (Panel.LEARNING, Panel.ALGORITHM, Panel.EXPLORATION, Panel.REPLAY)
 SMALL = {
     "actors": 2, "hidden_sizes": (4,), "critic_hidden_sizes": (4,), "batch_size": 20,
     "min_replay_size": 8, "epsilon_steps": 0, "learning_rate": 0.1,

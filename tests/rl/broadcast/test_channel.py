@@ -20,7 +20,7 @@ from qgraph.rl.broadcast.memory import Region
 
 
 def publish(writer, version: int) -> None:
-    writer.room()[:] = version % 251
+    writer.next_block()[:] = version % 251
     writer.publish(version)
 
 
@@ -53,7 +53,7 @@ def test_two_buffers_do_where_nobody_holds_an_old_block() -> None:
         publish(writer, version)
         for reader in readers:
             reader.latest()
-        rooms.add(writer.room().ctypes.data)
+        rooms.add(writer.next_block().ctypes.data)
     assert len(rooms) == 2
 
 
@@ -63,7 +63,7 @@ def test_two_buffers_do_where_nobody_holds_an_old_block() -> None:
         st.one_of(
             st.just(("publish", 0, True)),
             st.tuples(st.just("latest"), st.integers(0, 2), st.just(True)),
-            st.tuples(st.just("renew"), st.integers(0, 2), st.booleans()),
+            st.tuples(st.just("update"), st.integers(0, 2), st.booleans()),
             st.tuples(st.just("leave"), st.integers(0, 2), st.just(True)),
         ),
         max_size=60,
@@ -84,10 +84,10 @@ def test_what_a_reader_holds_is_never_written(events: list[tuple[str, int, bool]
             assert (block is None) == (version <= max(reader_version(held, number), 0))
             if block is not None:
                 held[number] = (version, block)
-        elif event == "renew":
+        elif event == "update":
             seen = []
             try:
-                reader.renew(seen.append if good else refuse)
+                reader.update(seen.append if good else refuse)
             except LoadError:
                 assert reader.version == held.get(number, (-1, None))[0]
                 readers[number] = channel.reader(number)  # offers it again
@@ -97,7 +97,7 @@ def test_what_a_reader_holds_is_never_written(events: list[tuple[str, int, bool]
         else:
             readers[number] = channel.reader(number)
             held.pop(number, None)
-        writer.room()[:] = 255
+        writer.next_block()[:] = 255
         for kept, block in held.values():
             assert set(block) == {kept % 251}
 
@@ -117,15 +117,15 @@ def test_a_refused_block_is_not_offered_again_and_the_last_one_stays() -> None:
     first = reader.latest()
     publish(writer, 2)
     with pytest.raises(LoadError):
-        reader.renew(refuse)
-    assert not reader.renew(refuse)
+        reader.update(refuse)
+    assert not reader.update(refuse)
     for version in (3, 4, 5):
         publish(writer, version)
-        writer.room()[:] = 255
+        writer.next_block()[:] = 255
     assert set(first) == {1}
     assert reader.version == 1
     seen = []
-    assert reader.renew(seen.append)
+    assert reader.update(seen.append)
     assert set(seen[0]) == {5}
 
 
@@ -136,7 +136,7 @@ def test_versions_grow() -> None:
         writer.publish(0)
     publish(writer, 5)
     for version in (5, 4):
-        writer.room()
+        writer.next_block()
         with pytest.raises(UsageError, match=f"version {version} after version 5"):
             writer.publish(version)
     assert writer.version == 5
@@ -190,15 +190,15 @@ def test_a_reader_sleeps_until_a_version_is_there() -> None:
 def test_a_writer_on_demand_hears_who_asks() -> None:
     channel = Channel.create(10, readers=2)
     writer, readers = channel.writer(), [channel.reader(i) for i in range(2)]
-    assert not writer.asked()
-    assert not writer.wait_asked(0.01)
-    later = threading.Timer(0.05, readers[1].ask)
+    assert not writer.requested()
+    assert not writer.wait_requested(0.01)
+    later = threading.Timer(0.05, readers[1].request)
     later.start()
-    assert writer.wait_asked(30)
-    readers[0].ask()
+    assert writer.wait_requested(30)
+    readers[0].request()
     later.join()
-    assert writer.asked()
-    assert not writer.asked()
+    assert writer.requested()
+    assert not writer.requested()
 
 
 def test_what_is_no_channel_is_refused(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_a_channel_cut_short_is_refused(tmp_path: Path) -> None:
 def test_nothing_is_left_when_its_processes_are_killed() -> None:
     script = (
         "import os, signal; from qgraph.rl.broadcast import Channel;"
-        "c = Channel.create(1 << 20, 1); c.writer().room()[:] = 1;"
+        "c = Channel.create(1 << 20, 1); c.writer().next_block()[:] = 1;"
         "print(c.name, os.readlink(c.name), flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

@@ -54,7 +54,7 @@ def test_what_goes_in_comes_out_once_and_in_order(
             found = reader.take(count)
             assert np.array_equal(found, numbered(taken, min(count, put - taken)))
             taken += len(found)
-        assert rings.filled(0) == put - taken
+        assert rings.unread(0) == put - taken
         assert rings.written(0) == put
 
 
@@ -88,12 +88,12 @@ def test_waiting_is_counted() -> None:
     rings = Experience.create(TRANSITION, capacity=1, writers=2)
     writer = rings.writer(1)
     assert writer.put(numbered(0, 2), timeout=0.05) == 1
-    assert 0 < rings.put_waited(1) < 5
-    assert rings.put_waited(0) == 0
+    assert 0 < rings.put_wait_seconds(1) < 5
+    assert rings.put_wait_seconds(0) == 0
     reader = rings.reader()
     reader.take(1)
     assert len(reader.take(1, timeout=0.05)) == 0
-    assert 0 < rings.take_waited < 5
+    assert 0 < rings.take_wait_seconds < 5
 
 
 def test_one_record_may_be_put_too() -> None:
@@ -114,7 +114,7 @@ def test_what_cannot_be_shared_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="actor 1 does not exist: the number of rings is 1"):
         rings.writer(1)
     for ask in (
-        rings.filled, rings.written, rings.put_waited, rings.settings,
+        rings.unread, rings.written, rings.put_wait_seconds, rings.settings,
         lambda number: RecordWriter(rings, number),
         lambda number: rings.reader().take(1, writer=number),
     ):  # fmt: skip

@@ -86,7 +86,7 @@ def test_waiting_for_a_weight_ends_with_the_run(ends: Any) -> None:
     sender, receiver, member = ends
     sender.send(drawn(1), 1)
     receiver.take()
-    sender._writer.room()
+    sender._writer.next_block()
     sender._writer.publish(2)  # the learner was killed before it copied
     receiver.take()
     threading.Timer(0.05, member.board.stop).start()
@@ -149,7 +149,7 @@ def test_a_learner_that_packs_nan_hears_of_it_and_actors_do_not(run: Supervisor)
 def test_in_another_process_too_which_is_restarted(run: Supervisor) -> None:
     publisher = Publisher(run, PROGRAM, readers=1)
     settings = {"task": "subscribe", "policy": publisher.settings(0), "observation": X.tolist()}
-    run.start("actor", MODULE, settings, restarts=1, freed=lambda: publisher.freed(0))
+    run.start("actor", MODULE, settings, restarts=1, on_release=lambda: publisher.release(0))
     publisher.publish(drawn(1), 1)
     watched(run, lambda: run.numbers("actor")[0] == 1)
     assert np.array_equal(run.numbers("actor")[1:3], outputs(1)[0])
@@ -225,19 +225,19 @@ def test_a_corrupt_block_is_refused_and_the_last_one_kept() -> None:
     packer = Packer(PROGRAM)
     blocks, settings = by_hand(packer.size)
     writer = blocks.writer()
-    packer.pack(drawn(1), 1, out=writer.room())
+    packer.pack(drawn(1), 1, out=writer.next_block())
     writer.publish(1)
     subscriber = Subscriber(settings, Member(Board.create(1), 0))
     actor = Actor(subscriber.first())
-    packer.pack(drawn(2), 2, out=writer.room())
-    writer.room()[-100] ^= 1
+    packer.pack(drawn(2), 2, out=writer.next_block())
+    writer.next_block()[-100] ^= 1
     writer.publish(2)
     for _ in range(3):
         assert not subscriber.step(actor.switch)
-        writer.room()[:] = 255  # what the actor still uses is not touched
+        writer.next_block()[:] = 255  # what the actor still uses is not touched
         assert np.array_equal(actor(X), outputs(1))
     assert (subscriber.refused, subscriber.version, actor.version) == (1, 1, 1)
-    packer.pack(drawn(3), 3, out=writer.room())
+    packer.pack(drawn(3), 3, out=writer.next_block())
     writer.publish(3)
     assert subscriber.step(actor.switch)
     assert np.array_equal(actor(X), outputs(3))
@@ -249,7 +249,7 @@ def test_only_every_so_many_steps_are_a_look() -> None:
     subscriber = Subscriber(settings, Member(Board.create(1), 0), period=5)
     looked = []
     for step in range(1, 31):
-        writer.room()[:] = step
+        writer.next_block()[:] = step
         writer.publish(step)
         if subscriber.step(lambda block: None):
             looked.append((step, subscriber.version))

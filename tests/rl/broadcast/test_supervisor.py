@@ -100,11 +100,11 @@ def test_an_actor_is_restarted_and_frees_what_it_held() -> None:
     writer = channel.writer()
     with Supervisor(1) as run:
         settings = {"task": "read", "channel": channel.name, "reader": 0}
-        writer.room()[:] = 1
+        writer.next_block()[:] = 1
         writer.publish(1)
-        run.start("actor", MODULE, settings, restarts=1, freed=lambda: channel.clear(0))
+        run.start("actor", MODULE, settings, restarts=1, on_release=lambda: channel.clear(0))
         watched(run, lambda: run.numbers("actor")[1] == 1)
-        writer.room()[:] = 2
+        writer.next_block()[:] = 2
         writer.publish(2)
         kill(run, "actor")
         watched(run, lambda: len(run.crashes("actor")) == 1)
@@ -143,7 +143,7 @@ def test_a_writer_killed_in_the_midst_of_a_block_leaves_the_last_one() -> None:
             watched(run, lambda: False)
     assert set(reader.latest()) == {4}
     writer = channel.writer()
-    writer.room()[:] = 9
+    writer.next_block()[:] = 9
     writer.publish(9)
     assert set(reader.latest()) == {9}
 

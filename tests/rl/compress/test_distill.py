@@ -295,7 +295,9 @@ def test_values_are_learnt_whatever_their_size():
 def test_what_is_packed_has_no_critic():
     whole, policy = judged()
     small = Compressor().prune(0.5).distill(steps=2).quantize(8).pack()(whole, seen())
-    assert small.program.outputs == ("output", "value") and small.acted.outputs == ("output",)
+    assert small.program.outputs == ("output", "value") and small.actor_program.outputs == (
+        "output",
+    )
     assert small.actor().outputs == ("output",)
     alone = ChainPolicy(policy, {n: whole.weights[n] for n in policy.weight_shapes}, whole.head)
     assert (whole.pack(3) == alone.pack(3)).all()

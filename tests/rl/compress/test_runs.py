@@ -36,7 +36,11 @@ SMALL = {
 def looks(path):
     """Observations of the monitor about compressed policies."""
     log = path / LINES
-    return [row.seen for row in read_log(log) if row.seen.kl_mean > 0] if log.exists() else []
+    return (
+        [row.indicators for row in read_log(log) if row.indicators.kl_mean > 0]
+        if log.exists()
+        else []
+    )
 
 
 @pytest.mark.parametrize("where", [{"in_process": True}, {"actors": 2}, {"on_demand": True}])
@@ -49,7 +53,7 @@ def test_actors_run_what_the_chain_makes(tmp_path, where):
 
     def reported(actors, watch):
         report(actors, watch)
-        acted.append(actors.acting())
+        acted.append(actors.compressed_actor())
 
     training._report = reported
     assert training.run(unwatched)
@@ -66,7 +70,7 @@ def test_policies_of_continuous_actions_are_compressed_too(tmp_path, algo, chain
     rows = read_log(tmp_path / LINES)
     assert len(rows) > 2 and not any(row.failed for row in rows[1:])
     if algo == "sac":  # whose policies draw
-        assert all(row.seen.kl_mean > 0 for row in rows[1:])
+        assert all(row.indicators.kl_mean > 0 for row in rows[1:])
 
 
 def test_one_seed_one_result(tmp_path):
@@ -87,7 +91,7 @@ def test_a_resumed_run_goes_on_with_its_log(tmp_path):
     train(tmp_path, settings={"steps": 600}, resume=True)
     after = read_log(tmp_path / LINES)
     assert repr(after[: len(before)]) == repr(before) and len(after) > len(before)
-    versions = [row.seen.version for row in after]
+    versions = [row.indicators.version for row in after]
     assert versions == sorted(versions)
     bits = [row.decision.compressor.links[0].bits for row in after[len(before) :]]
     assert bits[0] == 32 and 4 not in bits  # it does not begin again
@@ -103,8 +107,8 @@ def test_a_resumed_run_knows_the_returns_that_its_last_look_saw(tmp_path):
     second.directory.close()
     train(tmp_path, settings={"steps": 401}, resume=True)
     after = read_log(tmp_path / LINES)[len(before) :]
-    assert after[0].seen.episodes == first.counts.episodes
-    assert after[0].seen.returned == pytest.approx(sum(first.recent) / len(first.recent))
+    assert after[0].indicators.episodes == first.counts.episodes
+    assert after[0].indicators.returned == pytest.approx(sum(first.recent) / len(first.recent))
 
 
 @pytest.mark.parametrize("where", [{"in_process": True}, {"actors": 1}])
@@ -125,9 +129,9 @@ def test_students_are_kept_beside_a_run(tmp_path, where):
 def test_links_that_failed_are_told_of_at_the_end(tmp_path, where):
     settings = {**SMALL, **where, "steps": MANY, "compress": FAILS}
     training = begun(tmp_path, "dqn", "CartPole-v1", **settings)
-    ends_when(training, lambda _: bool(training.actors.troubles()))
+    ends_when(training, lambda _: bool(training.actors.warnings()))
     assert training.run(unwatched)
-    (told,) = training.troubles
+    (told,) = training.warnings
     assert re.match(r"\d+ policies were not compressed, .*monitor.csv", told)
     training.directory.close()
 
@@ -193,7 +197,7 @@ def test_the_verb_takes_both(tmp_path):
     assert ["compression", "prune(0.5)|quantize(8)"] in shown
     assert [
         "monitor",
-        f"{counted(len(seen), 'look')}, 0 changes of the chain (monitor.csv)",
+        f"{counted(len(seen), 'measurement')}, 0 changes of the chain (monitor.csv)",
     ] in shown
     assert found.out.splitlines()[-1] == f"next: qgraph rl evaluate {out}/policy.pb"
 
@@ -226,7 +230,7 @@ def test_students_of_an_actor_critic_learn_values_that_actors_never_get(
 
     def reported(actors, watch):
         report(actors, watch)
-        acting = actors.acting()
+        acting = actors.compressed_actor()
         outputs.append(acting.outputs)
         assert not any("value" in name for name in acting._program.weight_shapes)
 
@@ -252,17 +256,19 @@ def test_a_compressor_that_dies_is_started_again(tmp_path, calls, where):
     training, before = begun(out, "dqn", "CartPole-v1", **settings), []
 
     def acts_again(records):
-        if training.actors.troubles() and not before:
+        if training.actors.warnings() and not before:
             before.append(training.counts.learner_steps)
         return before and records["version"][-1] > before[0]  # of weights that the dead never saw
 
     records = ends_when(training, acts_again)
     assert training.run(unwatched)
     training.directory.close()
-    (told,) = training.troubles
+    (told,) = training.warnings
     assert re.match("compressor was restarted: it was killed by SIGKILL", told)
     versions = np.concatenate(records)["version"]
     assert (np.diff(versions) >= 0).all() and versions[-1] > before[0]
     rows = read_log(out / LINES)
-    assert [row.seen.version for row in rows] == sorted(row.seen.version for row in rows)
+    assert [row.indicators.version for row in rows] == sorted(
+        row.indicators.version for row in rows
+    )
     assert not any(row.failed for row in rows[1:])

@@ -65,8 +65,8 @@ def test_the_monitor_looks_at_intervals_and_its_decision_acts(tmp_path):
     bits = [read_block(one.step(weights(), LearnerFacts(i), seen())).bits for i in range(6)]
     assert bits == [4, 8, 8, 16, 16, 32]
     _, *rows = read_log(tmp_path / LINES)
-    assert [row.seen.version for row in rows] == [0, 2, 4]
-    assert rows[0].seen.kl_mean > rows[1].seen.kl_mean > rows[2].seen.kl_mean > 0
+    assert [row.indicators.version for row in rows] == [0, 2, 4]
+    assert rows[0].indicators.kl_mean > rows[1].indicators.kl_mean > rows[2].indicators.kl_mean > 0
 
 
 def test_the_mix_gives_actors_the_original_so_often():
@@ -77,9 +77,11 @@ def test_the_mix_gives_actors_the_original_so_often():
     assert {read_block(block).bits for block in found[1:]} == {32}
     told = LearnerFacts(99, original_return=3.0, compressed_return=3.0, compressed_version=19.0)
     one.step(wide, told, seen())
-    assert np.isnan(one.monitor.looks[-1].seen.reward_gap)  # the original was evaluated
+    assert np.isnan(
+        one.monitor.measurements[-1].indicators.reward_gap
+    )  # the original was evaluated
     one.step(wide, replace(told, compressed_version=0.0), seen())
-    assert one.monitor.looks[-1].seen.reward_gap == 0
+    assert one.monitor.measurements[-1].indicators.reward_gap == 0
     one = worker("quantize(8)", monitor="mix:0.1", every=1)
     small = {**weights(), "w1": weights()["w1"] * 1e-3}
     assert {read_block(one.step(small, LearnerFacts(i), seen())).bits for i in range(20)} == {8}
@@ -109,7 +111,7 @@ def test_more_bits_leave_a_student_what_it_has_learnt(tmp_path):
         one.step(weights(), LearnerFacts(version), seen(256))
     _, *rows = read_log(tmp_path / LINES)
     assert [row.decision.compressor.links[1].bits for row in rows] == [16, 32, 32]
-    means = [row.seen.kl_mean for row in rows]
+    means = [row.indicators.kl_mean for row in rows]
     assert means[2] < means[1] < means[0]
 
 
@@ -138,15 +140,15 @@ def test_what_has_failed_before_is_not_taken_for_what_a_strategy_says():
     assert bits == [8, 32]
 
 
-@pytest.mark.parametrize("acting", [False, True])
-def test_a_resumed_run_leaves_a_decision_that_does_not_work(tmp_path, acting):
+@pytest.mark.parametrize("has_policy", [False, True])
+def test_a_resumed_run_leaves_a_decision_that_does_not_work(tmp_path, has_policy):
     """It was made by the last look of the worker before."""
     more = {"monitor": "kl_max:1e-9", "every": 1, "folder": str(tmp_path)}
     worker(REFUSES, **more).step(weights(), LearnerFacts(0), seen())
-    again = Settings(REFUSES, **more, until=0).worker(SPEC, acting=acting)
+    again = Settings(REFUSES, **more, until=0).worker(SPEC, has_policy=has_policy)
     assert again.monitor.decision.compressor.links[0].bits == 16
     first = again.step(weights(), LearnerFacts(1), seen())
-    assert first is None if acting else (first == original(weights(), 1)).all()
+    assert first is None if has_policy else (first == original(weights(), 1)).all()
     assert [read_block(again.step(weights(), LearnerFacts(i), seen())).bits for i in (2, 3)] == [
         8,
         32,
@@ -311,7 +313,7 @@ def test_a_beat_is_heard_while_a_student_learns():
 
 def test_blocks_have_room_where_those_of_the_original_have():
     one = worker("quantize(8)")
-    assert len(Packer(PROGRAM, 32).pack(weights())) < one.room
+    assert len(Packer(PROGRAM, 32).pack(weights())) < one.max_block_size
 
 
 def test_a_gap_that_was_measured_of_another_chain_says_nothing(tmp_path):
@@ -323,15 +325,15 @@ def test_a_gap_that_was_measured_of_another_chain_says_nothing(tmp_path):
     _, *rows = read_log(tmp_path / LINES)
     chains = [row.decision.compressor.first(Prune).sparsity for row in rows]
     assert chains == [0.6, 0.6, 0.6, 0.3, 0.3, 0.3]
-    assert [row.seen.reward_gap for row in rows][::3] == [100.0, 100.0]
-    assert all(np.isnan(rows[i].seen.reward_gap) for i in (1, 2, 4, 5))
+    assert [row.indicators.reward_gap for row in rows][::3] == [100.0, 100.0]
+    assert all(np.isnan(rows[i].indicators.reward_gap) for i in (1, 2, 4, 5))
 
 
 def test_a_gap_that_was_measured_before_a_restart_is_not_counted_twice(tmp_path):
     more = {"monitor": "reward_gap:10", "every": 1, "folder": str(tmp_path)}
     gap = LearnerFacts(original_return=100.0, compressed_return=0.0, compressed_version=0.0)
     worker("prune(0.9)", **more).step(weights(), replace(gap, version=1), seen())
-    again = Settings("prune(0.9)", **more, until=9).worker(SPEC, acting=True)
+    again = Settings("prune(0.9)", **more, until=9).worker(SPEC, has_policy=True)
     for version, evaluated in ((2, 0), (3, 1), (4, 1)):  # 1: the chain of that one is unknown
         told = replace(gap, version=version, compressed_version=float(evaluated))
         again.step(weights(), told, seen())
@@ -349,5 +351,5 @@ def test_an_original_that_acts_before_the_first_policy_is_not_measured_as_the_ch
     for version, evaluated in ((1, 0), (2, 1)):
         told = replace(gap, version=version, compressed_version=float(evaluated))
         one.step(weights(), told, seen())
-    gaps = [look.seen.reward_gap for look in one.monitor.looks]
+    gaps = [look.indicators.reward_gap for look in one.monitor.measurements]
     assert np.array_equal(gaps, [np.nan, 0.0], equal_nan=True)

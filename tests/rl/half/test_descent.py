@@ -119,7 +119,7 @@ def test_scales_that_make_no_sense(given):
 
 
 def test_an_average_that_its_type_does_not_hold_is_said():
-    with pytest.raises(TrainingError, match="kept 4096 times, is more than its type holds"):
+    with pytest.raises(TrainingError, match="scaled by 4096, exceeds the range of its type"):
         Average({"w": variable(16.5)}, 0.5, kahan=True)
     w = variable(15.0)
     average = Average({"w": w}, 1.0, kahan=True)

@@ -138,7 +138,7 @@ def test_a_damaged_energy_file_is_named(tmp_path):
 
 def test_the_summary_is_json_without_nan(tmp_path):
     numbers = dict.fromkeys(STATUS_COLUMNS, 1.0) | {"actors_return": math.nan}
-    ended = SimpleNamespace(done=True, counts=Counts(), status=Status(**numbers), troubles=[])
+    ended = SimpleNamespace(done=True, counts=Counts(), status=Status(**numbers), warnings=[])
     found = json.loads(json.dumps(facts_of(tmp_path, ended), allow_nan=False))
     assert found["status"]["actors_return"] is None and found["status"]["loss"] == 1
 

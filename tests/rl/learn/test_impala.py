@@ -45,13 +45,13 @@ def loss_of(weights, found, options, constants=None):
     log_pi = np.take_along_axis(logs, actions, -1)[..., 0]
     chosen = np.take_along_axis(values, actions, -1)[..., 0] if correct.of_actions else states
     if constants is None:
-        going = found["length"] == 0
+        running = found["length"] == 0
         *_, following = judged(found["next_observation"])
         constants = correct(
             Trajectories(
                 log_pi, found["log_probability"].astype(np.float64),
                 SCALE * found["reward"].astype(np.float64), found["discount"].astype(np.float64),
-                going.astype(float), states, following, chosen if correct.of_actions else None,
+                running.astype(float), states, following, chosen if correct.of_actions else None,
             )
         )  # fmt: skip
     policy = -np.mean(constants.weights * constants.advantages * log_pi)
@@ -144,7 +144,7 @@ def test_the_queue_gives_each_step_once_in_order():
         actor, count = int(rng.integers(2)), int(rng.integers(1, 6))
         queue.add(steps_of(actor, count, given[actor]))
         given[actor] += count
-        if len(queue.whole) >= 2:
+        if len(queue.complete) >= 2:
             batch = queue.sample(6, rng).records
             assert batch.shape == (3, 2)
             taken += list(batch.T)

@@ -92,7 +92,7 @@ def test_an_actor_that_is_killed_is_replaced(tmp_path):
     assert training.run(unwatched, tick)
     (actors,) = killed
     assert len(actors.run.crashes("actor 1")) == 1
-    assert training.troubles == ["actor 1 was restarted: it was killed by SIGKILL"]
+    assert training.warnings == ["actor 1 was restarted: it was killed by SIGKILL"]
     # Who takes its place continues to explore where it was, and counts on from there.
     assert taken[0] > 0 and sorted(taken) == taken and taken[-1] > taken[0]
     late = training.replay.records[-100:]
@@ -105,8 +105,8 @@ def test_an_actor_whose_environment_fails_begins_another_episode(tmp_path):
     assert training.run(unwatched)
     records = training.replay.records
     assert len(records) == 600 and np.isfinite(records["next_observation"]).all()
-    assert len(training.troubles) in (2, 3)  # of 199 steps each, and some that were not taken
-    assert all("1 of 3 numbers" in trouble for trouble in training.troubles)
+    assert len(training.warnings) in (2, 3)  # of 199 steps each, and some that were not taken
+    assert all("1 of 3 numbers" in trouble for trouble in training.warnings)
 
 
 @pytest.mark.parametrize(

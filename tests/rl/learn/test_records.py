@@ -19,7 +19,7 @@ def transitions(steps, rewards, *, ended, gamma=0.5):
         discount = 0.0 if over and ended else 1.0
         outcome = Outcome(np.array(t + 1.0), reward, discount, over)
         found += window.add(np.array(float(t)), t, 7, outcome)
-    assert not window.begun
+    assert not window.pending
     return found
 
 

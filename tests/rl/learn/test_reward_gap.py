@@ -50,7 +50,9 @@ def test_a_gap_that_only_the_last_look_sees_is_taken(tmp_path, more):
     run = tmp_path / "run"
     training = train(run, "impala", "CartPole-v1", {**GAP, **more})
     assert training.counts.learner_steps == STEPS
-    seen = [row.seen for row in read_log(run / LINES) if math.isfinite(row.seen.reward_gap)]
+    seen = [
+        row.indicators for row in read_log(run / LINES) if math.isfinite(row.indicators.reward_gap)
+    ]
     assert len(seen) == 1
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from qgraph.errors import TrainingError, UsageError
 from qgraph.rl.agents import config_for
-from qgraph.rl.agents.earlier import half_settings
+from qgraph.rl.agents.former_names import half_settings
 from qgraph.rl.half.methods import METHODS
 from qgraph.rl.learn.runs import train
 from tests.helpers.cli import run as qgraph

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from qgraph.errors import TrainingError
-from qgraph.rl.agents.earlier import half_settings
+from qgraph.rl.agents.former_names import half_settings
 from qgraph.rl.half.hadam import HAdam
 from qgraph.rl.half.methods import METHODS
 from tests.helpers.rl_records import World
@@ -17,9 +17,9 @@ def test_each_method_is_at_work_where_it_belongs():
         sac = learner(precision="float16", float16_methods=(name,))
         optimizers = {part: descent.optimizer for part, descent in sac.descents.items()}
         assert all((type(o) is HAdam) == (name == "hadam") for o in optimizers.values())
-        kahan = {part for part, optimizer in optimizers.items() if optimizer.lost}
+        kahan = {part for part, optimizer in optimizers.items() if optimizer.compensation}
         assert kahan == ({"critic", "alpha"} if name == "kahan-gradients" else set())
-        assert (sac.average.scale == 2.0**12 and bool(sac.average.lost)) == (
+        assert (sac.average.scale == 2.0**12 and bool(sac.average.compensation)) == (
             name == "kahan-momentum"
         )
         scaled = {d.compound and d.scale is not None for d in sac.descents.values()}
@@ -131,7 +131,7 @@ def test_what_float16_does_not_hold_is_said_at_once(how, part):
 def test_an_average_that_overflows_is_named():
     sac = learner(**half_settings("all"), tau=0.9)
     sac.critic["one/output/bias"].assign([17.0])
-    with pytest.raises(TrainingError, match="one/output/bias: the average of weights, kept 4096"):
+    with pytest.raises(TrainingError, match="one/output/bias: the average of weights, scaled"):
         for batch in batches(World(), 10):
             sac.step(batch)
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from qgraph.rl.actor import Actor, ActorProgram, ActorStep, Packer
-from qgraph.rl.agents.earlier import half_settings
+from qgraph.rl.agents.former_names import half_settings
 from qgraph.rl.agents.sac.pixels import shifted
 from qgraph.rl.half.scaling import FIRST
 from qgraph.rl.learn.tensors import run

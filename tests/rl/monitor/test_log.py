@@ -22,7 +22,7 @@ def watched(folder, values=(1.0, 15.0, math.nan), **more):
     log = Log(folder, **more)
     monitor = Monitor(KlMax(14), CHAIN, log)
     seen = [Indicators(10 * i, 0.5 * i, kl_max=v, staleness=3.0) for i, v in enumerate(values)]
-    made = [monitor.look(one) for one in seen]
+    made = [monitor.decide(one) for one in seen]
     return seen, made
 
 
@@ -32,14 +32,14 @@ def test_what_is_written_is_read(tmp_path):
     assert not begins.looked and begins.decision.reason == "begins"
     assert [row.decision for row in found] == made
     for row, one in zip(found, seen, strict=True):
-        assert repr(row.seen) == repr(one)  # NaN too
+        assert repr(row.indicators) == repr(one)  # NaN too
     lines = [json.loads(line) for line in (tmp_path / LINES).read_text().splitlines()]
     assert lines[2]["reason"] == "KL max 15 > 14: 8 -> 16 bits" and lines[3]["kl_max"] is None
     with (tmp_path / TABLE).open() as stream:
         _, *rows = csv.DictReader(stream)
     assert [row["compressor"] for row in rows] == [str(m.compressor) for m in made]
     assert rows[1]["kl_max"] == "15.0" and rows[1]["reason"] == made[1].reason
-    assert [row.seen.version for row in changes(found)] == [0, 10]
+    assert [row.indicators.version for row in changes(found)] == [0, 10]
 
 
 def test_a_resumed_run_keeps_what_is_before_its_checkpoint(tmp_path):
@@ -47,7 +47,7 @@ def test_a_resumed_run_keeps_what_is_before_its_checkpoint(tmp_path):
     with (tmp_path / LINES).open("a") as stream:
         stream.write('{"cut')
     Log(tmp_path, until=10)
-    assert [row.seen.version for row in read_log(tmp_path / LINES)] == [0, 0, 10]
+    assert [row.indicators.version for row in read_log(tmp_path / LINES)] == [0, 0, 10]
     watched(tmp_path)
     assert len(read_log(tmp_path / LINES)) == 4
 
@@ -58,7 +58,7 @@ def test_rows_survive_a_failure_to_rewrite_them(tmp_path):
     (tmp_path / TABLE).mkdir()
     with pytest.raises(OutputError):
         Log(tmp_path, until=10)
-    assert [row.seen.version for row in read_log(tmp_path / LINES)] == [0, 0, 10]
+    assert [row.indicators.version for row in read_log(tmp_path / LINES)] == [0, 0, 10]
 
 
 def test_no_file_stays_open(tmp_path):
@@ -75,17 +75,17 @@ def test_the_monitor_of_a_resumed_run_goes_on(tmp_path):
     seen = [Indicators(i, float(i), kl_max=value) for i, value in enumerate(values)]
     strategy = KlMax(14, patience=3)
     whole = Monitor(strategy, CHAIN)
-    wanted = [whole.look(one) for one in seen]
+    wanted = [whole.decide(one) for one in seen]
 
     log = Log(tmp_path)
     first = Monitor(strategy, CHAIN, log)
     for one in seen[:7]:
-        first.look(one)
+        first.decide(one)
     first.failed(seen[6], "no layer")
     log = Log(tmp_path, until=5)
     again = Monitor(strategy, CHAIN, log)
-    assert again.decision == wanted[5] and again.looks == whole.looks[:6]
-    assert [again.look(one) for one in seen[6:]] == wanted[6:]
+    assert again.decision == wanted[5] and again.measurements == whole.measurements[:6]
+    assert [again.decide(one) for one in seen[6:]] == wanted[6:]
     assert [row.decision for row in read_log(tmp_path / LINES) if row.looked] == wanted
 
 
@@ -101,13 +101,13 @@ def test_a_run_that_goes_on_knows_what_does_not_work(tmp_path):
     log = Log(tmp_path)
     first = Monitor(KlMax(14), CHAIN, log)
     good = first.decision
-    left = first.look(seen[0])
+    left = first.decide(seen[0])
     first.failed(seen[1], "no layer", good, for_good=True)
     assert left.compressor != good.compressor
     again = Monitor(KlMax(14), CHAIN, Log(tmp_path, until=1))
     assert again.refused == first.refused == (left.compressor,)
     assert again.decision.compressor == good.compressor
-    assert again.look(seen[2]).reason == "KL max 20 > 14: 8 -> 32 bits"
+    assert again.decide(seen[2]).reason == "KL max 20 > 14: 8 -> 32 bits"
 
 
 def test_a_strategy_that_fails_is_a_look_at_what_stays(tmp_path):
@@ -116,7 +116,7 @@ def test_a_strategy_that_fails_is_a_look_at_what_stays(tmp_path):
     log = Log(tmp_path)
     first = Monitor(parse_strategy("tests.helpers.plain_links.FailsToDecide:1"), CHAIN, log)
     for one in seen[:3]:
-        first.look(one)
+        first.decide(one)
     _, fine, *failed = read_log(tmp_path / LINES)
     assert fine.decision.reason == "fine"
     for row in failed:
@@ -124,7 +124,7 @@ def test_a_strategy_that_fails_is_a_look_at_what_stays(tmp_path):
         told = "stays, the strategy failed: key 'a mistake of its author' is missing"
         assert row.decision.reason == told
     again = Monitor(first.strategy, CHAIN, Log(tmp_path, until=2))
-    assert again.looks == first.looks and len(again.looks) == 3
+    assert again.measurements == first.measurements and len(again.measurements) == 3
     assert again.decision == first.decision and again.worked == first.worked
 
 
@@ -134,7 +134,10 @@ def test_the_first_of_a_bandits_settings_that_failed_stays_refused(tmp_path):
     first.failed(seen, "no layer", for_good=True)
     again = Monitor(first.strategy, CHAIN, Log(tmp_path, until=0))
     assert again.decision == first.decision and str(again.decision.compressor) == "quantize(8)"
-    assert again.refused == (Compressor().quantize(4),) and again.looks == first.looks == []
+    assert (
+        again.refused == (Compressor().quantize(4),)
+        and again.measurements == first.measurements == []
+    )
 
 
 def test_places_and_files_that_are_not_there(tmp_path):

@@ -16,7 +16,7 @@ from qgraph.rl.monitor.indicators import RECENT
 from qgraph.rl.monitor.log import LINES, Log, read_log
 from qgraph.rl.monitor.mix import Mix
 from qgraph.rl.monitor.monitor import print_strategy
-from qgraph.rl.monitor.strategy import Decision, Look
+from qgraph.rl.monitor.strategy import Decision, Measurement
 from qgraph.rl.monitor.thresholds import KlMax, RewardGap
 from qgraph.rl.monitor.watch import Watch
 
@@ -27,7 +27,7 @@ def decisions(strategy, series, chain=CHAIN):
     """Text and reason after each look; each item of the series is fields of Indicators."""
     monitor, found = Monitor(strategy, chain), []
     for i, fields in enumerate(series):
-        made = monitor.look(Indicators(**{"version": i, "seconds": float(i), **fields}))
+        made = monitor.decide(Indicators(**{"version": i, "seconds": float(i), **fields}))
         found.append((str(made.compressor), made.reason))
     return found
 
@@ -42,7 +42,7 @@ def test_kl_max_gives_more_bits_and_takes_them_back_when_it_is_calm():
     assert bits(found) == [8, 8, 16, 16, 32, 32, 32, 32, 32, 16, 16, 16, 8, 8, 8, 8, 8]
     assert found[2][1] == "KL max 14.1 > 14: 8 -> 16 bits"
     assert found[5][1] == "KL max 30 > 14: all bits used"
-    assert found[9][1] == "KL max <= 7 for 3 looks: 32 -> 16 bits"
+    assert found[9][1] == "KL max <= 7 for 3 measurements: 32 -> 16 bits"
 
 
 def test_the_paper_switches_from_8_to_16_bits():
@@ -84,7 +84,7 @@ def test_the_mix_falls_linearly_with_kl_mean():
     monitor, shares = Monitor(Mix(0.5), CHAIN), []
     assert monitor.decision.share == 1
     for i, value in enumerate([0, 0.1, 0.25, 0.5, 2, math.nan]):
-        made = monitor.look(Indicators(i, 0.0, kl_mean=value))
+        made = monitor.decide(Indicators(i, 0.0, kl_mean=value))
         shares.append(made.share)
         assert made.compressor == CHAIN
     assert shares == pytest.approx([1, 0.8, 0.5, 0, 0, 0])
@@ -105,7 +105,7 @@ def test_a_bandit_finds_the_best_of_three_arms(each):
                 returns.append(level + rng.normal(0, 1))
             ended = len(acted)
             mean = float(np.mean(returns))
-            monitor.look(Indicators(ended, float(ended), returned=mean, episodes=float(ended)))
+            monitor.decide(Indicators(ended, float(ended), returned=mean, episodes=float(ended)))
         assert set(acted[: 7 * max(RECENT, each)]) == set(grows)  # each is tried at first
         late = acted[len(acted) // 3 :]
         assert late.count("quantize(8)") > 0.6 * len(late)
@@ -113,7 +113,7 @@ def test_a_bandit_finds_the_best_of_three_arms(each):
 
 def test_growth_counts_for_what_acted_and_per_second():
     a, b = Compressor().quantize(4), Compressor().quantize(8)
-    looks = [
+    measurements = [
         (a, Indicators(0, 0.0)),
         (a, Indicators(1, 1.0, returned=10.0, episodes=19.0)),
         (a, Indicators(2, 2.0, returned=11.0, episodes=20.0)),  # from here on it is a's alone
@@ -126,7 +126,7 @@ def test_growth_counts_for_what_acted_and_per_second():
         (b, Indicators(9, 12.0, returned=94.0, episodes=101.0)),
         (b, Indicators(10, 13.0, returned=99.0, episodes=110.0)),
     ]
-    made = [Look(seen, Decision(chain)) for chain, seen in looks]
+    made = [Measurement(seen, Decision(chain)) for chain, seen in measurements]
     assert trials(made) == ([(a, 2.0), (a, -1.0), (b, -1.0)], False)
     assert trials(made[:5]) == ([(a, 2.0)], True)
     assert trials([]) == ([], True)
@@ -136,19 +136,19 @@ def test_returns_that_are_not_known_end_no_trial():
     """As the first look of a run that continues may have them."""
     a = Compressor().quantize(4)
     returned = [0.0, 3.0, math.nan, 8.0, math.nan, 9.0]
-    looks = [
-        Look(Indicators(i, float(i), returned=value, episodes=20.0 * (i + 1)), Decision(a))
+    measurements = [
+        Measurement(Indicators(i, float(i), returned=value, episodes=20.0 * (i + 1)), Decision(a))
         for i, value in enumerate(returned)
     ]
-    assert trials(looks) == ([(a, 3.0), (a, 2.5), (a, 0.5)], True)
-    assert trials(looks[:3]) == ([(a, 3.0)], False)
-    assert trials(looks[2:3]) == ([], False)
+    assert trials(measurements) == ([(a, 3.0), (a, 2.5), (a, 0.5)], True)
+    assert trials(measurements[:3]) == ([(a, 3.0)], False)
+    assert trials(measurements[2:3]) == ([], False)
 
 
 def trial(monitor, number):
     """Two looks that end a trial, with returns that grow: what is decided then."""
     for i in (2 * number, 2 * number + 1):
-        made = monitor.look(Indicators(i, float(i), returned=float(i), episodes=20.0 * (i + 1)))
+        made = monitor.decide(Indicators(i, float(i), returned=float(i), episodes=20.0 * (i + 1)))
     return made
 
 
@@ -156,7 +156,7 @@ def test_a_setting_that_does_not_work_is_no_setting_of_growth_any_more():
     monitor = Monitor(parse_strategy("growth"), Compressor().quantize(8))
     good = monitor.decision
     seen = Indicators(1, 1.0, returned=1.0, episodes=19.0)
-    assert monitor.look(seen).reason == "stays: quantize(4) is being tried"
+    assert monitor.decide(seen).reason == "stays: quantize(4) is being tried"
     wanted = trial(monitor, 1)
     assert str(wanted.compressor) == "quantize(8)" and wanted.reason == "not tried yet"
     monitor.failed(Indicators(4, 4.0), "no layer", good, for_good=True)
@@ -190,7 +190,7 @@ def test_what_numbers_undid_at_first_is_not_left():
             KlMax(14, patience=1),
             Compressor().quantize(8),
             Compressor().quantize(16),
-            ["KL max 20 > 14: 8 -> 32 bits", "KL max <= 7 for 1 looks: 32 -> 8 bits"],
+            ["KL max 20 > 14: 8 -> 32 bits", "KL max <= 7 for 1 measurements: 32 -> 8 bits"],
         ),
         (
             KlMax(14, patience=1),
@@ -212,11 +212,13 @@ def test_what_numbers_undid_at_first_is_not_left():
 def test_steps_to_what_has_failed_are_passed_over(strategy, begun, refused, reasons):
     monitor = Monitor(strategy, begun)
     good = monitor.decision
-    monitor.look(Indicators(0, 0.0, kl_max=20.0, reward_gap=20.0, evaluated=0.0))
+    monitor.decide(Indicators(0, 0.0, kl_max=20.0, reward_gap=20.0, evaluated=0.0))
     monitor.failed(Indicators(1, 1.0), "no layer", good, for_good=True)
     assert monitor.refused == (refused,) and monitor.decision.compressor == begun
     found = [
-        monitor.look(Indicators(i, 2.0, kl_max=value, reward_gap=value, evaluated=float(i))).reason
+        monitor.decide(
+            Indicators(i, 2.0, kl_max=value, reward_gap=value, evaluated=float(i))
+        ).reason
         for i, value in ((2, 20.0), (3, 1.0))
     ]
     assert found == reasons
@@ -242,7 +244,7 @@ def test_the_last_quantize_is_given_more_bits():
 )
 def test_decisions_that_are_none_change_nothing(told, complaint):
     monitor = Monitor(parse_strategy(f"tests.helpers.plain_links.Decides:{told}"), CHAIN)
-    made = monitor.look(Indicators(0, 0.0))
+    made = monitor.decide(Indicators(0, 0.0))
     assert made.reason.startswith("stays, the strategy failed: ")
     assert complaint in made.reason and (made.compressor, made.share) == (CHAIN, 1.0)
 
@@ -250,7 +252,7 @@ def test_decisions_that_are_none_change_nothing(told, complaint):
 def test_numbers_of_numpy_are_a_share(tmp_path):
     log = Log(tmp_path)
     monitor = Monitor(parse_strategy("tests.helpers.plain_links.Decides:0.25"), CHAIN, log)
-    monitor.look(Indicators(0, 0.0))
+    monitor.decide(Indicators(0, 0.0))
     assert [row.decision.share for row in read_log(tmp_path / LINES)] == [1.0, 0.25]
 
 
@@ -272,7 +274,7 @@ def test_numbers_of_numpy_are_a_share(tmp_path):
         ("reward_gap:10", Compressor().prune(0.5).distill("8"), "takes the place of what is left"),
         ("reward_gap:10,step=1.5", CHAIN, "above 0 and at most 1"),
         ("reward_gap:10,patience=0", CHAIN, "patience is 0 evaluations"),
-        ("kl_max:10,patience=0", CHAIN, "patience is 0 looks"),
+        ("kl_max:10,patience=0", CHAIN, "patience is 0 measurements"),
         ("reward_gap:-1", CHAIN, "for reward gap can never"),
         ("mix:0", CHAIN, "for KL mean can never"),
         ("growth", Compressor().prune(0.5), "between two settings or more"),

@@ -183,7 +183,7 @@ def test_actions_without_bounds_are_compared_in_their_own_range():
 
 def test_infinite_bounds_of_an_exported_head_are_those_of_the_environment():
     whole = Head("gaussian", (-np.inf,), (np.inf,), (0.5,))
-    found = head_for(Chase(False).actions, 1, None, whole=whole)
+    found = head_for(Chase(False).actions, 1, None, exported_head=whole)
     assert found == Head("gaussian", (-1.0,), (1.0,), (0.5,))
 
 

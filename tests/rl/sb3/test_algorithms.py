@@ -110,7 +110,9 @@ def balance_choices(model, observations):
     last = next(network for network in networks if network is not None)
     last = last[-1] if isinstance(last, torch.nn.Sequential) else last
     found = read(model)
-    (outputs,) = floats.run(found.program, found.weights, found.as_seen(observations)).values()
+    (outputs,) = floats.run(
+        found.program, found.weights, found.to_program_layout(observations)
+    ).values()
     with torch.no_grad():
         if last.bias is None:
             return
@@ -126,7 +128,7 @@ def some(model, n=40):
 
 
 def acted(found, observations):
-    outputs = floats.run(found.program, found.weights, found.as_seen(observations))
+    outputs = floats.run(found.program, found.weights, found.to_program_layout(observations))
     return found.head.actions(outputs[found.program.outputs[0]])
 
 
@@ -142,9 +144,11 @@ def assert_acts(model, observations, seen=None, tmp_path=None):
         return
     path = export_onnx(model, tmp_path / "walker.onnx")
     network, known = read_policy(path), about(path)
-    assert known.whole == found.head
-    (outputs,) = floats.run(network.program, network.weights, found.as_seen(observations)).values()
-    close(known.whole.actions(outputs), wanted)
+    assert known.exported_head == found.head
+    (outputs,) = floats.run(
+        network.program, network.weights, found.to_program_layout(observations)
+    ).values()
+    close(known.exported_head.actions(outputs), wanted)
 
 
 def close(found, wanted):
@@ -362,7 +366,7 @@ def test_a_file_is_written_with_its_environment_and_head(tmp_path):
     found = json.loads((tmp_path / "p.json").read_text())
     assert (found["env"], found["action"]) == ("Pendulum-v1", "scale")
     known = about(tmp_path / "p.onnx")
-    head = head_for(Actions(low=(-2.0,), high=(2.0,)), 1, known.head, None, known.whole)
+    head = head_for(Actions(low=(-2.0,), high=(2.0,)), 1, known.head, None, known.exported_head)
     assert head == Head("scale", (-2.0,), (2.0,))
     other = gymnasium.make("Pendulum-v1", g=2.0)  # another task than that of this name
     export_onnx(sb3.TD3("MlpPolicy", other, device="cpu"), tmp_path / "q.onnx")

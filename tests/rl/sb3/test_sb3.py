@@ -77,7 +77,7 @@ def seen_by(model, n=5):
 def test_programs_act_as_the_model_does(name):
     model = model_of(*MODELS[name])
     found, x = read(model), seen_by(model)
-    outputs = floats.run(found.program, found.weights, found.as_seen(x))
+    outputs = floats.run(found.program, found.weights, found.to_program_layout(x))
     actions = found.head.actions(outputs[found.program.outputs[0]])
     wanted, _ = model.predict(x, deterministic=True)
     np.testing.assert_allclose(actions, wanted, rtol=1e-5, atol=1e-6)
@@ -88,7 +88,7 @@ def test_images_are_turned_and_scaled(kind):
     model = model_of(kind, image=True)
     found, x = read(model), seen_by(model, 2)
     assert found.program.shape == (40, 44, 3)
-    outputs = floats.run(found.program, found.weights, found.as_seen(x))
+    outputs = floats.run(found.program, found.weights, found.to_program_layout(x))
     tensor = torch.from_numpy(x)
     if kind is DQN:
         wanted = model.policy.q_net(tensor)
@@ -105,7 +105,7 @@ def test_images_are_turned_and_scaled(kind):
 def test_numbers_are_chosen_from_images(kind):
     model = model_of(kind, discrete=False, image=True)
     found, x = read(model), seen_by(model, 2)
-    outputs = floats.run(found.program, found.weights, found.as_seen(x))
+    outputs = floats.run(found.program, found.weights, found.to_program_layout(x))
     actions = found.head.actions(outputs[found.program.outputs[0]])
     wanted, _ = model.predict(x, deterministic=True)
     np.testing.assert_allclose(actions, wanted, rtol=1e-4, atol=1e-5)
@@ -121,8 +121,8 @@ def test_policies_come_in_by_onnx(name, image, tmp_path):
     assert network.images_first == image
     direct, x = read(model), seen_by(model, 3)
     assert network.program.shape == direct.program.shape
-    (wanted,) = floats.run(direct.program, direct.weights, direct.as_seen(x)).values()
-    found = floats.run(network.program, network.weights, direct.as_seen(x))["action"]
+    (wanted,) = floats.run(direct.program, direct.weights, direct.to_program_layout(x)).values()
+    found = floats.run(network.program, network.weights, direct.to_program_layout(x))["action"]
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
@@ -166,7 +166,7 @@ def test_what_is_evaluated_while_collecting_is_the_float_policy(name):
         def _on_step(self):
             found, _ = model.predict(x, deterministic=True)
             network = read(model)
-            outputs = floats.run(network.program, network.weights, network.as_seen(x))
+            outputs = floats.run(network.program, network.weights, network.to_program_layout(x))
             wanted = network.head.actions(outputs[network.program.outputs[0]])
             compared.append(np.abs(found - wanted).max())
             return True
@@ -259,7 +259,7 @@ def test_aware_training_computes_what_is_evaluated_afterwards(name, image, bits)
     hook, x = QuantizationAware(bits=bits), 3 * seen_by(model, 2 if image else 40)
     hook.init_callback(model)
     found = read(model)
-    evaluated = Simulated.of(found.program, found.weights, bits)(found.as_seen(x))
+    evaluated = Simulated.of(found.program, found.weights, bits)(found.to_program_layout(x))
     hook._begin()
     with torch.no_grad():
         trained = family_of(model.policy).outputs(model.policy, torch.from_numpy(x)).numpy()
@@ -270,7 +270,7 @@ def test_aware_training_computes_what_is_evaluated_afterwards(name, image, bits)
 
 
 def floats_of(found, x):
-    (made,) = floats.run(found.program, found.weights, found.as_seen(x)).values()
+    (made,) = floats.run(found.program, found.weights, found.to_program_layout(x)).values()
     return made
 
 

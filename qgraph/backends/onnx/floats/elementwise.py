@@ -18,13 +18,13 @@ from qgraph.ir.ops.composed import steps_of
 from qgraph.ir.types import TensorType
 
 Lower = Callable[[FloatEmission, Node], None]
-# Writes nodes for inputs that are in one layout, and returns the name of the result.
+# Writes nodes for inputs in one layout, and returns the name of the result.
 Write = Callable[..., str]
 NEAR_ZERO = 0.5  # where exp(x) - 1 and log(1 + x) lose digits
 
 
 def elementwise(write: Write) -> Lower:
-    """An op on elements, in whichever layout its inputs are."""
+    """An op on elements, in any layout that its inputs share."""
 
     def lower(e: FloatEmission, node: Node) -> None:
         nchw = e.common_layout(*node.inputs)
@@ -35,7 +35,7 @@ def elementwise(write: Write) -> Lower:
 
 
 def of_floats(lower: Lower) -> Lower:
-    """An op whose ONNX form means something else, or nothing, on integers."""
+    """An op whose ONNX form is different or undefined for integers."""
 
     def checked(e: FloatEmission, node: Node) -> None:
         kind = e.types[node.inputs[0]]
@@ -49,12 +49,12 @@ def of_floats(lower: Lower) -> Lower:
 
 
 def simple(op: str, **attrs: AttrValue) -> Lower:
-    """An op that ONNX has with the same inputs."""
+    """An op that ONNX has, with the same inputs."""
     return elementwise(lambda e, node, *names: e.op(op, *names, stem=node.name, **attrs))
 
 
 def chain(*steps: tuple[str, tuple[float, ...]]) -> Lower:
-    """ONNX ops one after the other, each with numbers behind its first input."""
+    """ONNX ops one after the other, each with numbers after its first input."""
 
     def write(e: FloatEmission, node: Node, x: str) -> str:
         for op, numbers in steps:
@@ -133,7 +133,7 @@ def _log1p(e: FloatEmission, node: Node, x: str) -> str:
 
 
 def _steps(e: FloatEmission, node: Node) -> None:
-    """A function that is written out in steps, each an op of this table."""
+    """A function that is written in steps, each an op of this table."""
     kind, values = e.types[node.inputs[0]], [node.inputs[0]]
     for op, arguments, extra in steps_of(node.attributes) or ():
         inputs = [values[a] if isinstance(a, int) else _constant(e, node, a) for a in arguments]

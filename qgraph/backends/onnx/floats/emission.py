@@ -1,7 +1,7 @@
-"""State of the lowerings of float ops: the written model, and the name that carries each value.
+"""State of the lowerings of float ops: the model, and the ONNX name of each value.
 
-A value of rank 4 is carried in NHWC, as in the graph, or in NCHW, as ONNX's layers need it.
-The other layout is made by a Transpose when it is first asked for.
+A value of rank 4 is in NHWC, as in the graph, or in NCHW, as in ONNX's layers. The other layout is
+written as a Transpose when it is first needed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SIZES_HINT = "give the sizes of inputs, like --input-shape image=?,224,224,3"
 
 
 class FloatEmission:
-    """The model, the constants by value, and for each other value the names that carry it.
+    """The model, the constants by value, and for all other values their ONNX names.
 
     `inputs` has the model's names of inputs, `fused` the bias that is one ONNX node with its layer,
     by the layer's name.
@@ -39,7 +39,7 @@ class FloatEmission:
         fused: Mapping[str, Node],
     ) -> None:
         self.graph, self.model, self.inputs, self.fused = graph, model, inputs, fused
-        self.names = Namespace(taken=graph.types)  # of values that the graph does not have
+        self.names = Namespace(taken=graph.types)  # names of further values
         self.types: dict[str, TensorType] = dict(graph.types)
         self.constants: dict[str, Array] = {}
         self.held: dict[str, dict[bool, str]] = {}
@@ -47,11 +47,11 @@ class FloatEmission:
     # -- values ------------------------------------------------------------------------------
 
     def put(self, value: str, name: str, nchw: bool = False) -> None:
-        """`name` carries `value`, in NCHW or in the layout of the graph."""
+        """Record that `name` contains `value`, in NCHW or in the layout of the graph."""
         self.held.setdefault(value, {})[nchw] = name
 
     def get(self, value: str, nchw: bool = False) -> str:
-        """The ONNX name that carries a value, turned if need be."""
+        """The ONNX name of a value, transposed if needed."""
         if value in self.constants:
             array = self.constants[value]
             return self.model.constant(turned(array) if nchw else array, value)
@@ -63,18 +63,18 @@ class FloatEmission:
         return held[nchw]
 
     def made_nchw(self, value: str) -> bool:
-        """True for a value that exists in NCHW only."""
+        """Whether a value exists in NCHW only."""
         return value in self.held and False not in self.held[value]
 
     def alias(self, value: str, source: str) -> None:
-        """Let `value` be the same value as `source`."""
+        """Record that `value` equals `source`."""
         if source in self.constants:
             self.constants[value] = self.constants[source]
         else:
             self.held[value] = self.held[source]
 
     def shape(self, value: str, node: Node) -> Shape:
-        """Raises UnsupportedError where not even the rank is known."""
+        """Raises UnsupportedError if the rank is unknown."""
         shape = self.types[value].shape
         if shape is None:
             raise UnsupportedError(
@@ -83,7 +83,7 @@ class FloatEmission:
         return shape
 
     def sizes(self, value: str, axes: tuple[int, ...], node: Node) -> tuple[int, ...]:
-        """The sizes of some axes. Raises UnsupportedError where one is open."""
+        """The sizes of some axes. Raises UnsupportedError if one is open."""
         shape = self.shape(value, node)
         found = [shape[axis] for axis in axes]
         if None in found:
@@ -120,15 +120,16 @@ class FloatEmission:
         return self.op("Cast", name, stem=stem, to=element_type(dtype))
 
     def emit(self, node: Node, lower: Callable[[FloatEmission, Node], None]) -> None:
-        """Write a node that is not in the graph, of values that were written before."""
+        """Write an additional node on values that were written before."""
         inputs = [self.types[value] for value in node.inputs]
         (self.types[node.name],) = op_definition(node.op).types(node.attributes, inputs)
         lower(self, node)
 
     def common_layout(self, *values: str) -> bool:
-        """The layout for ops on elements of several values: NCHW where one is there in it only.
+        """The layout for elementwise ops on several values: NCHW if one exists in NCHW only.
 
-        Values of other ranks than 4 are in NHWC, and so is all that meets them, except constants.
+        Values of other ranks than 4 are in NHWC, and so are values combined with them, except
+        constants.
         """
         varying = [v for v in values if v not in self.constants]
         ranks = {self.types[v].rank for v in varying}

@@ -1,4 +1,4 @@
-"""How each op of a float graph is written in ONNX. A new op is an entry in one of these tables."""
+"""The ONNX form of each op of a float graph. A new op is an entry in one of these tables."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def _const(e: FloatEmission, node: Node) -> None:
 
 
 FIXED_POINT = "it is fixed-point arithmetic; quantize the model and export it as onnx-integer"
-# How each op is written; a float model does not hold what is refused.
+# The lowering of each op; refused ops do not occur in float models.
 LOWERINGS: Lowerings[Lower] = Lowerings(
     "backends/onnx/floats/lower",
     OPS,
     {**ELEMENTWISE, **LAYERS, **MOVES, "input": _input, "const": _const, "opaque": opaque},
     {
-        op: LoweringRefusal(f"a float ONNX model cannot hold `{op}`: {FIXED_POINT}")
+        op: LoweringRefusal(f"a float ONNX model cannot contain `{op}`: {FIXED_POINT}")
         for op in ("quantize", "lookup", "standardize")
     },
 )

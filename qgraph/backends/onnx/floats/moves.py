@@ -50,9 +50,10 @@ def _pad(e: FloatEmission, node: Node) -> None:
 
 
 def _fill(e: FloatEmission, node: Node) -> float:
-    """Value of the padding. In front of a pool the zero is one that ONNX Runtime does not move:
+    """Value of the padding. Before a pool, it is a zero that ONNX Runtime does not recognize.
 
-    it moves a Pad of 0 into a MaxPool behind it, where padding is not 0 but what never wins.
+    ONNX Runtime merges a Pad with 0 into a later MaxPool, whose padding is the smallest value
+    instead of 0.
     """
     value = node.typed(movement.PaddingAttrs).value
     pooled = any(user.op in POOLS for user in e.graph.users(node.name))
@@ -60,7 +61,7 @@ def _fill(e: FloatEmission, node: Node) -> float:
 
 
 def _mirrored(e: FloatEmission, node: Node, mode: str, paddings: Sequence[Pair]) -> None:
-    """Padding that ONNX does not have, axis by axis: the places that elements come from."""
+    """Padding that ONNX does not have, axis by axis, from the source index of each element."""
     (x,) = node.inputs
     nchw = e.made_nchw(x)
     name = e.get(x, nchw)
@@ -84,7 +85,7 @@ def _transpose(e: FloatEmission, node: Node) -> None:
     (x,), perm = node.inputs, node.typed(TransposeAttrs).perm
     varies = x not in e.constants
     if perm == TO_NHWC and varies:
-        e.put(node.name, e.get(x), nchw=True)  # what comes in is the result in NCHW
+        e.put(node.name, e.get(x), nchw=True)  # the input is already the result in NCHW
     elif perm == TO_NCHW and varies:
         e.put(node.name, e.get(x, nchw=True))
     else:
@@ -132,8 +133,8 @@ def _expand_dims(e: FloatEmission, node: Node) -> None:
 
 
 def _resize_nearest(e: FloatEmission, node: Node) -> None:
-    """By factors where these are powers of two, which every runtime has exactly; else by the places
-    that elements come from, which runtimes round differently.
+    """By factors if these are powers of two, which all runtimes compute exactly; otherwise by the
+    source index of each element, because runtimes round it differently.
     """
     (x,), attrs = node.inputs, node.typed(movement.ResizeAttrs)
     sizes, corners, half = attrs.size, attrs.align_corners, attrs.half_pixel

@@ -1,4 +1,4 @@
-"""Ops that are not supported, written as their ONNX file had them."""
+"""Ops that are not supported, written as in their ONNX file."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.structure import OpaqueAttrs
 from qgraph.ir.reading import kind_of
 
-OPSET = 18  # of models without ops that need a newer one
+OPSET = 18  # for models without ops that need a newer one
 
 
 def opset_of(graph: Graph) -> int:
-    """The opset that the model is written in: 18, or the newest that an op of its file needs."""
+    """The opset of the model: 18, or the newest that an op from its file needs."""
     models = [_model(node) for node in graph.nodes.values() if node.op == "opaque"]
     needed: list[int] = [m.opset_import[0].version for m in models if not same_in(m, OPSET)]
     return max([OPSET, *needed])
 
 
 def opaque(e: FloatEmission, node: Node) -> None:
-    """The nodes of the op, on this model's values."""
+    """The nodes of the op, with the values of this model."""
     model = in_opset(_model(node), node.name, e.model.opset)
     (op, *_), graph = model.graph.node, model.graph
     if op.domain not in DEFAULT_DOMAIN:

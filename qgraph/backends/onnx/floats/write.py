@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx
 
-from qgraph.backends.ends import ends_of
+from qgraph.backends.io_names import io_names_of
 from qgraph.backends.onnx.builder import OnnxModelBuilder
 from qgraph.backends.onnx.floats.emission import FloatEmission
 from qgraph.backends.onnx.floats.lower import LOWERINGS
@@ -16,20 +16,21 @@ from qgraph.names import onnx_name
 
 
 def float_model(graph: Graph) -> onnx.ModelProto:
-    """The checked model. An open batch stays open; layouts and names of both ends are the graph's.
+    """The checked model. An open batch stays open; layouts and names of inputs and outputs do not
+    change.
 
-    Raises UnsupportedError naming the first node that ONNX cannot carry, and why.
+    Raises UnsupportedError naming the first node that ONNX does not support, and why.
     """
-    ends = ends_of(graph, onnx_name)
-    reserved = [*ends.inputs.values(), *ends.outputs.values()]
+    io_names = io_names_of(graph, onnx_name)
+    reserved = [*io_names.inputs.values(), *io_names.outputs.values()]
     model = OnnxModelBuilder(onnx_name(graph.name), opset_of(graph), reserved)
-    emission = FloatEmission(graph, model, ends.inputs, biases(graph))
+    emission = FloatEmission(graph, model, io_names.inputs, biases(graph))
     for node in graph.topological():
         LOWERINGS.of(node.op, node.name)(emission, node)
     for public, value in graph.outputs.items():
-        if ends.outputs[public] not in ends.inputs.values():
-            model.append("Identity", [emission.get(value)], ends.outputs[public])
-        model.output(ends.outputs[public], graph.types[value].dtype, graph.types[value].shape)
+        if io_names.outputs[public] not in io_names.inputs.values():
+            model.append("Identity", [emission.get(value)], io_names.outputs[public])
+        model.output(io_names.outputs[public], graph.types[value].dtype, graph.types[value].shape)
     try:
         return model.model({"form": "float"})
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
@@ -39,7 +40,7 @@ def float_model(graph: Graph) -> onnx.ModelProto:
 
 
 def biases(graph: Graph) -> dict[str, Node]:
-    """The bias that follows a layer and nothing else takes, by the layer's name."""
+    """The bias after a layer that has no other use, by the layer's name."""
     found: dict[str, Node] = {}
     for node in graph.nodes.values():
         if node.op != "bias_add" or graph.constant(node.inputs[1]) is None:

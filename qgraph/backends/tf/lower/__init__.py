@@ -1,4 +1,4 @@
-"""How each op is written in TensorFlow. A new op is a new entry in one of these tables."""
+"""The TensorFlow form of each op. A new op is a new entry in one of these tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from qgraph.ops.lowerings import Lowerings
 
 
 def _opaque(e: Emission, node: Node) -> str:
-    """The op of its source on this graph's tensors, with the functions that it calls."""
+    """Copy an opaque op with this graph's tensors, and the functions that it calls."""
     source = node.typed(OpaqueAttrs).source
     if not isinstance(source, TFSource):
         raise _foreign(node)
@@ -34,7 +34,7 @@ def _opaque(e: Emission, node: Node) -> str:
 
 
 def check_origin(graph: Graph) -> None:
-    """Raise UnsupportedError naming the first op that is not supported and not TensorFlow's."""
+    """Raise UnsupportedError naming the first opaque op that is not from TensorFlow."""
     for node in graph.topological():
         if node.op == "opaque" and not isinstance(node.typed(OpaqueAttrs).source, TFSource):
             raise _foreign(node)
@@ -49,7 +49,7 @@ def _foreign(node: Node) -> UnsupportedError:
     )
 
 
-# `emit` itself writes inputs and constants, and `written_out` replaces these functions by steps.
+# `emit` writes inputs and constants, and `written_out` replaces these functions by steps.
 APART = frozenset({"input", "const", "composed", "gelu"})
 LOWERINGS: Lowerings[Lower] = Lowerings(
     "backends/tf/lower",

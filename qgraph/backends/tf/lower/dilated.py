@@ -20,7 +20,7 @@ from qgraph.ir.ops.windows import explicit_pads
 
 
 def spread_filter(e: Emission, node: Node, w: str, shape: Sequence[int], dtype: str) -> str:
-    """The filter with zeros between its taps; by ops where training changes it."""
+    """The filter with zeros between its taps, written as ops if training changes it."""
     (high, wide, *channels), (down, across) = shape, node.typed(ConvAttrs).dilations
     spread = ((high - 1) * down + 1, (wide - 1) * across + 1, *channels)
     filters = e.constants.get(node.inputs[1])
@@ -49,9 +49,9 @@ def space_to_batch(
     dtype: str,
     convolve: Callable[[str], str],
 ) -> str:
-    """A dilated `Conv2D` of images of known `sizes`; each phase of an image is one of the batch.
+    """A dilated `Conv2D` of images of known `sizes`; the phases of an image are in the batch.
 
-    `convolve` emits the convolution without padding, dilation and stride. A stride takes some of
+    `convolve` emits the convolution without padding, dilation and stride. A stride selects some of
     the results of stride 1.
     """
     window = node.typed(ConvAttrs)

@@ -36,9 +36,9 @@ def _pad_spatial(
     )
 
 
-# Behind a convolution of a free batch Grappler of TensorFlow 2.21 moves several products with
-# constants into the filter, by shapes that no longer hold, and ends the process. It leaves alone
-# what bears this mark.
+# After a convolution with a free batch, Grappler of TensorFlow 2.21 moves products with constants
+# into the filter, uses shapes that are no longer valid, and crashes the process. It does not change
+# nodes with this mark.
 FIXED = {"_grappler_do_not_remove": True}
 
 
@@ -50,10 +50,10 @@ def _padding(node: Node) -> tuple[str, Pads | None]:
 
 
 def _onednn_errs(e: Emission, node: Node) -> bool:
-    """True for float32 convolutions that TensorFlow 2.21 computes wrongly with oneDNN on.
+    """Whether TensorFlow 2.21 with oneDNN computes a float32 convolution wrongly.
 
-    Seen with one channel, strides like (1, 2), a result of width 1 and more than one image: not
-    rounding errors but other numbers. float64 takes another kernel.
+    Seen with one channel, strides like (1, 2), a result of width 1 and more than one image. The
+    results are wrong by more than rounding. float64 uses another kernel.
     """
     filters, strides = e.graph.types[node.inputs[1]].shape or (), node.typed(ConvAttrs).strides
     return filters[2] == 1 and strides[0] != strides[1]
@@ -89,7 +89,7 @@ def _conv2d(e: Emission, node: Node) -> str:
 
 
 def _convolve(e: Emission, node: Node, name: str, x: str, w: str, attrs: Attrs) -> str:
-    """TensorFlow's CPU kernels have no groups: split, convolve, join."""
+    """TensorFlow's CPU kernels do not support groups: split, convolve, concatenate."""
     channels = (e.graph.types[node.inputs[0]].shape or (None,))[-1]
     taken = (e.graph.types[node.inputs[1]].shape or (None,) * 4)[2]
     groups = 1 if channels is None or taken is None else channels // taken
@@ -114,13 +114,12 @@ def _convolve(e: Emission, node: Node, name: str, x: str, w: str, attrs: Attrs) 
 
 
 def _depthwise(e: Emission, node: Node) -> str:
-    """TensorFlow's depthwise kernel knows neither dilation, nor unequal strides, nor own padding.
+    """TensorFlow's depthwise kernel supports no dilation, unequal strides or explicit padding.
 
-    A dilated filter is the same filter with zeros between its taps, an unequal stride is stride 1
-    of which some results are taken: both exact.
-
-    Of one channel it is a convolution, and emitted as one: TensorFlow 2.21 with oneDNN takes the
-    prepared primitive of the one for the other, if their sizes are the same, and fails.
+    A dilated filter is the same filter with zeros between its taps; for an unequal stride, some
+    results of stride 1 are selected. Both are exact.
+    With one channel, it is written as a convolution: otherwise TensorFlow 2.21 with oneDNN confuses
+    the prepared primitives of the two kinds, if their sizes are the same, and fails.
     """
     if (e.graph.types[node.inputs[1]].shape or (0, 0, 0))[2] == 1:
         return _conv2d(e, node)
@@ -179,7 +178,7 @@ def _pool(op: str) -> Lower:
         if pads is not None:
             if op == "AvgPool":
                 raise UnsupportedError(
-                    "an average pool with its own padding stays unsupported", node=node.name
+                    "an average pool with explicit padding is not supported", node=node.name
                 )
             x = _pad_spatial(e, node, x, pads, dtype, float(np.finfo(dtype).min))
         window = node.typed(PoolAttrs)

@@ -60,7 +60,7 @@ def _hard_sigmoid(e: Emission, node: Node) -> str:
 
 
 def _elu(e: Emission, node: Node) -> str:
-    """TensorFlow's has no alpha: max(x, 0) + alpha * elu(min(x, 0))."""
+    """TensorFlow's Elu has no alpha: max(x, 0) + alpha * elu(min(x, 0))."""
     alpha, dtype = node.typed(EluAttrs).alpha, e.dtypes[node.name]
     if alpha == 1:
         return simple("Elu")(e, node)

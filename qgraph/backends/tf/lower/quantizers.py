@@ -1,4 +1,4 @@
-"""Quantizers and tables: exact in the float type that they are given."""
+"""Quantizers and tables, exact in the float type of their input."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from qgraph.quant.topology import scalar_exponent
 
 
 def _quantize(e: Emission, node: Node) -> str:
-    """Scale, round, clip, scale back: each step exact in the input's float type.
+    """Scale, round, clip, scale back; each step is exact in the input's float type.
 
-    What wraps needs all digits of numbers of any size, which takes float64; so do the ends of
-    ranges past 24 bits.
+    Wrapping needs all digits of any number, so it uses float64; so do ranges beyond 24 bits.
     """
     spec = spec_of(node)
     held = e.dtypes[node.name]
@@ -42,7 +41,7 @@ def _quantize(e: Emission, node: Node) -> str:
             for op, to in (("Minimum", end), ("Maximum", -end)):
                 held_to = [x, e.builder.scalar(to, dtype)]
                 x = e.builder.add(op, f"{name}/{op.lower()}", held_to, T=t)
-        # Whole turns first: beyond 2^53 a subtraction is not exact.
+        # Whole turns first, because a subtraction beyond 2^53 is not exact.
         x = e.builder.add("FloorMod", f"{name}/turns", [x, span], T=t)
         x = e.builder.add("Sub", f"{name}/from_low", [x, low], T=t)
         x = e.builder.add("FloorMod", f"{name}/wrap", [x, span], T=t)
@@ -59,7 +58,7 @@ def _quantize(e: Emission, node: Node) -> str:
 
 
 def _passes_shift(e: Emission, node: Node) -> bool:
-    """True where a left shift of codes may reach past 2^62, where all forms keep them."""
+    """Whether a left shift of codes may exceed 2^62, the limit of all forms."""
     source, bound = e.exponents.get(node.inputs[0]), e.bounds.get(node.inputs[0])
     if source is None or bound is None:
         return False
@@ -68,9 +67,9 @@ def _passes_shift(e: Emission, node: Node) -> bool:
 
 
 def _evened(e: Emission, node: Node, x: str, dtype: str) -> str:
-    """x with odd codes one step up, where the quantizer drops bits: `double` without its half away.
+    """x with odd codes increased by one step, if bits are dropped: the first step of `double`.
 
-    A float that has no codes stays as it is.
+    A float that is not on a grid does not change.
     """
     exponent = e.exponents.get(node.inputs[0])
     if exponent is None:

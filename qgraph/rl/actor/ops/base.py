@@ -20,9 +20,9 @@ class ChannelRule(Enum):
 
     LAYER = "each is a sum over all channels"
     NORMED = "each is one channel, on a scale that depends on all of them"
-    APART = "each is computed from the same channel alone"
+    SEPARATE = "each is computed from the same channel alone"
     MIXED = "each is one channel, changed by a value of all channels"
-    MEET = "each is computed from the same channel of two operands"
+    PAIRED = "each is computed from the same channel of two operands"
     MOVED = "each is one channel of one operand, at another place"
 
 
@@ -48,7 +48,7 @@ class ActorOp(Generic[A]):
 
     shape: the shape of the result, from those of the inputs and of the weights. Raises GraphError
     if they do not fit. compute: the reference, bit for bit, on float32 with a batch axis in front.
-    numbered: the numbers of the result's channels, from those of the inputs' channels; None for
+    channel_ids: the ids of the result's channels, from those of the inputs' channels; None for
     layers, whose channels are new.
     """
 
@@ -61,7 +61,7 @@ class ActorOp(Generic[A]):
     channels: ChannelRule
     shape: Callable[[A, Sequence[Shape], Sequence[Shape]], Shape]
     compute: Callable[[A, Sequence[Array], Sequence[StepWeight]], Array]
-    numbered: Callable[[Sequence[Array], Sequence[Shape]], Array] | None = None
+    channel_ids: Callable[[Sequence[Array], Sequence[Shape]], Array] | None = None
 
     @property
     def layer(self) -> bool:

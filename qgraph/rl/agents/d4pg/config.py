@@ -22,10 +22,10 @@ class D4pgConfig(DeterministicConfig):
     critic_hidden_sizes: tuple[int, ...] = (512, 512, 256)
     target_update_period: int = TARGET_UPDATE_PERIOD.field(100)
     layer_norm: bool = LAYER_NORM.field(False)
-    atoms: int = Panel.OWN.setting(
+    atoms: int = Panel.ALGORITHM.setting(
         51, "Number of atoms of the critic's distribution.", Interval(2), unit="atoms"
     )
-    v_max: float = Panel.OWN.setting(
+    v_max: float = Panel.ALGORITHM.setting(
         150.0, "Range of the critic's distribution: from -v_max to v_max.", POSITIVE,
-        earlier="value_limit",
+        former_name="value_limit",
     )  # fmt: skip

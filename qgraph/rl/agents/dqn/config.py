@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from qgraph.rl.head import Head
     from qgraph.rl.learn.exploration import Exploration
 
-OWN, EXPLORATION = Panel.OWN, Panel.EXPLORATION
+ALGORITHM, EXPLORATION = Panel.ALGORITHM, Panel.EXPLORATION
 
 
 @dataclass(frozen=True)
@@ -31,24 +31,27 @@ class DqnConfig(ReplayConfig):
     learning_rate: float = 5e-4
     replay_capacity: int = 100_000
     target_update_period: int = TARGET_UPDATE_PERIOD.field(100)
-    double_q: bool = OWN.setting(True, "Use double Q-learning.", earlier="double")
-    dueling: bool = OWN.setting(False, "Use dueling heads.")
+    double_q: bool = ALGORITHM.setting(True, "Use double Q-learning.", former_name="double")
+    dueling: bool = ALGORITHM.setting(False, "Use dueling heads.")
     layer_norm: bool = LAYER_NORM.field(False)
     epsilon: float = EXPLORATION.setting(
         0.05,
         "Final share of random actions. With several actors, their shares are spaced up to it.",
         SHARE,
-        earlier="explore",
+        former_name="explore",
     )
     epsilon_steps: int = EXPLORATION.setting(
         10_000,
         "Environment steps over which the share of random actions falls from 1 to epsilon.",
         NOT_NEGATIVE,
         unit="steps",
-        earlier="explore_steps",
+        former_name="explore_steps",
     )
     epsilon_hold: int = EXPLORATION.number_of(
-        "steps", 1, "Mean number of steps that a random action is repeated.", earlier="explore_hold"
+        "steps",
+        1,
+        "Mean number of steps that a random action is repeated.",
+        former_name="explore_hold",
     )
 
     tasks: ClassVar[Mapping[str, SettingValues]] = MappingProxyType(

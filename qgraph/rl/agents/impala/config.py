@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from qgraph.rl.learn.limiter import RateLimiter
     from qgraph.rl.learn.memory import Memory
 
-OWN = Panel.OWN
+ALGORITHM = Panel.ALGORITHM
 
 
 @dataclass(frozen=True)
@@ -43,25 +43,25 @@ class ImpalaConfig(RunConfig):
     publish_every: int = 1
     learning_rate: float = 3e-4
     batch_size: int = Panel.LEARNING.number_of(
-        "steps", 160, "Steps in a batch, over all its trajectories.", earlier="batch"
+        "steps", 160, "Steps in a batch, over all its trajectories.", former_name="batch"
     )
     layer_norm: bool = LAYER_NORM.field(False)
     reward_scale: float = REWARD_SCALE.field(1.0)
-    unroll_length: int = OWN.number_of("steps", 5, "Steps in a trajectory.", earlier="n")
-    correction: str = OWN.setting(
+    unroll_length: int = ALGORITHM.number_of("steps", 5, "Steps in a trajectory.", former_name="n")
+    correction: str = ALGORITHM.setting(
         "vtrace,is",
         "Off-policy correction: vtrace, retrace, tree_backup, is or none, with optional constants "
         "such as vtrace(rho=1,c=0.9).",
         unit="list",
-        earlier="correct",
+        former_name="correct",
     )
-    entropy_cost: float = OWN.setting(
-        0.02, "Weight of the entropy bonus in the loss.", NOT_NEGATIVE, earlier="entropy"
+    entropy_cost: float = ALGORITHM.setting(
+        0.02, "Weight of the entropy bonus in the loss.", NOT_NEGATIVE, former_name="entropy"
     )
-    value_cost: float = OWN.setting(
-        0.25, "Weight of the critic's loss.", NOT_NEGATIVE, earlier="value"
+    value_cost: float = ALGORITHM.setting(
+        0.25, "Weight of the critic's loss.", NOT_NEGATIVE, former_name="value"
     )
-    replicas: int = OWN.number_of("GPUs", 1, "Number of GPUs that share each batch.")
+    replicas: int = ALGORITHM.number_of("GPUs", 1, "Number of GPUs that share each batch.")
 
     tasks: ClassVar[Mapping[str, SettingValues]] = MappingProxyType(
         {

@@ -56,14 +56,14 @@ class SacConfig(ReplayConfig):
     critic_hidden_sizes: tuple[int, ...] = CRITIC_HIDDEN_SIZES.field((256, 256))
     reward_scale: float = REWARD_SCALE.field(1.0)
     tau: float = TAU.field(0.005)
-    float16_methods: tuple[str, ...] = Panel.OWN.setting(
+    float16_methods: tuple[str, ...] = Panel.ALGORITHM.setting(
         (),
         "Methods that make float16 learning stable: `all`, `none`, or names, comma separated.",
         unit="methods",
-        earlier="methods",
+        former_name="methods",
         default_text="none",
     )
-    significand: int | None = Panel.OWN.setting(
+    significand: int | None = Panel.ALGORITHM.setting(
         None,
         "Round numbers of the learner to this many significand bits.",
         Interval(1, 10),

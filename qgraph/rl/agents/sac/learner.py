@@ -18,7 +18,7 @@ from qgraph.rl.actor.program import ActorProgram
 from qgraph.rl.agents.critic_learner import CriticLearner
 from qgraph.rl.agents.replay_learner import Weights
 from qgraph.rl.agents.sac.config import SacConfig
-from qgraph.rl.agents.sac.pixels import FEATURES, behind, encoder, prepared, shifted
+from qgraph.rl.agents.sac.pixels import FEATURES, composed, encoder, encoder_weights, shifted
 from qgraph.rl.environments import Environment
 from qgraph.rl.half.average import SCALE, Average
 from qgraph.rl.half.descent import Descent
@@ -38,7 +38,7 @@ from qgraph.stored import part
 
 ALPHA = 0.1  # initial value
 IMAGE_SCALE = 2.0**7  # of averages with an encoder, whose weights are larger
-MORE = SettingText("float16 may need more {float16_methods}, or a smaller {reward_scale}")
+OVERFLOW_HINT = SettingText("float16 may need more {float16_methods}, or a smaller {reward_scale}")
 
 
 class SacLearner(CriticLearner):
@@ -62,7 +62,7 @@ class SacLearner(CriticLearner):
         self.critic_program = network((features[0] + self.width,), config.critic_hidden_sizes, 1)
         self.program = self.actor_program
         if self.encoder:
-            self.program = behind(self.encoder, self.actor_program)
+            self.program = composed(self.encoder, self.actor_program)
         self._make_variables(np.random.default_rng(config.seed))
         self.descents = {
             "critic": self._descent(self.critic, kahan=True),
@@ -89,7 +89,7 @@ class SacLearner(CriticLearner):
             rounded=self.rounded,
         )
         self.policy = variables({**images, **actor}, "policy")
-        self._show()
+        self._copy_policy()
 
     def _variables(self, weights: Mapping[str, Array], prefix: str) -> dict[str, Variable]:
         found = variables(weights, prefix, self.precision.stored)
@@ -136,11 +136,11 @@ class SacLearner(CriticLearner):
             self.loss = float(loss)
         scales = [d.scale for d in self.descents.values() if d.scale is not None]
         for name, descent in self.descents.items():
-            if descent.scale is not None and descent.scale.spent:
+            if descent.scale is not None and descent.scale.exhausted:
                 raise TrainingError(
                     f"gradients overflow at every loss scale after {int(self.taken)} steps",
                     node=name,
-                    hint=MORE,
+                    hint=OVERFLOW_HINT,
                 )
         if not scales:
             self.loss = float(loss)
@@ -152,7 +152,7 @@ class SacLearner(CriticLearner):
                 raise TrainingError(
                     f"weights are no longer finite after {int(self.taken)} steps",
                     node=name,
-                    hint=None if self.precision.computed == tf.float32 else MORE,
+                    hint=None if self.precision.computed == tf.float32 else OVERFLOW_HINT,
                 )
         self.average.check()
 
@@ -181,15 +181,15 @@ class SacLearner(CriticLearner):
             alpha_loss = mean(self._number(tf.exp(self.log_alpha)) * surplus)
         self.descents["alpha"].minimize(tape, alpha_loss)
         self._count_step(self.config.target_update_period, self.average.update)
-        self._show()
+        self._copy_policy()
         whole = [tf.cast(error, tf.float32) for error in errors]  # squares may be infinite
         return (
             tf.abs(whole[0]) + tf.abs(whole[1]),
             tf.reduce_mean(tf.square(whole)) * 2,
-            self._sound(),
+            self._all_finite(),
         )
 
-    def _sound(self) -> Tensor:
+    def _all_finite(self) -> Tensor:
         """Whether all numbers are finite, so that the first NaN or infinity is reported.
 
         Those of critics show in their average.
@@ -230,7 +230,7 @@ class SacLearner(CriticLearner):
     def _encoding(self, critic: Weights) -> dict[str, Tensor]:
         """The weights that the encoder runs with."""
         weights = {**self.fixed, **part(critic, "encoder")}
-        return prepared(self._computed(weights), self.rounded)
+        return encoder_weights(self._computed(weights), self.rounded)
 
     def _run(self, program: ActorProgram, weights: Weights, x: Tensor) -> Tensor:
         dtype = self.precision.computed
@@ -245,7 +245,7 @@ class SacLearner(CriticLearner):
     def _seed(self, stream: int) -> Tensor:
         return tf.stack([self.config.seed, 4 * self.taken + stream])
 
-    def _show(self) -> None:
+    def _copy_policy(self) -> None:
         """Copy the current weights to `policy`."""
         weights = dict(self.actor)
         if self.encoder:

@@ -45,7 +45,7 @@ def encoder(shape: Shape) -> ActorProgram:
     return ActorProgram(shape, tuple(steps), ("features",), shapes)
 
 
-def behind(first: ActorProgram, then: ActorProgram) -> ActorProgram:
+def composed(first: ActorProgram, then: ActorProgram) -> ActorProgram:
     """One program: `then` on the output of `first`."""
     given = {then.observation: first.outputs[0]}
     steps = [
@@ -56,7 +56,7 @@ def behind(first: ActorProgram, then: ActorProgram) -> ActorProgram:
     return ActorProgram(first.shape, (*first.steps, *steps), then.outputs, shapes)
 
 
-def prepared(weights: Mapping[str, Tensor], rounded: Rounding) -> dict[str, Tensor]:
+def encoder_weights(weights: Mapping[str, Tensor], rounded: Rounding) -> dict[str, Tensor]:
     """The weights that an encoder runs with; those of its linear layer are standardised."""
     return {**weights, "encoded/kernel": rounded(standardized(weights["encoded/kernel"]))}
 

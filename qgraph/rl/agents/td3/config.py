@@ -11,7 +11,7 @@ from qgraph.rl.agents.deterministic_config import DeterministicConfig
 from qgraph.rl.agents.setting import NOT_NEGATIVE, Panel, SettingValues
 from qgraph.rl.agents.shared_settings import REWARD_SCALE, TAU
 
-OWN = Panel.OWN
+ALGORITHM = Panel.ALGORITHM
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,15 @@ class Td3Config(DeterministicConfig):
     sigma: float = 0.1
     reward_scale: float = REWARD_SCALE.field(1.0)
     tau: float = TAU.field(0.005)
-    policy_delay: int = OWN.number_of(
+    policy_delay: int = ALGORITHM.number_of(
         "learner steps",
         2,
         "Learner steps between updates of the policy and the target networks.",
     )
-    target_noise: float = OWN.setting(
+    target_noise: float = ALGORITHM.setting(
         0.2, "Standard deviation of the noise on the target policy's actions.", NOT_NEGATIVE
     )
-    target_noise_clip: float = OWN.setting(
+    target_noise_clip: float = ALGORITHM.setting(
         0.5, "Clip the noise on the target policy's actions to [-x, x].", NOT_NEGATIVE
     )
 

@@ -18,7 +18,7 @@ def renamed(kind: type[RunConfig], given: SettingValues) -> SettingValues:
 
     Raises UsageError for a setting that is given by two names.
     """
-    names = {each.setting.earlier: name for name, each in kind.fields().items()}
+    names = {each.setting.former_name: name for name, each in kind.fields().items()}
     names.pop("", None)
     found: dict[str, object] = {}
     for name, value in _with_precision(given).items():

@@ -1,4 +1,4 @@
-"""Names of a written graph's inputs and outputs: the user's, where the target allows them."""
+"""Names of a written graph's inputs and outputs: those of the user, if the target allows them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qgraph.names import Namespace, Spelling
 
 
 @dataclass(frozen=True)
-class Ends:
+class IONames:
     """The names of inputs and public outputs in a written graph, by the user's names."""
 
     inputs: Mapping[str, str]
@@ -22,7 +22,7 @@ class Ends:
 
     @property
     def changed(self) -> dict[str, dict[str, str]]:
-        """Names that the target does not allow, or that inputs and outputs share."""
+        """Names that the target does not allow, or that an input and an output share."""
         both = {"inputs": self.inputs, "outputs": self.outputs}
         return {
             kind: {own: node for own, node in ends.items() if own != node}
@@ -30,8 +30,8 @@ class Ends:
         }
 
 
-def ends_of(graph: Graph, spelling: Spelling) -> Ends:
-    """The names of a graph's ends in a target with this spelling of names.
+def io_names_of(graph: Graph, spelling: Spelling) -> IONames:
+    """The names of a graph's inputs and outputs in a target that spells names so.
 
     An output that has the name of an input keeps it only if it is that input.
     """
@@ -39,7 +39,7 @@ def ends_of(graph: Graph, spelling: Spelling) -> Ends:
     same = {name for name in graph.inputs if graph.outputs.get(name) == name}
     others = [name for name in graph.outputs if name not in graph.inputs]
     found = names.fresh_all([*graph.inputs, *others])
-    return Ends(
+    return IONames(
         {name: found[name] for name in graph.inputs},
         {
             name: found[name] if name in same or name in others else names.fresh(name)

@@ -4,13 +4,20 @@ import math
 
 import numpy as np
 
-from qgraph.rl.compress.learner_notes import BYTES, ROWS, NoteReceiver, NoteSender, Sample, rows_for
+from qgraph.rl.compress.learner_messages import (
+    BYTES,
+    ROWS,
+    MessageReceiver,
+    MessageSender,
+    Sample,
+    rows_for,
+)
 from qgraph.rl.monitor import LearnerFacts
 
 
 def test_what_is_told_last_is_heard():
-    sender = NoteSender((3, 2))
-    receiver = NoteReceiver(sender.channel, (3, 2))
+    sender = MessageSender((3, 2))
+    receiver = MessageReceiver(sender.channel, (3, 2))
     facts, seen = receiver.latest()
     assert facts.version == 0 and math.isnan(facts.returned) and seen is None
     sender.send(LearnerFacts(3, 1.5, 20.0), None)
@@ -27,17 +34,17 @@ def test_what_is_told_last_is_heard():
 
 def test_a_sample_is_of_all_that_was_seen():
     sample = Sample((1,))
-    assert sample.seen() is None
+    assert sample.observations() is None
     sample.add(np.arange(3)[:, None])
-    assert sample.seen().tolist() == [[0], [1], [2]]
+    assert sample.observations().tolist() == [[0], [1], [2]]
     numbers = np.arange(3, 4 * ROWS)
     for part in np.array_split(numbers, 100):
         sample.add(part[:, None])
-    found = sample.seen()[:, 0]
+    found = sample.observations()[:, 0]
     assert len(found) == ROWS == len(np.unique(found))
     assert (found < ROWS).sum() > 50 and (found >= 3 * ROWS).sum() > 500
     sample.add(np.zeros((2, 3 * ROWS, 1)))  # of any leading shape, and more than it holds
-    assert (sample.seen() == 0).all()
+    assert (sample.observations() == 0).all()
 
 
 def test_large_observations_are_fewer():

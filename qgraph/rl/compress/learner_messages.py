@@ -1,4 +1,4 @@
-"""Notes from a learner to its compressor: facts, and observations of its actors."""
+"""Messages from a learner to its compressor: facts, and observations of its actors."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ NUMBERS = len(fields(LearnerFacts)) + 1
 
 
 def rows_for(shape: tuple[int, ...]) -> int:
-    """The number of observations of a shape that a note holds."""
+    """The number of observations of a shape that a message holds."""
     return max(1, min(ROWS, BYTES // (4 * math.prod(shape))))
 
 
 class Sample:
     """A sample of all observations so far; a new one replaces a random one.
 
-    It reaches back at least about as many observations as it holds. `seen()` is float32
+    It reaches back at least about as many observations as it holds. `observations()` is float32
     [n, *shape], or None before the first.
     """
 
@@ -43,11 +43,11 @@ class Sample:
         places = self._rng.choice(len(self._rows), len(added) - fresh, replace=False)
         self._rows[places] = added[fresh:]
 
-    def seen(self) -> Array | None:
+    def observations(self) -> Array | None:
         return self._rows[: self._size] if self._size else None
 
 
-class NoteSender:
+class MessageSender:
     """The learner's end, for observations of one shape."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -58,20 +58,22 @@ class NoteSender:
 
     @property
     def channel(self) -> str:
-        """The channel that the compressor's `NoteReceiver` opens."""
+        """The channel that the compressor's `MessageReceiver` opens."""
         return self._channel.name
 
     def send(self, facts: LearnerFacts, observations: Array | None) -> None:
-        """Hand over a copy of the notes, without waiting."""
-        room = self._writer.room()
-        seen = np.zeros((0, *self._shape), np.float32) if observations is None else observations
-        numbers = (*astuple(facts), len(seen))
+        """Hand over a copy of the message, without waiting."""
+        room = self._writer.next_block()
+        observations = (
+            np.zeros((0, *self._shape), np.float32) if observations is None else observations
+        )
+        numbers = (*astuple(facts), len(observations))
         room[: 8 * len(numbers)].view(np.float64)[:] = numbers
-        room[HEAD : HEAD + seen.nbytes].view(np.float32)[:] = seen.ravel()
+        room[HEAD : HEAD + observations.nbytes].view(np.float32)[:] = observations.ravel()
         self._writer.publish(self._writer.version + 1)
 
 
-class NoteReceiver:
+class MessageReceiver:
     """The compressor's end."""
 
     def __init__(self, channel: str, shape: tuple[int, ...]) -> None:
@@ -80,11 +82,14 @@ class NoteReceiver:
         self._latest: tuple[LearnerFacts, Array | None] = (LearnerFacts(), None)
 
     def latest(self) -> tuple[LearnerFacts, Array | None]:
-        """The latest notes. The observations [n, *shape] are a view, valid until the next call."""
-        note = self._reader.latest()
-        if note is not None:
-            *facts, count = note[: 8 * NUMBERS].view(np.float64).tolist()
+        """The latest message. The observations [n, *shape] are valid until the next call."""
+        message = self._reader.latest()
+        if message is not None:
+            *facts, count = message[: 8 * NUMBERS].view(np.float64).tolist()
             size = 4 * int(count) * math.prod(self._shape)
-            seen = note[HEAD : HEAD + size].view(np.float32).reshape(-1, *self._shape)
-            self._latest = LearnerFacts(int(facts[0]), *facts[1:]), seen if len(seen) else None
+            observations = message[HEAD : HEAD + size].view(np.float32).reshape(-1, *self._shape)
+            self._latest = (
+                LearnerFacts(int(facts[0]), *facts[1:]),
+                observations if len(observations) else None,
+            )
         return self._latest

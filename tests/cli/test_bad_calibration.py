@@ -24,7 +24,7 @@ ARRAYS = {
     "shape": (X[..., :2], r"has shape (4, 8, 8, 2), but the input is float32[?,8,8,3]"),
     "one image": (X[0], "give an array of shape (samples, 8, 8, 3): this is one sample"),
     "channels first": (X.transpose(0, 3, 1, 2), "numpy.moveaxis(array, 1, -1) moves them"),
-    "flat": (X.reshape(len(X), -1), "array.reshape(-1, 8, 8, 3) has it, if the order is right"),
+    "flat": (X.reshape(len(X), -1), "array.reshape(-1, 8, 8, 3) fits, if the order is right"),
     "nan": (with_nan(), "contains NaN or infinity, first at [2, 1, 0, 0]"),
     "infinity": (np.where(X > 0.5, np.inf, X), "contains NaN or infinity"),
     "past float32": (X.astype("float64") * 1e300, "contains NaN or infinity"),

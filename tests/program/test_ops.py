@@ -74,7 +74,7 @@ def test_ranges_that_are_twos_complement_are_taken(bits: int, signed: bool) -> N
         ("requantize", {**REQUANTIZE, "rounding": "up"}, "attribute `rounding` is 'up'"),
         ("requantize", {**REQUANTIZE, "overflow": "trap"}, "attribute `overflow` is 'trap'"),
         ("transpose", {"perm": (0, 0)}, "not a permutation"),
-        ("slice", {"begin": (0,), "end": (None,), "strides": (0,)}, "a stride of 0"),
+        ("slice", {"begin": (0,), "end": (None,), "strides": (0,)}, "a stride cannot be 0"),
         ("slice", {"begin": (0, 1), "end": (None,), "strides": (1,)}, "different lengths"),
         ("max_pool", {"ksize": (2, 2), "strides": (1, 1), "pads": ((2, 0), (0, 0))}, "as large as"),
         ("max_pool", {"ksize": (2, 2), "strides": (0, 1)}, "attribute `strides`"),

@@ -39,7 +39,7 @@ def shelves(monkeypatch):
             made.append(self)
 
     for module in (graph_values, paired):
-        monkeypatch.setattr(module, "Shelf", Watched)
+        monkeypatch.setattr(module, "ChunkStore", Watched)
     return made
 
 

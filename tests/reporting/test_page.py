@@ -56,7 +56,7 @@ def test_what_is_said(html):
     for said in ("net.pb", "graffitist-int8", "What to do next", "mean-to-avg-pool", "kl_j"):
         assert said in text
     assert "scores" in text and "stays float: softmax is a float op" in text
-    assert "Not measured: which layers" in " ".join(text.split())
+    assert "Not measured: the effect of each layer" in " ".join(text.split())
     assert "--sensitivity does" in " ".join(text.split())
 
 

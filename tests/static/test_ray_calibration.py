@@ -26,7 +26,7 @@ from qgraph.quant.profile import load_profile
 from qgraph.quant.topology import QUANTIZERS
 from qgraph.rewrite.trace import Trace
 from qgraph.static.preparations import Preparations
-from qgraph.static.ray_calibration import ray_workers
+from qgraph.static.ray_calibration import RayCalibrator, ray_workers
 from tests.helpers.cli import run
 from tests.helpers.trained import images, trained
 
@@ -144,12 +144,21 @@ def cluster():
 
 @pytest.mark.slow
 @pytest.mark.extra
-def test_a_network_calibrated_on_ray_has_the_same_bits(cluster, tmp_path) -> None:
-    network, data = trained(), images(SAMPLES)
+def test_a_network_calibrated_on_ray_has_the_same_bits(cluster, monkeypatch) -> None:
+    network, data, calls = trained(), images(SAMPLES), []
+    first = RayCalibrator._first
+
+    def counted(self, graph, data, what, arguments):
+        calls.append(what)
+        return first(self, graph, data, what, arguments)
+
+    monkeypatch.setattr(RayCalibrator, "_first", counted)
     for effort in ("plain", "fast"):
         alone = qgraph.quantize(network, data, effort=effort)
         with ray_workers(2):
             shared = qgraph.quantize(network, data, effort=effort)
+        assert "calibrate" in calls
+        calls.clear()
         assert exponents(shared.graph) == exponents(alone.graph)
         for node in alone.graph.topological():
             if node.op == "const":

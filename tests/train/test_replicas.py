@@ -170,6 +170,31 @@ def test_two_workers_learn_what_one_does(source, alone, tmp_path) -> None:
     assert_near(learned(out), learned(alone))
 
 
+def shares(epoch=None, input_context=None):
+    """The samples in order, or every second one for one of two workers."""
+    import tensorflow as tf
+
+    with np.load(os.environ["SAMPLES"]) as arrays:
+        made = tf.data.Dataset.from_tensor_slices(dict(arrays))
+    if input_context is None:
+        return made
+    return made.shard(input_context.num_input_pipelines, input_context.input_pipeline_id)
+
+
+@pytest.mark.slow
+def test_workers_read_their_own_shares(source, tmp_path, monkeypatch) -> None:
+    """The samples of a batch are the same, so is what is learned."""
+    monkeypatch.setenv("SAMPLES", str(source.parent / "train.npz"))
+    data = "--data", "tests.train.test_replicas:shares"
+    whole, shared = (copied(source, tmp_path / name) for name in ("whole", "shared"))
+    ((code, text, errors),) = ended(started(source, whole, "--norm-epochs", "0", *data))
+    assert code == 0, errors
+    found = workers(source, shared, "--norm-epochs", "0", *data)
+    assert [code for code, *_ in found] == [0, 0], found
+    assert {json.loads(each)["steps"] for _, each, _ in found} == {json.loads(text)["steps"]}
+    assert_near(learned(shared), learned(whole))
+
+
 @pytest.mark.slow
 def test_a_run_continues_after_the_loss_of_a_worker(source, tmp_path) -> None:
     """To the bit, with batch norms that move."""

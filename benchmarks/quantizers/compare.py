@@ -68,7 +68,7 @@ def subset(data: Split) -> Split:
 def tables(rows: Rows) -> list[Table]:
     """All tables of the runs that are done."""
     ours = [accuracies(rows), over(rows), table_1(rows), table_3(rows), best(rows)]
-    return [kinds_table(), *ours, multipliers_table()]
+    return [kinds_table(), *(table for table in ours if table.rows), multipliers_table()]
 
 
 def kinds_table() -> Table:
@@ -149,7 +149,9 @@ def table_3(rows: Rows) -> Table:
     for network in _networks(rows):
         fixed = [rows[key] for key in rows if key[:3] == (network, EIGHT, FIXED.name)]
         cells = [
-            _shown(_tests(rows, network, EIGHT, FLOAT)),
+            _shown(
+                _tests(rows, network, next(p for n, p in _columns(rows) if n == network), FLOAT)
+            ),
             100 * fixed[0]["untrained"] if fixed else None,
             _shown(_tests(rows, network, EIGHT, FIXED)),
             _shown(_tests(rows, network, EIGHT, PER_TENSOR)),
@@ -190,7 +192,8 @@ def _networks(rows: Rows) -> list[str]:
 
 
 def _columns(rows: Rows) -> list[tuple[str, str]]:
-    return sorted({key[:2] for key in rows}, key=lambda c: (_networks(rows).index(c[0]), c[1]))
+    found = {key[:2] for key in rows if BY_NAME[key[2]].quantized}
+    return sorted(found, key=lambda c: (_networks(rows).index(c[0]), c[1]))
 
 
 def _heading(column: tuple[str, str]) -> str:
@@ -200,7 +203,8 @@ def _heading(column: tuple[str, str]) -> str:
 def _runs(rows: Rows) -> str:
     counts = {len(_seeds(rows, *key[:2], BY_NAME[key[2]])) for key in rows}
     least, most = min(counts, default=0), max(counts, default=0)
-    return f"{len(rows)} runs, {least if least == most else f'{least} to {most}'} orders of each"
+    done = {(network, seed, kind, BY_NAME[kind].quantized and p) for network, p, kind, seed in rows}
+    return f"{len(done)} runs, {least if least == most else f'{least} to {most}'} orders of each"
 
 
 def _seeds(rows: Rows, network: str, profile: str, compared: Compared) -> set[int]:
@@ -237,7 +241,7 @@ def main(
     if train:
         _train(network or NETWORKS, profile or [*PROFILES], chosen, orders, folder)
     rows: Rows = {}
-    for name, target, compared, seed in product(FAMILIES, PROFILES, KINDS, orders):
+    for name, target, compared, seed in product(FAMILIES, profile or PROFILES, KINDS, orders):
         facts = read(file_of(name, compared, target, seed, folder))
         if facts is not None:
             rows[name, target, compared.name, seed] = facts

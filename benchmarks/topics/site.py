@@ -55,6 +55,7 @@ OTHERS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "mutated files": ("mutated_files", "Mutants of files"),
         "threshold cycles": ("threshold_cycles", "Cycles"),
         "ratios of gradients": ("threshold_cycles", "Ratios of gradients"),
+        "kinds of quantizers": ("quantizers", "Kinds of quantizers"),
         "settings of thresholds": ("threshold_cycles", "Settings of table 4"),
     }
 )

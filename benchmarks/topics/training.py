@@ -83,4 +83,47 @@ TRAINING_STEP = Topic(
     Bars("time of a step, as a multiple of the float step", line=1.0),
 )
 
-TOPICS = (FAMILIES_RETRAINED, DISTILLATION, TRAINING_STEP)
+
+def _quantizers_headline(result: Result) -> str:
+    """How far TQT is above or below LSQ with 4 bits, over all networks."""
+    row = result.table("TQT per tensor over").row({"TQT over": "LSQ"})
+    found = [value[0] for name, value in row.items() if name.endswith("INT4") and value]
+    places = dict.fromkeys(f"{value:+.2f}" for value in (min(found), max(found)))
+    return f"TQT over LSQ with real scales, 4 bits: {' to '.join(places)} points"
+
+
+def _quantizers(result: Result) -> Table:
+    """Accuracy of each kind, and how far TQT per tensor is above it."""
+    found, over = result.table("Test accuracy by kind"), result.table("TQT per tensor over")
+    first, ends, *columns = found.columns
+    headings = {}
+    for name in columns:
+        headings |= {name: ".2f", f"TQT over, {name}": "+.2f"}
+    made = Table("", {first: "", ends: "", **headings}, notes=[*found.notes, *over.notes])
+    for row in found.rows:
+        above = over.where({"TQT over": row[first]}).rows
+        cells = [v for n in columns for v in (row[n], above[0][n] if above else None)]
+        made.add(row[first], row[ends], *cells)
+    return made
+
+
+def _over(result: Result) -> Table:
+    """TQT over the kinds that were trained with 4 bits."""
+    table = result.table("TQT per tensor over")
+    first, *columns = table.columns
+    fours = [heading for heading in columns if heading.endswith("INT4")]
+    made = table.only(first, *fours)
+    return Table(made.title, made.columns, [r for r in made.rows if all(r[n] for n in fours)])
+
+
+QUANTIZERS = Topic(
+    "quantizers",
+    "Quantizers side by side",
+    _quantizers_headline,
+    "small networks, one short training; errors are of orders of the batches",
+    _quantizers,
+    _over,
+    Bars("points of accuracy, TQT per tensor over the kind, weights of 4 bits", line=0.0),
+)
+
+TOPICS = (FAMILIES_RETRAINED, QUANTIZERS, DISTILLATION, TRAINING_STEP)

@@ -30,6 +30,7 @@ from benchmarks.quantizers.single import (
     pact,
     stepped,
 )
+from benchmarks.result import read
 from qgraph import retrain
 from qgraph.compiler import quantize
 from qgraph.errors import UnsupportedError, UsageError
@@ -309,3 +310,7 @@ def test_tables_have_means_errors_and_paired_differences():
     assert made["MobileNets"].row(method=FLOAT.kind.title)["mobilenet_v1"][0] == pytest.approx(91.5)
     assert made["Best"].row(bits="INT4", quantizer=FIXED.kind.title)["best"][0] == pytest.approx(70)
     assert made["Best"].row(bits="INT4", quantizer="LSQ")["different codes"] == "-"
+
+
+def test_the_page_lists_the_kinds_of_now():
+    assert read("quantizers").table("Kinds of").rows == compare.kinds_table().rows

@@ -15,9 +15,12 @@ from qgraph.quant.calibrate import calibrate
 from qgraph.quant.profile import load_profile
 from qgraph.recipes import static
 from qgraph.train.freezing import Freezing
+from qgraph.train.fused import fused_ops
 from qgraph.train.model import TrainingGraph
 from qgraph.train.options import Options
 from qgraph.train.quantizer import quantize
+from qgraph.train.saved_graph.module import write_saved_graph
+from qgraph.train.saved_graph.ops import library_ops, stock_ops
 from qgraph.train.weight_scales import with_unclipped_weights
 from qgraph.verification.verify import verify
 from tests.helpers import retraining
@@ -130,3 +133,24 @@ def test_trained_and_finalized_all_forms_are_equal(tmp_path, overflow):
     for name, value in Reference(final.graph).outputs(feeds).items():
         np.testing.assert_array_equal(found[name], value)
     assert verify(final.save(tmp_path / "inference")).equal
+
+
+@pytest.mark.parametrize("form", ["stock", "library"])
+def test_the_saved_training_graph_has_its_values_and_gradients(tmp_path, form):
+    if form == "library" and fused_ops().ops is None:
+        pytest.skip("the fused ops are not built")
+    graph, feeds = depthwise()
+    ops = library_ops() if form == "library" else stock_ops()
+    write_saved_graph(tmp_path / "saved", graph, (), ops)
+    loaded, training = tf.saved_model.load(tmp_path / "saved"), TrainingGraph(graph)
+    x = tf.constant(feeds["x"])
+    found = []
+    for run, ranges in (
+        (lambda: loaded(x, training=True)["y"], loaded.thresholds[0]),
+        (lambda: tf.function(training)({"x": x})["y"], training.quantizers.ranges),
+    ):
+        with tf.GradientTape() as tape:
+            y = run()
+        found.append((y, tape.gradient(y, ranges, tf.random.stateless_normal(y.shape, (1, 2)))))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-5, atol=1e-7)

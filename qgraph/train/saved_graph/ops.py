@@ -22,17 +22,17 @@ def stock_ops() -> ScaledOps:
     import tensorflow as tf
 
     @cache
-    def function(spec: Spec) -> Function:
+    def function(spec: Spec, thresholds: tuple[int, ...]) -> Function:
         def run(x: Tensor, log2_t: Tensor) -> Tensor:
             given = (spec.bits, spec.signed, spec.rounding)
             return quantize(x, log2_t, *given, form=QuantizerForm.NATIVE)
 
         any_shape = tf.TensorSpec(None, tf.float32)
-        made: Function = tf.function(run, [any_shape, tf.TensorSpec([], tf.float32)])
+        made: Function = tf.function(run, [any_shape, tf.TensorSpec(thresholds, tf.float32)])
         return made
 
     def shared(x: Tensor, log2_t: Tensor, bits: int, signed: bool, rounding: str) -> Tensor:
-        y = function(Spec(bits, signed, rounding, 0))(x, log2_t)
+        y = function(Spec(bits, signed, rounding, 0), tuple(log2_t.shape))(x, log2_t)
         return tf.ensure_shape(y, x.shape)
 
     return ScaledOps(shared, lambda: None)

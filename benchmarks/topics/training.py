@@ -96,7 +96,7 @@ def _quantizers(result: Result) -> Table:
     """Accuracy of each kind, and how far TQT per tensor is above it."""
     found, over = result.table("Test accuracy by kind"), result.table("TQT per tensor over")
     first, ends, *columns = found.columns
-    headings = {}
+    headings: dict[str, str] = {}
     for name in columns:
         headings |= {name: ".2f", f"TQT over, {name}": "+.2f"}
     made = Table("", {first: "", ends: "", **headings}, notes=[*found.notes, *over.notes])

@@ -313,7 +313,10 @@ def test_the_test_says_pass_and_fail(tmp_path: Path) -> None:
     answers.write_bytes(right[:17] + bytes([right[17] ^ 1]) + right[18:])
     assert test(inputs, "--check", answers) == (1, "FAIL: sample 2, out, code 1 differs\n")
     answers.write_bytes(right[:-1])
-    assert test(inputs, "--check", answers) == (1, "FAIL: the file of answers ends before sample 4\n")
+    assert test(inputs, "--check", answers) == (
+        1,
+        "FAIL: the file of answers ends before sample 4\n",
+    )
     inputs.write_bytes(inputs.read_bytes()[:-1])
     assert test(inputs, answers)[0] == 2 and "is incomplete" in test(inputs, answers)[1]
     assert test()[0] == 2

@@ -88,19 +88,9 @@ def print_evaluation(found: Evaluation, where: str) -> None:
 
 
 def _table(output: OutputScore, found: Evaluation) -> tuple[list[str], list[tuple[str, ...]]]:
-    from qgraph.evaluation import Accuracy
-
-    rows = []
-    columns = ["=network", ">RMS error", ">mean error", ">bytes"]
-    for name, score, size in (
-        ("float", output.floating, found.sizes.floating),
-        ("quantized", output.quantized, found.sizes.quantized),
-    ):
-        if isinstance(score, Accuracy):
-            top5 = [] if score.top5 is None else [f"{score.top5:.2%}"]
-            columns = ["=network", ">top-1", *([">top-5"] if top5 else []), ">bytes"]
-            numbers = [f"{score.top1:.2%}", *top5]
-        else:
-            numbers = [f"{score.root_mean_square:.6g}", f"{score.mean_absolute:.6g}"]
-        rows.append((name, *numbers, f"{size:,}"))
-    return columns, rows
+    rows = [
+        ("float", *output.floating.cells().values(), f"{found.sizes.floating:,}"),
+        ("quantized", *output.quantized.cells().values(), f"{found.sizes.quantized:,}"),
+    ]
+    headings = [f">{heading}" for heading in output.floating.cells()]
+    return ["=network", *headings, ">bytes"], rows

@@ -3,6 +3,7 @@
 import ast
 import doctest
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -161,3 +162,4 @@ def test_values_print_on_one_line_and_as_tables_in_notebooks(folder) -> None:
         html = value._repr_html_()
         assert html.count("<table>") == html.count("</table>") and "net" in html
     assert "&lt;" not in repr(values[1]) and "<td>first</td>" in values[1]._repr_html_()
+    assert re.search(r"<td>top-1</td><td>[0-9.]+%</td>", values[5]._repr_html_())

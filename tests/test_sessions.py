@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -41,8 +40,7 @@ def masked(text: str) -> list[str]:
 def test_commands_print_what_the_page_shows(page: Path) -> None:
     pytest.importorskip("sklearn")
     text = page.read_text()
-    needed = " ".join(sessions.NEEDS.findall(text)).split()
-    if missing := [name for name in needed if shutil.which(name) is None]:
+    if missing := sessions.missing_programs(text):
         pytest.skip(f"missing: {', '.join(missing)}")
     assert masked(sessions.run_page(text)) == masked(text)
 
@@ -74,3 +72,12 @@ $ seq 9
 def test_a_command_that_fails_ends_the_run() -> None:
     with pytest.raises(sessions.SessionError, match="no-such"):
         sessions.run_page("```console\n$ cat no-such\n```\n")
+
+
+def test_a_page_whose_programs_are_missing_stays_as_it_is(tmp_path, capsys) -> None:
+    page = tmp_path / "page.md"
+    text = "<!-- needs: sh no-such-program -->\n\n```console\n$ echo new\nold\n```\n"
+    page.write_text(text)
+    sessions.main([str(page)])
+    assert page.read_text() == text
+    assert capsys.readouterr().out == f"{page}: left as it is, missing: no-such-program\n"

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -95,8 +96,17 @@ def run_page(text: str) -> str:
         return PART.sub(Session(Path(folder)).part, text)
 
 
+def missing_programs(text: str) -> list[str]:
+    """The programs that a page needs and this machine lacks."""
+    needed = " ".join(NEEDS.findall(text)).split()
+    return [name for name in needed if shutil.which(name) is None]
+
+
 def main(pages: Sequence[str]) -> None:
     for page in map(Path, pages):
+        if missing := missing_programs(page.read_text("utf-8")):
+            print(f"{page}: left as it is, missing: {', '.join(missing)}")
+            continue
         page.write_text(run_page(page.read_text("utf-8")), "utf-8")
         print(f"{page}: commands run, output written")
 

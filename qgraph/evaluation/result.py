@@ -15,6 +15,11 @@ class Accuracy:
     top1: float
     top5: float | None
 
+    def cells(self) -> dict[str, str]:
+        """The scores as text, by heading."""
+        top5 = {} if self.top5 is None else {"top-5": f"{self.top5:.2%}"}
+        return {"top-1": f"{self.top1:.2%}", **top5}
+
 
 @dataclass(frozen=True)
 class Error:
@@ -22,6 +27,13 @@ class Error:
 
     root_mean_square: float
     mean_absolute: float
+
+    def cells(self) -> dict[str, str]:
+        """The scores as text, by heading."""
+        return {
+            "RMS error": f"{self.root_mean_square:.6g}",
+            "mean error": f"{self.mean_absolute:.6g}",
+        }
 
 
 Score = Accuracy | Error
@@ -97,11 +109,10 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         rows = [
-            (output.output, name, field, f"{value:.6g}")
+            (output.output, name, heading, cell)
             for output in self.outputs
             for name, score in (("float", output.floating), ("quantized", output.quantized))
-            for field, value in asdict(score).items()
-            if value is not None
+            for heading, cell in score.cells().items()
         ]
         title = f"{counted(self.samples, 'sample')}, {self.sizes.compression:.2f} times smaller"
         return table_html(title, ("output", "network", "score", "value"), rows)

@@ -169,7 +169,7 @@ def sensitivity(found: Sequence[PartFacts]) -> str:
 
 def _bars(part: PartFacts) -> list[tuple[float, str, str, int]]:
     """Decibels, style, words and thickness of each bar of a part."""
-    bars = [(part.sqnr_db, "bar", "", 14), (part.all_but_sqnr_db, "rest", "all except it ", 8)]
+    bars = [(part.sqnr_db, "bar", "", 14), (part.all_but_sqnr_db, "rest", "all others ", 8)]
     return [(db, style, words, thick) for db, style, words, thick in bars if db is not None]
 
 

@@ -92,7 +92,7 @@ def test_quantize_writes_it_for_the_report(bad_channel, tmp_path):
     assert manifest["sensitivity"][0]["layer"] == "first"
     assert run("report", out).code == 0
     text = Page((out / "report.html").read_text()).text
-    assert "all but it" in text and "Input channel 1 has weights up to" in text
+    assert "all others" in text and "Input channel 1 has weights up to" in text
 
 
 def test_quantize_alone_does_not(written):

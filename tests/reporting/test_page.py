@@ -57,7 +57,7 @@ def test_what_is_said(html):
         assert said in text
     assert "scores" in text and "stays float: softmax is a float op" in text
     assert "Not measured: the effect of each layer" in " ".join(text.split())
-    assert "--sensitivity does" in " ".join(text.split())
+    assert "--sensitivity measures it" in " ".join(text.split())
 
 
 def test_names_are_text_and_never_markup(tmp_path):
@@ -87,7 +87,7 @@ def test_sensitivity_agreement_and_trials_are_shown_where_known(tmp_path):
         felt("block/1/conv", None),
     ]
     text = Page(render(read_facts(written_directory(tmp_path, **known)))).text
-    assert "10 %, 20.0 dB" in text and "all but it 2.1 %, 33.5 dB" in text
+    assert "10 %, 20.0 dB" in text and "all others 2.1 %, 33.5 dB" in text
     assert "12\u00a0% of its output is clipped; a <tail>" in text
     assert "98.1 %" in text and "Not measured" not in text
     shown = " ".join(text.split())

@@ -96,13 +96,13 @@ def chosen(form: str = QuantizerForm.AUTO) -> FusedOps:
         return FusedOps(None, "asked for")
     if wanted is QuantizerForm.AUTO and _compiles_with_xla():
         return FusedOps(None, "XLA compiles TensorFlow's own ops only")
-    fused = gpu_ops() if _on_gpu() else fused_ops()
+    fused = gpu_ops() if places_on_gpu() else fused_ops()
     if wanted is QuantizerForm.FUSED and fused.ops is None:
         raise UsageError(f"the fused quantizer is not available: {fused.why}")
     return fused
 
 
-def _on_gpu() -> bool:
+def places_on_gpu() -> bool:
     """Whether new ops are placed on a GPU: by the scope of `tf.device`, else if there is one."""
     import tensorflow as tf
 

@@ -16,7 +16,7 @@ from qgraph.errors import TrainingError
 from qgraph.foreign import Tensor, TensorDType, TFModule
 from qgraph.ir.types import Array
 from qgraph.rl.agents.precision import LearnerPrecision
-from qgraph.train.quantizer import chosen
+from qgraph.train.quantizer import chosen, places_on_gpu
 
 Rounding = Callable[[Tensor], Tensor]
 SAFE = 2.0**15  # every format can hold smaller numbers
@@ -84,9 +84,10 @@ def _narrowed(x: Tensor, bits: int) -> Tensor:
 def fused_op() -> TFModule | None:
     """Our op, many times as fast as TensorFlow's; None if it is not built, and under XLA.
 
-    None with a GPU too: the op runs on the CPU, and tensors would have to be copied.
+    None on a GPU too, by the scope of `tf.device`: the op runs on the CPU, and tensors would have
+    to be copied.
     """
-    if tf.config.get_visible_devices("GPU"):
+    if places_on_gpu():
         return None
     return getattr(chosen().ops, "qgraph_round_significand", None)
 

@@ -116,6 +116,14 @@ def test_one_op_gives_the_bits_of_many_of_any_float32(x, bits):
 
 
 @FUSED
+def test_the_op_is_left_out_where_ops_are_placed_on_a_gpu():
+    with tf.device("/GPU:0"):
+        assert fused_op() is None
+    with tf.device("/CPU:0"):
+        assert fused_op() is not None
+
+
+@FUSED
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float16])
 def test_the_op_in_the_memory_of_what_it_rounds(dtype):
     x = tf.constant(np.linspace(-3, 3, 600_001), dtype)  # enough for two threads

@@ -66,7 +66,7 @@ class UnsupportedError(QGraphError):
 
 
 class CalibrationError(QGraphError):
-    """Calibration data is missing, of the wrong shape or type, or holds NaN."""
+    """Calibration data is missing, of the wrong shape or type, or contains NaN."""
 
     exit_code = 6
 

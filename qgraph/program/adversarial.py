@@ -12,7 +12,7 @@ from qgraph.program.program import Program, Tensor
 PATTERNS: Mapping[str, Callable[[Tensor], Codes]] = {
     "lowest": lambda t: np.full(t.shape, t.low, np.int64),
     "highest": lambda t: np.full(t.shape, t.high, np.int64),
-    "in turn": lambda t: np.where(np.indices(t.shape).sum(0) % 2, t.low, t.high),
+    "alternating": lambda t: np.where(np.indices(t.shape).sum(0) % 2, t.low, t.high),
     "zero": lambda t: np.zeros(t.shape, np.int64),
 }
 
@@ -20,11 +20,13 @@ PATTERNS: Mapping[str, Callable[[Tensor], Codes]] = {
 def adversarial_entries(program: Program, seed: int = 0) -> dict[str, dict[str, Codes]]:
     """Codes of every entry, one sample, by label: ends of ranges, alternating ends, any code.
 
-    `ends` draws from the lowest and the highest code, `random` from all codes.
+    `random extremes` draws from the lowest and the highest code, `random` from all codes.
     """
     rng = np.random.default_rng(seed)
     tensors = [program.tensors[entry.tensor] for entry in program.entries]
     found = {label: {t.name: pick(t) for t in tensors} for label, pick in PATTERNS.items()}
-    found["ends"] = {t.name: rng.choice(np.array([t.low, t.high]), t.shape) for t in tensors}
+    found["random extremes"] = {
+        t.name: rng.choice(np.array([t.low, t.high]), t.shape) for t in tensors
+    }
     found["random"] = {t.name: rng.integers(t.low, t.high + 1, t.shape) for t in tensors}
     return found

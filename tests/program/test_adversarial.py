@@ -11,7 +11,7 @@ def test_entries_are_extreme_and_the_same_each_time() -> None:
     program = random_program(4, 8)
     found = adversarial_entries(program, seed=3)
     again = adversarial_entries(program, seed=3)
-    assert list(found) == ["lowest", "highest", "in turn", "zero", "ends", "random"]
+    assert list(found) == ["lowest", "highest", "alternating", "zero", "random extremes", "random"]
     for label, entries in found.items():
         run(program, entries)  # which refuses codes out of range
         for name, codes in entries.items():
@@ -20,7 +20,7 @@ def test_entries_are_extreme_and_the_same_each_time() -> None:
             np.testing.assert_array_equal(codes, again[label][name])
     for entry in program.entries:
         tensor = program.tensors[entry.tensor]
-        assert {*found["ends"][entry.tensor].flat} == {tensor.low, tensor.high}
-        assert {*found["in turn"][entry.tensor].flat} == {tensor.low, tensor.high}
+        assert {*found["random extremes"][entry.tensor].flat} == {tensor.low, tensor.high}
+        assert {*found["alternating"][entry.tensor].flat} == {tensor.low, tensor.high}
         assert (found["lowest"][entry.tensor] == tensor.low).all()
         assert (found["highest"][entry.tensor] == tensor.high).all()

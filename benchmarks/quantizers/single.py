@@ -122,7 +122,10 @@ class MaxWeights(Quantizer):
         import tensorflow as tf
 
         step = tf.maximum(tf.reduce_max(tf.abs(x)), TINY) / self.high
-        return tf.grad_pass_through(lambda v: tf.round(v / step) * step)(x)
+        limits = self.low, self.high
+        return tf.grad_pass_through(lambda v: tf.clip_by_value(tf.round(v / step), *limits) * step)(
+            x
+        )
 
 
 class FakeQuant(Quantizer):

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from benchmarks.figures.toy import normed_log
@@ -198,6 +198,7 @@ def run_of(make: type[Quantizer], bits: int, signed: bool, start: np.ndarray):
 
 
 @pytest.mark.parametrize("make", ONES)
+@example(2, False, [1.0], [-3.0, -2.0, -1.0, 2.0, 3.0])
 @given(st.integers(2, 8), st.booleans(), NUMBERS, NUMBERS)
 def test_few_codes_in_order_and_stable(make, bits, signed, start, numbers):
     """A quantizer has at most 2^bits values, keeps order, and has 0 as a code."""

@@ -80,11 +80,9 @@ def test_all_of_it_learns_and_it_stays_inference(name):
     assert_trains_exactly(made, training, one(model(name), samples(name)))
 
 
-def test_what_is_not_understood_is_refused():
-    from qgraph.errors import UnsupportedError
-
+def test_a_network_with_unsupported_ops_can_be_trained():
     made = quantize(
         model("basic-pitch"), samples("basic-pitch"), profile=PROFILES["int32-bias"], mode="retrain"
     )
-    with pytest.raises(UnsupportedError, match="is not supported"):
-        check_trainable(made.graph)
+    assert any(node.op == "opaque" for node in made.graph.nodes.values())
+    check_trainable(made.graph)

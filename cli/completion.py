@@ -18,7 +18,7 @@ def complete_profile(incomplete: str) -> list[str]:
 
 def complete_passes(incomplete: str) -> list[str]:
     """Passes and recipes, after those that are typed already, separated by commas."""
-    from qgraph.pipelines import PASSES
+    from qgraph.pass_text import PASSES
     from qgraph.recipes import RECIPES
 
     before, comma, last = incomplete.rpartition(",")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def passes(as_json: Json = False) -> None:
     """Show the recipes, their passes in order, and the options of passes."""
     from qgraph.cli.console import console, print_table
-    from qgraph.pipelines import PASSES
+    from qgraph.pass_text import PASSES
     from qgraph.recipes import FLOAT, OPTIONAL, RECIPES
 
     if as_json:
@@ -80,8 +80,8 @@ def _facts(step: Pass) -> Object:
 
 def _options(kind: type[Pass]) -> list[PassOption]:
     from qgraph.option_text import default_of, option_name, options_of
+    from qgraph.pass_text import CODEC, legal_values
     from qgraph.passes import declared
-    from qgraph.pipelines import CODEC, legal_values
 
     types, found = get_type_hints(kind), []
     for field in options_of(kind):

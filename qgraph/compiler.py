@@ -33,8 +33,9 @@ from qgraph.frontends.checkpoint import files_of
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array, Shape
 from qgraph.names import path_text
+from qgraph.pass_text import describe_passes
 from qgraph.passes import Pass, PassManager
-from qgraph.pipelines import describe_passes, pipeline_of
+from qgraph.pipelines import pipeline_of
 from qgraph.progress import Progress, silent
 from qgraph.quant.bits import budget_of
 from qgraph.quant.calibrate import Calibration

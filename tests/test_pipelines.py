@@ -17,16 +17,9 @@ from hypothesis import strategies as st
 import qgraph.transforms as transforms
 from qgraph.errors import PassError, QGraphError, UsageError
 from qgraph.ir.graph import Graph
+from qgraph.pass_text import PASSES, parse_passes, print_passes
 from qgraph.passes import Pass, PassManager
-from qgraph.pipelines import (
-    PASSES,
-    USUAL,
-    Pipeline,
-    check_facts,
-    parse_passes,
-    pipeline_of,
-    print_passes,
-)
+from qgraph.pipelines import USUAL, Pipeline, check_facts, pipeline_of
 from qgraph.quant.exponents import parse_exponents
 from qgraph.quant.plan import PLAIN, Plan, everything, parse_plan
 from qgraph.quant.profile import Bits, Override, Profile, builtin_profiles, load_profile

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import qgraph
-from qgraph import errors, kernels, passes, pipelines, runtime, stored
+from qgraph import errors, kernels, pass_text, passes, pipelines, runtime, stored
 from qgraph.ir import graph, graph_queries
-from qgraph.quant import exponents, plan, profile
+from qgraph.quant import assign_exponents, exponents, plan, profile
 from qgraph.rewrite import rewriter
 from tests.helpers.cli import small_network, typical_images
 from tests.helpers.docstrings import (
@@ -34,7 +34,18 @@ CLASSES = [
     (runtime, "Engine"),
     (runtime, "levels"),
 ]
-MODULES = (errors, exponents, kernels, passes, pipelines, plan, profile, stored)
+MODULES = (
+    errors,
+    assign_exponents,
+    exponents,
+    kernels,
+    pass_text,
+    passes,
+    pipelines,
+    plan,
+    profile,
+    stored,
+)
 NAMES = [
     *CLASSES,
     *((m, f"{n}.{f}") for m, n in CLASSES if n != "levels" for f in methods(value_of(m, n))),

@@ -10,10 +10,11 @@ from qgraph.ir.types import Array
 from qgraph.passes import PassResult
 from qgraph.pipelines import USUAL, Pipeline
 from qgraph.progress import Progress, silent
+from qgraph.quant.assign_exponents import assign_exponents
 from qgraph.quant.calibrate import Calibration, calibrate
 from qgraph.quant.correct_bias import correct_biases, correct_biases_without_data
 from qgraph.quant.data import thinned
-from qgraph.quant.exponents import Exponents, assign_exponents
+from qgraph.quant.exponents import Exponents
 from qgraph.quant.float_statistics import FloatStatistics
 from qgraph.quant.matching import matched
 from qgraph.quant.plan import Plan

@@ -13,8 +13,9 @@ from qgraph.ir.types import Role
 from qgraph.passes import PassManager
 from qgraph.pipelines import Pipeline
 from qgraph.progress import Progress
+from qgraph.quant.assign_exponents import assign_exponents
 from qgraph.quant.data import Data
-from qgraph.quant.exponents import Exponents, assign_exponents
+from qgraph.quant.exponents import Exponents
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import Profile
 from qgraph.quant.thresholds import Range

@@ -15,7 +15,7 @@ from qgraph import transforms
 from qgraph.cli.console import fold_name, progress_bar
 from qgraph.cli.tables import _print_trials
 from qgraph.errors import QGraphError
-from qgraph.pipelines import PASSES
+from qgraph.pass_text import PASSES
 from qgraph.quant.plan import PLAIN
 from qgraph.recipes import OPTIONAL, RECIPES
 from qgraph.static.agreement import Agreement

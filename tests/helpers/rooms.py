@@ -36,7 +36,7 @@ LAYERS = (
     ("exact",),
     ("program",),
     ("transforms",),
-    ("recipes", "pipelines"),
+    ("recipes", "pass_text", "pipelines"),
     ("frontends",),
     ("backends",),
     ("static", "train"),

@@ -16,10 +16,10 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.printing import print_graph
 from qgraph.ir.types import Fixed
 from qgraph.passes import PassManager
+from qgraph.quant.assign_exponents import assign_exponents
 from qgraph.quant.exponents import (
     Exponents,
     TensorExponent,
-    assign_exponents,
     exponents_of,
     load_exponents,
     parse_exponents,

@@ -15,8 +15,9 @@ from qgraph.errors import CalibrationError, PassError
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.printing import print_graph
+from qgraph.pass_text import parse_passes, print_passes
 from qgraph.passes import PassManager
-from qgraph.pipelines import USUAL, parse_passes, pipeline_of, print_passes
+from qgraph.pipelines import USUAL, pipeline_of
 from qgraph.quant import activations
 from qgraph.quant.activations import activated_channels
 from qgraph.quant.exponents import parse_exponents

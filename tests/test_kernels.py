@@ -68,8 +68,8 @@ def test_an_extension_of_other_sources_is_not_used(monkeypatch, interface: str |
 
 
 def test_what_is_native_alone_says_why_it_is_not_available(monkeypatch) -> None:
-    monkeypatch.setattr(kernels, "_native", None)
-    monkeypatch.setattr(kernels, "_backend", "numpy: x.so is old; rebuild: make venv")
+    monkeypatch.setattr(kernels.native, "extension", None)
+    monkeypatch.setattr(kernels.native, "loaded_from", "numpy: x.so is old; rebuild: make venv")
     for part in (Engine.open, Region.create):
         with pytest.raises(UnsupportedError, match=r"native code: x\.so is old; rebuild"):
             part("x", 1)

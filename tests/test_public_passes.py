@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,8 +78,9 @@ def test_an_example_prints_what_it_shows(module, name, folder, tmp_path, monkeyp
     for path in folder.iterdir():
         (tmp_path / path.name).symlink_to(path)
     monkeypatch.chdir(tmp_path)
-    names = vars(module) if module in MODULES else {}
-    assert not failed_examples(value_of(module, name), {**names, "qgraph": qgraph})
+    value = value_of(module, name)
+    names = vars(sys.modules[value.__module__]) if module in MODULES else {}
+    assert not failed_examples(value, {**names, "qgraph": qgraph})
 
 
 def test_every_class_is_on_the_site() -> None:

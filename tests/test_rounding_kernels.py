@@ -79,7 +79,7 @@ def test_without_native_code(monkeypatch) -> None:
     v, lower, hessian, ends = problem(3, 1, 20, 3, (-8, 7))
     native = kernels.round_in_turn(v, lower, *ends)
     descended = kernels.descend(native, v, hessian, *ends, 8)
-    monkeypatch.setattr(kernels, "_native", None)
+    monkeypatch.setattr(kernels.native, "extension", None)
     assert same_bits(kernels.round_in_turn(v, lower, *ends), native)
     assert same_bits(kernels.descend(native, v, hessian, *ends, 8), descended)
 

@@ -15,7 +15,7 @@ from tests.test_class_names import product_files, relative
 
 pytestmark = needs_sources
 
-LONGEST = 400  # lines without docstrings
+LONGEST = 400  # lines
 FOLDERS = ("qgraph", "transforms", "cli", "fused_ops", "tests", "benchmarks", "examples")
 SUFFIXES = {".py", ".cpp", ".h", ".cu"}
 # Types of libraries that take such words themselves.
@@ -24,21 +24,7 @@ FOREIGN_LITERALS = {"qgraph/quant/spill.py": {"C", "F"}}
 
 def lengths(root: Path) -> dict[str, int]:
     files = (f for folder in FOLDERS for f in (root / folder).rglob("*") if f.suffix in SUFFIXES)
-    return {str(f.relative_to(root)): length(f) for f in files}
-
-
-def length(file: Path) -> int:
-    """The number of lines of a file, without the docstrings of long ones."""
-    source = file.read_text("utf-8")
-    lines = len(source.splitlines())
-    if file.suffix != ".py" or lines <= LONGEST:
-        return lines
-    documented = (ast.ClassDef, ast.FunctionDef, ast.Module)
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, documented) and ast.get_docstring(node) is not None:
-            text = node.body[0]
-            lines -= text.end_lineno - text.lineno + 1
-    return lines
+    return {str(f.relative_to(root)): len(f.read_text("utf-8").splitlines()) for f in files}
 
 
 def test_no_file_is_too_long() -> None:

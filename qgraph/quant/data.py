@@ -5,6 +5,7 @@ It is read slice by slice, so it may be larger than memory.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import overload
@@ -112,14 +113,12 @@ def converted(graph: Graph, data: Mapping[str, Array]) -> dict[str, Array]:
     }
 
 
-class Chunks(Sequence[Array]):
-    """Samples split into chunks, each read and converted when it is used."""
+class LazyChunks(Sequence[Array], ABC):
+    """Chunks that are read when they are used."""
 
-    def __init__(self, samples: Array, size: int, dtype: str) -> None:
-        self.samples, self.size, self.dtype = np.asarray(samples), size, dtype
-
-    def __len__(self) -> int:
-        return -(-len(self.samples) // self.size)
+    @abstractmethod
+    def chunk(self, index: int) -> Array:
+        """The chunk of an index from 0 to the length."""
 
     @overload
     def __getitem__(self, index: int) -> Array: ...
@@ -130,8 +129,21 @@ class Chunks(Sequence[Array]):
             return [self[i] for i in range(*index.indices(len(self)))]
         if not 0 <= index < len(self):
             raise IndexError(index)
-        chunk = self.samples[index * self.size : (index + 1) * self.size]
-        return np.require(chunk, self.dtype, ["C", "A"])
+        return self.chunk(index)
+
+
+class Chunks(LazyChunks):
+    """Samples split into chunks, each converted when it is read."""
+
+    def __init__(self, samples: Array, size: int, dtype: str) -> None:
+        self.samples, self.size, self.dtype = np.asarray(samples), size, dtype
+
+    def __len__(self) -> int:
+        return -(-len(self.samples) // self.size)
+
+    def chunk(self, index: int) -> Array:
+        found = self.samples[index * self.size : (index + 1) * self.size]
+        return np.require(found, self.dtype, ["C", "A"])
 
 
 def chunk_inputs(

@@ -7,10 +7,11 @@ order of chunks, so that every process continues with the numbers of one process
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, TypeVar, overload
+from typing import Protocol, TypeVar
 
 from qgraph.ir.types import Array
 from qgraph.parallel import Each
+from qgraph.quant.data import LazyChunks
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -64,7 +65,7 @@ def each_with(each: Each, peers: Peers) -> Each:
     return over_all
 
 
-class OwnChunks(Sequence[Array]):
+class OwnChunks(LazyChunks):
     """Chunks of one input; this process has only its own. `total`: those of all processes."""
 
     def __init__(self, own: Sequence[Array], total: int, peers: Peers) -> None:
@@ -73,15 +74,7 @@ class OwnChunks(Sequence[Array]):
     def __len__(self) -> int:
         return self.total
 
-    @overload
-    def __getitem__(self, index: int) -> Array: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Array]: ...
-    def __getitem__(self, index: int | slice) -> Array | list[Array]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        if not 0 <= index < self.total:
-            raise IndexError(index)
+    def chunk(self, index: int) -> Array:
         number, peer = divmod(index, self.peers.count)
         assert peer == self.peers.index, "a chunk of another process"
         return self.own[number]

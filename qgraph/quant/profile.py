@@ -255,8 +255,7 @@ def load_profile(name_or_path: str | Path) -> Profile:
         The profile.
 
     Raises:
-        ProfileError: There is no such profile, or a key is unknown or has a value that is not
-            legal.
+        ProfileError: The profile or a key is unknown, or a value is not legal.
 
     Examples:
         >>> load_profile("graffitist-int8").bits.bias

@@ -154,7 +154,7 @@ def _unreached(order: Sequence[Node], before: Callable[[Node], list[str]]) -> se
 
 
 def final_nodes(graph: Graph) -> frozenset[str]:
-    """Nodes after which there is no layer and no quantizer: their results leave the network."""
+    """Nodes that no layer or quantizer follows: their results leave the network."""
     inner: set[str] = set()
     for node in graph.topological()[::-1]:
         if node.name in inner or node.op in COMPUTE or node.op in QUANTIZERS:

@@ -45,7 +45,7 @@ Actor::Actor(const char* block, int64_t size, Level level)
 void Actor::use(const char* block, int64_t size) {
     Header header, own;
     const auto other = [&](bool differs) {
-        if (differs) throw Refusal("the block was made for another program or other bits");
+        if (differs) throw Refusal("the block was made for a different program or different bits");
     };
     other(size != program_.size);
     std::memcpy(&header, block, sizeof header);

@@ -104,23 +104,24 @@ class Reader {
         require(at % kAlignment == 0 && at >= static_cast<uint64_t>(program_.tables) &&
                     at <= static_cast<uint64_t>(program_.size) &&
                     bytes <= program_.size - static_cast<int64_t>(at),
-                "weights lie outside of the block");
+                "weights lie outside the block");
         return static_cast<int64_t>(at);
     }
 
     Weight read_weight(const WeightRecord& record) const {
         Weight weight{};
         weight.shape = read_shape(record.rank, record.shape);
-        require(record.storage <= static_cast<uint32_t>(Storage::int4), "an unknown storage");
+        require(record.storage <= static_cast<uint32_t>(Storage::int4),
+                "a kernel or vector has an unknown storage type");
         weight.storage = static_cast<Storage>(record.storage);
         weight.bits = static_cast<int>(record.bits & 63);
         if (!weight.is_kernel()) {
-            require(weight.storage == Storage::float32, "a vector does not have float32 values");
+            require(weight.storage == Storage::float32, "the values of a vector are not float32");
             weight.data = place(record.data, padded(weight.shape.last()) * 4);
             return weight;
         }
         require(weight.shape.rank != 3, "a kernel has rank 3");
-        require(weight.segments() * weight.length() <= kMaxSum, "a sum is too long");
+        require(weight.segments() * weight.length() <= kMaxSum, "a sum has too many products");
         const int64_t channels = padded(weight.shape.last());
         const int64_t of_one = bytes_of(weight.storage, weight.segments(), weight.length());
         weight.data = place(record.data, channels * of_one);
@@ -128,7 +129,7 @@ class Reader {
             const int least = weight.storage == Storage::int8 ? 5 : 2;
             require(record.bits >= static_cast<uint32_t>(least) &&
                         record.bits <= (weight.storage == Storage::int8 ? 8u : 4u),
-                    "integers have impossible bits");
+                    "a kernel has an impossible number of bits");
             weight.scale = place(record.scale, channels * 4);
             weight.sums = place(record.sums, channels * 4);
         }
@@ -144,7 +145,8 @@ class Reader {
 
     Step read_step(const StepRecord& record) {
         Step step{};
-        require(record.op < kOps && record.activation < kActivations, "an unknown op");
+        require(record.op < kOps && record.activation < kActivations,
+                "a step has an unknown op or activation");
         step.op = static_cast<Op>(record.op);
         step.activation = static_cast<Activation>(record.activation);
         step.alpha = record.alpha;
@@ -176,10 +178,11 @@ class Reader {
 
     void has_vector(const Step& step, size_t i, int64_t size) const {
         const Weight& found = weight(step, i);
-        require(!found.is_kernel() && found.shape.last() == size, "a vector does not fit");
+        require(!found.is_kernel() && found.shape.last() == size,
+                "the size of a vector does not match its step");
     }
 
-    static void fits(bool condition) { require(condition, "the shapes of a step do not fit"); }
+    static void fits(bool condition) { require(condition, "the shapes of a step do not match"); }
 
     // Checks that windows over x give the shape of y.
     void fits_windows(const Step& step, const Shape& x, const Shape& y, int64_t height,

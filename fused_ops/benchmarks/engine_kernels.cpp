@@ -36,7 +36,7 @@ struct Memory {
 };
 
 #if defined(__x86_64__) && defined(__GNUC__)
-// Multiply-adds a second, in registers.
+// The number of multiply-adds per second when all operands are in registers.
 __attribute__((target("avx512f,avx512vnni"))) double peak() {
     constexpr int kSums = 16;
     constexpr int kRounds = 4000;
@@ -82,13 +82,14 @@ class Timed {
         std::vector<int8_t> w(static_cast<size_t>(conv_.kernel_height * conv_.kernel_width *
                                                   inputs * conv_.out_channels));
         for (auto& code : x_->bytes) code = static_cast<char>(dice());
-        // As trained ones: a bell, whose largest are at the end of the range.
+        // Trained weights are distributed like this: normal, with the largest at the end of the
+        // range.
         std::normal_distribution<double> bell(0, 25);
         for (auto& code : w) {
             code = static_cast<int8_t>(std::clamp(std::round(bell(dice)), -128.0, 127.0));
         }
         for (auto& term : terms_) term = static_cast<int32_t>(dice() % 2000) - 1000;
-        // Profile graffitist: to 16 bits, the bias, ReLU, to 8 bits.
+        // The stages of profile graffitist: 16 bits, bias, ReLU, 8 bits.
         Stage first, bias, relu, last;
         first.kind = last.kind = Stage::Kind::requantize;
         first.shift = {8};
@@ -110,7 +111,7 @@ class Timed {
 
     void round() {
         const int64_t pixels = conv_.out_height * conv_.out_width;
-        // Once to warm the caches, which in a network the layer before has partly done.
+        // Warms the caches. In a network, the previous layer has partly done that.
         run(packed_->get(), x_->get(), y_->get(), {0, pixels}, scratch_->get());
         const double begin = seconds();
         run(packed_->get(), x_->get(), y_->get(), {0, pixels}, scratch_->get());
@@ -201,7 +202,7 @@ int main(int count, char** arguments) {
     const int rounds = count > 1 ? std::atoi(arguments[1]) : 20;
     const Level level = count > 2 ? static_cast<Level>(std::atoi(arguments[2])) : best_level();
     if (!supports(level)) {
-        std::fprintf(stderr, "this CPU has no such level\n");
+        std::fprintf(stderr, "this CPU does not support the level\n");
         return 1;
     }
     std::mt19937 dice(1);

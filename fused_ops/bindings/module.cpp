@@ -1,4 +1,4 @@
-// The module qgraph._native. Shapes and sizes are not checked here: its only caller,
+// The module qgraph._native. Shapes and sizes are not checked here, because its only caller,
 // qgraph/kernels, has checked them.
 
 #include <nanobind/nanobind.h>

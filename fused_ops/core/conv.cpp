@@ -45,7 +45,7 @@ class Task {
         first_ = group * channels_;
     }
 
-    // Rows of each of so many tasks, or of more where that is too many rows for one: whole tiles.
+    // The rows of one of `tasks` tasks, in whole tiles; fewer if a task would have too many rows.
     int64_t rows_of_task(int64_t rows, int64_t tasks) const {
         const int64_t even = ceil_div(rows, std::max(tasks, ceil_div(rows, kMostRows)));
         return std::min(ceil_div(even, kernels_.rows), kMostRows / kernels_.rows) * kernels_.rows;

@@ -90,7 +90,7 @@ class Columns {
         kernel_({factors, rows_, which_.data(), steps_.data(), count, sums, rows});
     }
 
-    // Steps through the rows of one column; false where there was none.
+    // Steps through the rows of one column; false if no code was changed.
     bool step_down(const double* hessian, double* codes, double* slope) const {
         bool moved = false;
         for (int64_t row = 0; row < rows_; ++row) {

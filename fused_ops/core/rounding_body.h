@@ -1,4 +1,4 @@
-// The kernel of rounding in the vectors of one instruction set.
+// The kernel of rounding, written with the vectors of one instruction set.
 #pragma once
 
 #include "core/rounding_tile.h"

@@ -8,7 +8,7 @@ namespace qgraph {
 namespace {
 
 constexpr int kVec = 4;
-// Thread blocks per multiprocessor that the compiler shall allow for: as many as shared memory
+// Thread blocks per multiprocessor that the compiler limits registers for: as many as shared memory
 // holds.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 constexpr int kResident = 3;
@@ -110,7 +110,7 @@ QGRAPH_EXPORT const char* qgraph_cuda_epilogue_gradients(const qgraph_cuda_epilo
                                                          int64_t count, void* workspace,
                                                          void* stream) {
     if (const char* what = wrong(*e, count)) return what;
-    double place = 0;  // without elements there may be no workspace
+    double place = 0;  // the caller may pass no workspace for an empty tensor
     auto* sums = workspace == nullptr ? &place : static_cast<double*>(workspace);
     const EpilogueGrid grid = grid_of(*e, x, g, to->x, count, sums);
     const Kernel kernel = kBackwards[activation(*e)].of[e->rounding];

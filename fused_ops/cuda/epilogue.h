@@ -1,5 +1,5 @@
-/* The epilogue's two kernels on NVIDIA GPUs, as plain C, in the manner of cuda/quantize.h. What
-   they compute, to the bit, is in core/epilogue.h. Tensors are float32. */
+/* The epilogue's two kernels on NVIDIA GPUs, as plain C, with the conventions of cuda/quantize.h.
+   core/epilogue.h defines their results to the bit. Tensors are float32. */
 #pragma once
 
 #include <stdint.h>
@@ -15,8 +15,8 @@ typedef struct {
     float low, high;
 } qgraph_cuda_codes;
 
-/* bias: on the device, one for each channel; high also per channel, for clip and relu6. activation:
-   0 none, 1 relu, 2 relu6, 3 clip, which differ where the clip is just reached: relu6 has no
+/* bias: on the device, one for each channel. high: the same, for clip and relu6. activation: 0
+   none, 1 relu, 2 relu6, 3 clip. The last two differ where a value equals high: relu6 has no
    gradient there. */
 typedef struct {
     qgraph_cuda_codes inner, outer;
@@ -31,10 +31,10 @@ typedef struct {
 const char* qgraph_cuda_epilogue_forward(const qgraph_cuda_epilogue* epilogue, const float* x,
                                          float* y, int64_t count, void* stream);
 
-/* Bytes of device memory, aligned to 8, that the gradients need to work in. */
+/* The bytes of device memory that the gradients need as a workspace, aligned to 8. */
 int64_t qgraph_cuda_epilogue_workspace(int64_t count, int64_t channels, int activation);
 
-/* gx may be g or x. The other gradients: float64, or float32 of that if `narrow`. */
+/* gx may be g or x. The other gradients are float64, rounded to float32 if `narrow`. */
 typedef struct {
     float* x;
     void* inner_log2_t;

@@ -1,4 +1,4 @@
-// How kernels are launched: shared by the .cu files.
+// Launches kernels and checks their arguments. Both .cu files include it.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -30,9 +30,9 @@ const char* launch(void (*kernel)(Arguments...), int64_t blocks, dim3 threads, v
 inline const char* wrong_channels(int64_t count, int64_t channels, int rounding) {
     if (rounding < 0 || rounding >= kRoundings) return "rounding must be 0 to 4";
     if (count < 0 || channels < 1 || count % channels != 0) {
-        return "count must be a multiple of channels, and channels at least 1";
+        return "count must be a multiple of channels, and channels must be at least 1";
     }
-    return channels > kMaxChannels ? "there are too many channels" : nullptr;
+    return channels > kMaxChannels ? "the tensor has too many channels" : nullptr;
 }
 
 inline bool aligned(const void* p, size_t alignment) {

@@ -16,8 +16,8 @@ template <int Vec>
 constexpr int kForwardThreads = kTile / Vec * kForwardLeaves;
 template <int Vec>
 constexpr int kBackwardThreads = kTile / Vec * static_cast<int>(kLeaves);
-// Thread blocks per multiprocessor that the compiler shall allow for: as many as registers allow
-// without spills.
+// Thread blocks per multiprocessor that the compiler limits registers for: as many as need no
+// spills.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 template <int Vec>
 constexpr int kResident = Vec == 1 ? 1 : 3;

@@ -24,8 +24,8 @@ bool is_alias(const Network& network, const Group& group) {
 
 void check_memory(int64_t bytes, int64_t most) {
     if (bytes > most) {
-        throw LoadFailure("it needs " + std::to_string(bytes) + " bytes of memory; the limit is " +
-                          std::to_string(most));
+        throw LoadFailure("the network needs " + std::to_string(bytes) +
+                          " bytes of memory; the limit is " + std::to_string(most));
     }
 }
 

@@ -58,7 +58,7 @@ MappedFile::MappedFile(const std::string& path) {
     close(file);
     errno = error;
     if (data_ == MAP_FAILED) fail();
-    if (data_ == nullptr) throw LoadFailure("not a file, or an empty one");
+    if (data_ == nullptr) throw LoadFailure("the path is not a file, or the file is empty");
 }
 
 MappedFile::~MappedFile() {

@@ -96,7 +96,7 @@ void check_codes(const Tensor& tensor, int64_t count) {
 Tensor read_tensor(const TensorRecord& record, std::string_view names, const char* file,
                    uint64_t size, uint64_t constants) {
     require(record.name <= names.size() && record.name_size <= names.size() - record.name,
-            "a name lies outside of the names");
+            "a name lies outside the section of names");
     Tensor tensor{};
     tensor.name = names.substr(record.name, record.name_size);
     const auto check = [&](bool condition, const char* what) {
@@ -104,7 +104,7 @@ Tensor read_tensor(const TensorRecord& record, std::string_view names, const cha
     };
     for (const uint8_t byte : record.reserved) check(byte == 0, "has reserved bits that are not 0");
     check(record.storage < kStorages, "has an unknown type");
-    check(record.kind <= static_cast<uint8_t>(Kind::entry), "is of an unknown kind");
+    check(record.kind <= static_cast<uint8_t>(Kind::entry), "has an unknown kind");
     check(record.rank <= kMaxRank, "has too many dimensions");
     tensor.storage = static_cast<Storage>(record.storage);
     tensor.kind = static_cast<Kind>(record.kind);
@@ -113,7 +113,7 @@ Tensor read_tensor(const TensorRecord& record, std::string_view names, const cha
     tensor.magnitude = record.magnitude;
     check(-kLargest <= tensor.low && tensor.low <= tensor.high && tensor.high <= kLargest &&
               lowest(tensor.storage) <= tensor.low && tensor.high <= highest(tensor.storage),
-          "has a range that its type does not hold");
+          "has a range that does not fit its type");
     check(0 <= tensor.magnitude && tensor.magnitude <= kLargest, "has sums that are too large");
     int64_t bytes = size_of(tensor.storage);
     for (int i = 0; i < kMaxRank; ++i) {
@@ -168,7 +168,7 @@ void check_names(const Network& network) {
 }
 
 uint32_t index_of(uint32_t index, const Network& network) {
-    require(index < network.tensors.size(), "an index has no tensor");
+    require(index < network.tensors.size(), "the index of a tensor is out of range");
     return index;
 }
 

@@ -10,9 +10,9 @@
 namespace qgraph::engine {
 namespace {
 
-constexpr int64_t kMost = int64_t{1} << 31;     // of sizes, strides and pads
-constexpr int64_t kLargest = int64_t{1} << 53;  // of codes
-// Limits for `standardize`.
+constexpr int64_t kMost = int64_t{1} << 31;     // the largest size, stride and pad
+constexpr int64_t kLargest = int64_t{1} << 53;  // the largest code
+// Limits of `standardize`, so that its sums fit into 64 bits.
 constexpr int64_t kMostGuard = 26;
 constexpr int64_t kLargestSquare = int64_t{1} << 52;
 constexpr int64_t kMostShift = 62;
@@ -26,12 +26,12 @@ class Rule {
         const OpFacts& facts = facts_of(step_.op);
         const size_t inputs = step_.inputs.size();
         check(facts.more_inputs ? inputs >= facts.inputs : inputs == facts.inputs,
-              "has a wrong number of inputs");
+              "has the wrong number of inputs");
         check(network_.tensors[step_.output].kind == Kind::computed,
-              "writes to a constant or an entry");
+              "writes to a constant or to an entry");
         const Shape made = shape();
-        check(at_ == numbers_.size(), "has more numbers than it needs");
-        check(made == output(), "computes another shape than its output has");
+        check(at_ == numbers_.size(), "has more numbers than its op reads");
+        check(made == output(), "computes a shape that differs from the shape of its output");
         if (network_.batch_free) check_samples_apart(step_, network_);
     }
 
@@ -51,7 +51,7 @@ class Rule {
         return found;
     }
 
-    // A count, followed by that many numbers.
+    // Reads a count, then that many numbers.
     std::vector<int64_t> list(int64_t low, int64_t high) {
         const int64_t count = number(0, kMost);
         check(static_cast<uint64_t>(count) <= numbers_.size() - at_, "has too few numbers");
@@ -65,7 +65,7 @@ class Rule {
         const Shape& x = shape_of(0);
         const auto count = static_cast<int64_t>(found.size());
         check(count <= 1 || (!x.empty() && x.back() == count),
-              "has another number of values than channels");
+              "needs one value, or one for each channel");
         return found;
     }
 
@@ -121,7 +121,8 @@ class Rule {
             case UnaryOp::requantize:
                 return requantize();
             case UnaryOp::lookup:
-                check(input(1).kind == Kind::constant && shape_of(1).size() == 1, "has no table");
+                check(input(1).kind == Kind::constant && shape_of(1).size() == 1,
+                      "needs a constant table with one axis");
                 step_.offset = number(-kLargest, kLargest);
                 return shape_of(0);
             case UnaryOp::abs:
@@ -169,7 +170,7 @@ class Rule {
                 shape_of(0)[1 + axis] + window.pads[2 * axis] + window.pads[2 * axis + 1];
             const int64_t kernel = window.kernel[axis], dilation = window.dilations[axis];
             check(kernel <= kMost && kernel - 1 <= (padded - 1) / dilation,
-                  "has a window that does not fit");
+                  "has a window that is larger than the padded image");
             made[1 + axis] = (padded - window.span(axis)) / window.strides[axis] + 1;
         }
         return made;
@@ -178,7 +179,7 @@ class Rule {
     void filters(size_t rank) {
         check(shape_of(0).size() == 4 && shape_of(1).size() == rank &&
                   input(1).kind == Kind::constant,
-              "has no image or no constant filters");
+              "needs an image and constant filters");
         step_.window.kernel[0] = shape_of(1)[0];
         step_.window.kernel[1] = shape_of(1)[1];
         read_window(true);
@@ -190,20 +191,21 @@ class Rule {
         const int64_t groups = step_.groups, inputs = shape_of(0)[3];
         check(inputs % groups == 0 && shape_of(1)[3] % groups == 0 &&
                   shape_of(1)[2] == inputs / groups,
-              "has filters of other channels");
+              "has filters whose channels do not match its input");
         return slid(shape_of(1)[3]);
     }
 
     Shape depthwise() {
         filters(4);
-        check(shape_of(1)[2] == shape_of(0)[3], "has filters of other channels");
+        check(shape_of(1)[2] == shape_of(0)[3],
+              "has filters whose channels do not match its input");
         return slid(product({shape_of(1)[2], shape_of(1)[3]}));
     }
 
     Shape matmul() {
         check(shape_of(0).size() == 2 && shape_of(1).size() == 2 &&
                   shape_of(0)[1] == shape_of(1)[0] && input(1).kind == Kind::constant,
-              "has matrices that do not fit, or no constant one");
+              "needs a matrix and a constant matrix whose sizes match");
         return {shape_of(0)[0], shape_of(1)[1]};
     }
 
@@ -213,7 +215,7 @@ class Rule {
         for (size_t i = 0; i < made.size(); ++i) {
             const int64_t left = i < a.size() ? a[a.size() - 1 - i] : 1;
             const int64_t right = i < b.size() ? b[b.size() - 1 - i] : 1;
-            check(left == right || left == 1 || right == 1, "has inputs that do not fit");
+            check(left == right || left == 1 || right == 1, "has inputs whose shapes do not match");
             made[made.size() - 1 - i] = std::max(left, right);
         }
         return made;
@@ -233,13 +235,13 @@ class Rule {
     }
 
     Shape max_pool() {
-        check(shape_of(0).size() == 4, "has no image");
+        check(shape_of(0).size() == 4, "needs an image");
         Window& window = step_.window;
         for (int64_t& size : window.kernel) size = number(1, kMost);
         read_window(false);
         for (int i = 0; i < 4; ++i) {
             check(window.pads[i] < window.kernel[i / 2],
-                  "has a window that can lie in the padding alone");
+                  "has a window that can contain padding only");
         }
         return slid(shape_of(0)[3]);
     }
@@ -264,25 +266,25 @@ class Rule {
     Shape transpose() {
         const Shape& x = shape_of(0);
         step_.list = list(0, static_cast<int64_t>(x.size()) - 1);
-        check(step_.list.size() == x.size(), "permutes other dimensions");
+        check(step_.list.size() == x.size(), "permutes a different number of dimensions");
         std::vector<bool> seen(x.size());
         Shape made;
         for (const int64_t axis : step_.list) {
-            check(!seen[static_cast<size_t>(axis)], "has an axis twice");
+            check(!seen[static_cast<size_t>(axis)], "lists an axis twice");
             seen[static_cast<size_t>(axis)] = true;
             made.push_back(x[static_cast<size_t>(axis)]);
         }
         return made;
     }
 
-    // Start and stride of each dimension; the end follows from the shape of the output.
+    // Reads the start and the stride of each dimension; the end follows from the output's shape.
     Shape slice() {
         const Shape& x = shape_of(0);
         check(output().size() == x.size(), "changes the number of dimensions");
         for (size_t i = 0; i < x.size(); ++i) {
             const int64_t begin = number(0, x[i] - 1), step = number(-kMost, kMost);
             const int64_t last = begin + (output()[i] - 1) * step;
-            check(step != 0 && 0 <= last && last < x[i], "reads outside of its input");
+            check(step != 0 && 0 <= last && last < x[i], "reads outside its input");
             step_.list.push_back(begin);
             step_.steps.push_back(step);
         }
@@ -291,15 +293,15 @@ class Rule {
 
     Shape concat() {
         Shape made = shape_of(0);
-        check(!made.empty(), "has scalars");
+        check(!made.empty(), "has scalar inputs");
         step_.axis = number(0, static_cast<int64_t>(made.size()) - 1);
         const auto axis = static_cast<size_t>(step_.axis);
         made[axis] = 0;
         for (size_t i = 0; i < step_.inputs.size(); ++i) {
             Shape part = shape_of(i);
-            check(part.size() == made.size(), "has inputs that do not fit");
+            check(part.size() == made.size(), "has inputs whose shapes do not match");
             const int64_t size = std::exchange(part[axis], made[axis]);
-            check(part == made, "has inputs that do not fit");
+            check(part == made, "has inputs whose shapes do not match");
             made[axis] += size;
         }
         return made;
@@ -317,7 +319,7 @@ class Rule {
 
     Shape take() {
         Shape made = shape_of(0);
-        check(!made.empty(), "has scalars");
+        check(!made.empty(), "has a scalar input");
         step_.axis = number(0, static_cast<int64_t>(made.size()) - 1);
         int64_t& dim = made[static_cast<size_t>(step_.axis)];
         step_.list = list(0, dim - 1);
@@ -326,7 +328,7 @@ class Rule {
     }
 
     Shape standardize() {
-        check(!shape_of(0).empty(), "has scalars");
+        check(!shape_of(0).empty(), "has a scalar input");
         step_.standard = {number(0, kMostGuard), number(0, kLargestSquare), number(0, kMostShift)};
         return shape_of(0);
     }

@@ -32,7 +32,7 @@ class SingleCalls {
                 return reshape(group);
             case Family::binary:
             case Family::unary:
-                break;  // these are chains, even a single one
+                break;  // chains compute these, even a single step
         }
         no_case(found.op, "engine/single_calls.cpp, call");
     }

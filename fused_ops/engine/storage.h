@@ -4,7 +4,7 @@
 
 namespace qgraph::engine {
 
-// The integer types that codes are stored in. The order is that of qgraph/backends/engine/file.py.
+// The integer types that codes are stored in, in the order of qgraph/backends/engine/file.py.
 enum class Storage : uint8_t { i8, u8, i16, u16, i32, u32, i64 };
 constexpr int kStorages = 7;
 

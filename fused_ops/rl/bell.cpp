@@ -9,7 +9,7 @@
 
 namespace qgraph::rl {
 
-// The futex calls without their "private" flag, since several processes meet at the word.
+// The futex calls omit the "private" flag, since several processes wait on the same word.
 void Bell::wait(uint32_t seen, int64_t nanoseconds) {
     sleepers.store(1);
     if (rung.load() != seen || nanoseconds <= 0) return;

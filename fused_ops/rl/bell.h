@@ -5,10 +5,11 @@
 
 namespace qgraph::rl {
 
-static_assert(std::atomic<uint64_t>::is_always_lock_free, "processes share these");
+static_assert(std::atomic<uint64_t>::is_always_lock_free, "processes cannot share a lock");
 
-// Lets a process sleep until another one has changed something. It is in shared memory. A process
-// that is killed while it uses it leaves nothing locked: at worst one `ring` wakes no thread.
+// Lets a process sleep until another process has changed something. A bell is in shared memory. A
+// process that is killed while it uses a bell leaves nothing locked: at worst one `ring` wakes no
+// thread.
 //
 //     waiting process                     other process
 //         seen = bell.count();                change the state
@@ -22,8 +23,8 @@ struct alignas(64) Bell {
         if (sleepers.exchange(0) != 0) wake();
     }
 
-    // Returns when it has rung since `seen`, the time is over or a signal arrived: check the state
-    // again.
+    // Returns when the bell has rung since `seen`, the time is over or a signal has arrived. The
+    // caller then checks the state again.
     void wait(uint32_t seen, int64_t nanoseconds);
 
   private:
@@ -33,7 +34,7 @@ struct alignas(64) Bell {
     std::atomic<uint32_t> sleepers;
 };
 
-// Nanoseconds of a clock that is the same for all processes of a machine.
+// The time in nanoseconds, by a clock that all processes of a machine share.
 int64_t now();
 
 }  // namespace qgraph::rl

@@ -41,7 +41,7 @@ int64_t Channel::room() const {
     for (int64_t i = 0; i < buffers(readers_); ++i) {
         if (i != kept && !held(static_cast<uint32_t>(i))) return i;
     }
-    return -1;  // the readers hold more buffers than they can: the memory is damaged
+    return -1;  // readers cannot hold all buffers, so the memory is damaged
 }
 
 bool Channel::publish(int64_t buffer, int64_t version) {
@@ -72,7 +72,7 @@ void Channel::release(int64_t reader, int64_t slot) { slots_[reader].held[slot].
 
 int64_t Channel::version() const {
     const uint64_t latest = head_->latest.load();
-    // If the writer has reused the buffer meanwhile, its version is later, which does no harm.
+    // If the writer has reused the buffer meanwhile, its version is later, which is also correct.
     return latest == 0 ? -1 : buffers_[buffer_of(latest)].version.load();
 }
 

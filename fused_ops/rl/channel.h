@@ -7,17 +7,18 @@
 
 namespace qgraph::rl {
 
-// Blocks of one size from one writer to several readers, in memory that their processes share.
+// Passes blocks of one size from one writer to several readers, in memory that their processes
+// share.
 //
 // The writer fills a buffer that nothing reads and publishes it by one store to `latest`. A reader
 // writes the buffer's number into one of its two slots, and then checks that the buffer is still
 // the latest. If so, the writer sees the slot before it takes the next buffer. Neither ever waits
 // for the other. There are two buffers for each reader and two more, so one is always free.
 //
-// A faulty process may have written to the memory: numbers of buffers are checked before use.
+// A faulty process may have written to the memory, so the number of a buffer is checked before use.
 class Channel {
   public:
-    // Bytes before the buffers, and how many buffers there are.
+    // The number of bytes before the buffers, and the number of buffers.
     static int64_t head_size(int64_t readers);
     static int64_t buffers(int64_t readers) { return 2 * readers + 2; }
 
@@ -26,7 +27,7 @@ class Channel {
 
     // -- the writer ---------------------------------------------------------------------------
     int64_t room() const;                           // a buffer that nothing reads
-    bool publish(int64_t buffer, int64_t version);  // false unless later
+    bool publish(int64_t buffer, int64_t version);  // false unless the version is later
     bool asked();                                   // true if a reader asked since the last call
     bool wait_asked(int64_t nanoseconds) const;     // does not reset `asked`
 

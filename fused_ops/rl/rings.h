@@ -7,9 +7,9 @@
 
 namespace qgraph::rl {
 
-// Queues of records of one size from several writers to one reader: a ring buffer for each writer,
+// Queues of records of one size from several writers to one reader. Each writer has a ring buffer
 // in memory that their processes share. A record is visible only when it is complete, so a process
-// that is killed at any point leaves complete records only.
+// that is killed leaves complete records only.
 class Rings {
   public:
     static int64_t head_size(int64_t writers);
@@ -18,7 +18,7 @@ class Rings {
     // records.
     Rings(void* memory, void* records, int64_t writers, int64_t capacity, int64_t record_size);
 
-    // These return how many of `count` records were written or read. They never wait.
+    // Both return how many of `count` records they have written or read. They never wait.
     int64_t put(int64_t writer, const void* from, int64_t count);
     int64_t take(int64_t writer, void* to, int64_t count);
 
@@ -43,7 +43,7 @@ class Rings {
     struct Ring {
         alignas(64) std::atomic<uint64_t> written;  // only the writer changes it
         std::atomic<int64_t> waited;
-        alignas(64) std::atomic<uint64_t> taken;  // only the reader
+        alignas(64) std::atomic<uint64_t> taken;  // only the reader changes it
         Bell freed;
     };
 

@@ -1,7 +1,7 @@
-// The actor without Python, for the sanitizers: a block with every op in it gives the same bits at
-// each level, and whatever is done to its bytes, it is refused or runs within its memory.
+// Tests of the actor without Python, for the sanitizers. A block with every op gives the same bits
+// at each level. A block with damaged bytes is refused, or it runs within its memory.
 //
-//   actor_test every_op.qga [how many damaged blocks]
+//   actor_test every_op.qga [number of damaged blocks]
 
 #include "actor/actor.h"
 
@@ -21,9 +21,9 @@ namespace {
 using namespace qgraph;
 using namespace qgraph::actor;
 
-constexpr int64_t kMostWork = 1 << 18;  // numbers of all values of a damaged block that is run
+constexpr int64_t kMostWork = 1 << 18;  // a damaged block with more numbers is not run: too slow
 
-// Bytes at a multiple of 64, and nothing after them.
+// Bytes at a multiple of 64. No memory follows them, so a sanitizer finds reads past the end.
 class Bytes {
   public:
     explicit Bytes(const std::vector<char>& from) : size_(static_cast<int64_t>(from.size())) {
@@ -82,7 +82,7 @@ void test_that_all_levels_give_the_same_bits(const std::vector<char>& whole) {
     }
 }
 
-// Numbers of all kinds, in panels of every width; rows that lie in order, and rows that do not.
+// Multiplies numbers of all kinds, in panels of every width. Rows are adjacent or apart.
 void test_that_all_levels_multiply_alike(Storage storage, int64_t segments, int64_t length,
                                          int64_t outputs, int64_t samples) {
     std::mt19937 random(static_cast<unsigned>(length * 64 + samples));
@@ -148,15 +148,15 @@ void test_that_all_levels_multiply_alike() {
 
 void test_that_all_levels_have_the_same_checksum(const std::vector<char>& whole) {
     Bytes block(whole);
-    uint64_t said;
-    std::memcpy(&said, block.data() + offsetof(Header, checksum), sizeof said);
+    uint64_t recorded;
+    std::memcpy(&recorded, block.data() + offsetof(Header, checksum), sizeof recorded);
     for (const Level level : engine::kLevels) {
         if (kernels_of(level) == nullptr) continue;
-        CHECK(checksum(block.data(), block.size(), level) == said);
+        CHECK(checksum(block.data(), block.size(), level) == recorded);
     }
 }
 
-// Numbers that something may choke on.
+// A number that code often handles wrongly: powers of two, limits of types and their neighbours.
 uint32_t odd_number(std::mt19937& random) {
     const uint32_t many[] = {0,   1,   2,      3,       4,          5,          7,          16,
                              255, 256, 0xffff, 1 << 16, 0x7fffffff, 0x80000000, 0xffffffff, 64};
@@ -178,7 +178,7 @@ void damage(Bytes& block, int64_t tables, std::mt19937& random) {
             return block.put(at, there + static_cast<uint32_t>(random() % 5) - 2);
         case 3:
             return block.put(at, there ^ (1u << random() % 32));
-        default:  // one record in place of another
+        default:  // copies one record over another
             const int64_t from = within(tables) / 32 * 32, to = within(tables) / 32 * 32;
             const int64_t length = std::min<int64_t>(32 << random() % 2, block.size() - 64);
             std::memmove(block.data() + std::min(to, block.size() - length),

@@ -17,7 +17,7 @@
 
 namespace qgraph {
 
-// The same bits; any NaN is as good as another.
+// True if both have the same bits; all NaN count as equal.
 template <typename T>
 bool same(T a, T b) {
     return std::memcmp(&a, &b, sizeof a) == 0 || (a != a && b != b);
@@ -29,10 +29,11 @@ bool same(const std::vector<T>& a, const std::vector<T>& b) {
            std::equal(a.begin(), a.end(), b.begin(), [](T p, T q) { return same(p, q); });
 }
 
-// `count` normal numbers, some of which lie between two codes.
+// `count` normally distributed numbers. Some lie exactly between two codes.
 std::vector<float> samples(size_t count, unsigned seed);
 
-// The same with zeros, infinities, subnormal and large numbers among them, where there are many.
+// The values with some replaced by zeros, infinities, subnormal and large numbers, if there are
+// enough values.
 std::vector<float> with_extremes(std::vector<float> values);
 
 void test_quantizer();

@@ -1,5 +1,5 @@
-// Tests of the kernels without Python, for the sanitizers: `make test-native`. They compare with
-// definitions written out below, element by element.
+// Tests of the kernels without Python, for the sanitizers: `make test-native`. Results are compared
+// with the definitions, which are written out below element by element.
 
 #include <algorithm>
 #include <atomic>

@@ -1,4 +1,5 @@
-// The engine's kernels at every level against definitions written out here, in 64 bits.
+// Compares the engine's kernels at every level with the definitions, which are written out here in
+// 64 bits.
 
 #include <random>
 
@@ -26,7 +27,7 @@ class Dice {
     T of(std::initializer_list<T> choices) {
         return choices.begin()[between(0, static_cast<int64_t>(choices.size()) - 1)];
     }
-    // Codes of a type, extreme ones among them.
+    // Codes of a type; some or all are the smallest or the largest.
     Values codes(Code type, int64_t count, bool only_extremes) {
         Values values(static_cast<size_t>(count));
         const int64_t low = std::max<int64_t>(low_of(type), -(1 << 20));
@@ -42,7 +43,7 @@ class Dice {
 };
 
 std::vector<char> stored(Code type, const Values& values) {
-    // As large as it is and no larger, so that a sanitizer sees what is read past its end.
+    // No memory follows the codes, so a sanitizer finds reads past the end.
     std::vector<char> bytes(values.size() * static_cast<size_t>(size_of(type)));
     for (size_t i = 0; i < values.size(); ++i) {
         store_code(type, bytes.data(), static_cast<int64_t>(i), values[i]);
@@ -65,7 +66,7 @@ Allocate into(Memory& memory) {
     };
 }
 
-// Random stages; their numbers live here.
+// Random stages, with the memory of their numbers.
 struct Chain {
     std::vector<Stage> stages;
     std::vector<std::vector<int32_t>> numbers;
@@ -104,7 +105,8 @@ struct Chain {
 
     Stages get() const { return {stages.data(), static_cast<int>(stages.size())}; }
 
-    // Whether it fits between the stages is the caller's word: here it is looked after.
+    // Callers of the kernels guarantee that values fit into 32 bits between stages. The test checks
+    // it, and skips a chain whose values do not fit.
     int64_t operator()(int64_t v, int64_t channel) {
         const auto look = [&] { fits &= v >= INT32_MIN && v <= INT32_MAX; };
         look();
@@ -155,7 +157,7 @@ Conv any_conv(Dice& dice) {
     s.channels = s.groups * dice.of<int64_t>({1, 3, 4, 8, 17, 32, 64, 70});
     s.out_channels = s.groups * dice.of<int64_t>({1, 5, 16, 20, 32, 40, 64, 65, 130});
     if (s.depthwise) s.out_channels = s.channels * (dice.one_in(4) ? 2 : 1);
-    const bool three = s.depthwise && dice.one_in(2);  // has a kernel of its own
+    const bool three = s.depthwise && dice.one_in(2);  // 3x3 has a special kernel
     const bool square = !three && dice.one_in(2);
     const auto side = [&](int64_t* size, int64_t* kernel, int64_t* stride, int64_t* dilation,
                           int64_t* pad, int64_t* out) {
@@ -174,7 +176,7 @@ Conv any_conv(Dice& dice) {
     return s;
 }
 
-// Whether there was something to compare.
+// Checks one random convolution; false if its values do not fit, so that nothing was compared.
 bool check_conv(unsigned seed) {
     Dice dice(seed);
     Conv s = any_conv(dice);
@@ -187,7 +189,8 @@ bool check_conv(unsigned seed) {
     if (size_of(s.x) == 2 || size_of(s.w) == 2) {
         for (int64_t& v : w) v /= s.w == Code::s16 ? 4096 : 16;  // sums must fit
     }
-    // Of trained layers most weights are small: some in pairs, in chunks, in nearly all.
+    // Most weights of trained layers are small. The divisor decides how many extra steps are
+    // needed.
     const int64_t divisor = dice.of<int64_t>({1, 2, 3, 8, 40});
     for (int64_t& v : w) v = extremes || !dice.one_in(100) ? v / divisor : v;
     Chain chain(dice, s.out_channels);

@@ -1,7 +1,7 @@
-// The engine without Python, for the sanitizers: a file with every op in it runs, and whatever is
-// done to its bytes, checksum repaired, it is refused or runs within its memory.
+// Tests of the engine without Python, for the sanitizers. A file with every op runs. A file with
+// damaged bytes and a correct checksum is refused, or it runs within its memory.
 //
-//   engine_test every_op.qgi [how many damaged files]
+//   engine_test every_op.qgi [number of damaged files]
 
 #include "engine/engine.h"
 
@@ -42,7 +42,7 @@ void put(Bytes& bytes, size_t at, T value) {
     if (at + sizeof value <= bytes.size()) std::memcpy(&bytes[at], &value, sizeof value);
 }
 
-// A damaged file whose header claims that it is whole.
+// Gives a damaged file the header of an undamaged one: the right size and checksum.
 void repair(Bytes& bytes) {
     put<uint64_t>(bytes, 16, bytes.size());
     put<uint32_t>(bytes, 12, 0);
@@ -101,7 +101,7 @@ void test_that_memory_has_a_limit(const std::string& path) {
     CHECK(false);
 }
 
-// Numbers that something may choke on.
+// A number that code often handles wrongly: powers of two, limits of types and their neighbours.
 uint64_t odd_number(std::mt19937& random) {
     const uint64_t many[] = {0,          1,          2,          3,
                              7,          8,          255,        256,
@@ -112,7 +112,8 @@ uint64_t odd_number(std::mt19937& random) {
 
 void damage(Bytes& bytes, std::mt19937& random) {
     const size_t size = bytes.size();
-    const size_t tables = random() % 4 == 0 ? size : size * 2 / 3;  // rather there than in weights
+    const size_t tables =
+        random() % 4 == 0 ? size : size * 2 / 3;  // mostly in tables, not in weights
     switch (random() % 8) {
         case 0:
             bytes[random() % size] = static_cast<char>(random());
@@ -126,14 +127,14 @@ void damage(Bytes& bytes, std::mt19937& random) {
         case 3:
             put(bytes, random() % tables / 8 * 8, odd_number(random));
             break;
-        case 4: {  // a small step from what is there
+        case 4: {  // changes a number by one or two
             const size_t at = random() % tables / 4 * 4;
             uint32_t value = 0;
             if (at + 4 <= size) std::memcpy(&value, &bytes[at], 4);
             put(bytes, at, value + (random() % 5) - 2);
             break;
         }
-        case 5: {  // one record in place of another
+        case 5: {  // copies one record over another
             const size_t length = 1 + random() % 96, from = random() % size, to = random() % size;
             for (size_t i = 0; i < length && from + i < size && to + i < size; ++i) {
                 bytes[to + i] = bytes[from + i];
@@ -143,7 +144,7 @@ void damage(Bytes& bytes, std::mt19937& random) {
         case 6:
             bytes.resize(random() % 8 == 0 ? random() % size + 1 : size);
             break;
-        case 7:  // counts in the header
+        case 7:  // changes a count in the header
             put(bytes, 24 + random() % 8 * 4, static_cast<uint32_t>(odd_number(random)));
             break;
     }

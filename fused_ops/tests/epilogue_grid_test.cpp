@@ -1,4 +1,5 @@
-// The epilogue's CUDA kernels, run on the CPU thread by thread, give what the CPU's own give.
+// Tests that the epilogue's CUDA kernels, run on the CPU thread by thread, give the same bits as
+// the CPU's kernels.
 
 #include <cmath>
 #include <cstdint>
@@ -11,7 +12,7 @@
 namespace qgraph {
 namespace {
 
-// Gradients of channels and of both thresholds, in one row.
+// The gradients of channels and of both thresholds, joined into one vector.
 std::vector<double> in_a_row(const EpilogueSums& sums, int64_t channels) {
     std::vector<double> all{sums.inner, sums.outer};
     all.insert(all.end(), sums.bias, sums.bias + channels);
@@ -26,7 +27,7 @@ void test_one(const std::vector<float>& x, const std::vector<float>& g, int64_t 
     const auto size = static_cast<size_t>(channels);
     std::vector<float> bias = samples(size, 3);
     for (float& b : bias) b = std::nearbyint(b * 64) / 64;
-    std::vector<float> high(size, 1.5F);  // codes reach it, and pass it
+    std::vector<float> high(size, 1.5F);  // some codes equal it, others exceed it
     high[size / 2] = 0;
     const Epilogue e{{6, -128, 127},
                      {3, A == Activation::none ? -8.0F : 0.0F, 7},
@@ -75,7 +76,7 @@ void test_one(const std::vector<float>& x, const std::vector<float>& g, int64_t 
     run_reduce(reductions_of(grid, {nullptr, &sums.inner, &sums.outer, sums.bias, sums.high, 0}));
     CHECK(same(found, wanted));
     CHECK(same(in_a_row(sums, channels), wanted_sums));
-    CHECK(workspace.back() != workspace.back());  // beyond its end
+    CHECK(workspace.back() != workspace.back());  // the NaN after the end is unchanged
 }
 
 template <Rounding R>

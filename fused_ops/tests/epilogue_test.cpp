@@ -1,5 +1,5 @@
-// Tests of the epilogue on the CPU: it is what the quantizer, a bias, an activation and the
-// quantizer again give one after the other, to the bit.
+// Tests of the epilogue on the CPU: it gives the same bits as the quantizer, a bias, an activation
+// and the quantizer again, applied one after the other.
 
 #include "core/epilogue.h"
 
@@ -121,7 +121,7 @@ void test_one(const std::vector<float>& x, const std::vector<float>& g, const Ep
 void test_shape(size_t rows, size_t channels, Rounding rounding) {
     std::vector<float> bias = samples(channels, 3);
     for (float& b : bias) b = std::nearbyint(b * 64) / 64;
-    std::vector<float> high(channels, 1.5F);  // codes reach it, and pass it
+    std::vector<float> high(channels, 1.5F);  // some codes equal it, others exceed it
     high[channels / 2] = 0;
     const std::vector<float> x = with_extremes(samples(rows * channels, 1));
     const std::vector<float> g = samples(rows * channels, 2);

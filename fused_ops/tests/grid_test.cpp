@@ -1,4 +1,5 @@
-// The quantizer's CUDA kernels, run on the CPU thread by thread, give what the CPU's own give.
+// Tests that the quantizer's CUDA kernels, run on the CPU thread by thread, give the same bits as
+// the CPU's kernels.
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +14,7 @@
 namespace qgraph {
 namespace {
 
-// A vector of floats as elements of the type.
+// Converts floats to elements of the type.
 template <Type T>
 std::vector<Element<T>> elements(const std::vector<float>& values) {
     std::vector<Element<T>> narrow;
@@ -21,7 +22,7 @@ std::vector<Element<T>> elements(const std::vector<float>& values) {
     return narrow;
 }
 
-// The same bits; any NaN of the type is as good as another.
+// True if both have the same bits; all NaN of the type count as equal.
 template <Type T>
 bool same_elements(const std::vector<Element<T>>& a, const std::vector<Element<T>>& b) {
     return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](Element<T> p, Element<T> q) {
@@ -89,7 +90,7 @@ void test_type() {
     test_mode<Rounding::double_, T>();
 }
 
-// Thresholds that no float32 scale fits give NaN in all that they touch.
+// A threshold whose scale float32 does not hold gives NaN in all results that depend on it.
 void test_threshold(float log2_t, bool fits) {
     const std::vector<float> x = samples(100, 1);
     std::vector<float> y(100);

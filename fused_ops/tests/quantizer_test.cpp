@@ -52,7 +52,7 @@ struct Results {
     std::vector<double> glog2t;
 };
 
-// Of each `size` numbers the sum, one added after the other.
+// The sum of each `size` numbers, added one after the other.
 std::vector<double> sums_of(const std::vector<double>& values, size_t size) {
     std::vector<double> sums;
     for (size_t i = 0; i < values.size(); ++i) {
@@ -65,7 +65,7 @@ std::vector<double> sums_of(const std::vector<double>& values, size_t size) {
     return sums;
 }
 
-// Products of one channel (or lane), summed in the order of quantize.h.
+// The sum of the products of one channel (or lane), in the order of quantize.h.
 double ordered_sum(std::vector<double> sums) {
     for (const int64_t size : {kLeafRows, kLeaves, kBlocks}) {
         sums = sums_of(sums, static_cast<size_t>(size));
@@ -100,7 +100,7 @@ Results expected(const std::vector<float>& x, const std::vector<float>& g, const
     return results;
 }
 
-// How a narrow type holds numbers: fractions have so many bits, exponents begin there.
+// The layout of a narrow type: the bits of its fraction, and its smallest exponent.
 struct Format {
     int fraction_bits;
     int least_exponent;
@@ -133,7 +133,7 @@ float decoded(uint16_t bits, Type type) {
     return static_cast<float>(bits < 0x8000 ? size : -size);
 }
 
-// The bits of a number that the type holds; of one NaN for all.
+// The bits of a number that the type holds. Every NaN gives the same bits.
 uint16_t encoded(float v, Type type) {
     const Format f = format(type);
     const uint16_t sign = std::signbit(v) ? 0x8000 : 0;
@@ -147,8 +147,8 @@ uint16_t encoded(float v, Type type) {
     return sign | static_cast<uint16_t>(biased + static_cast<int>(units));
 }
 
-// A tensor in memory of just its size, so that the sanitizer sees a step beyond it; it begins
-// `offset` elements on.
+// A tensor that begins `offset` elements after the start of its memory. No memory follows it, so a
+// sanitizer finds reads past the end.
 class Tensor {
   public:
     Tensor(const std::vector<float>& values, Type type, size_t offset)
@@ -250,7 +250,7 @@ void test_quantizer() {
         const std::vector<float> many = samples(static_cast<size_t>(size), 3);
         test_one(many, many, {exponents, channels, -8, 7, Rounding::half_even}, Type::float32, 0);
     }
-    // What is not finite reaches the sum, which then holds nothing else.
+    // A NaN or infinity reaches the sum.
     std::vector<float> diverged = samples(1000, 4);
     diverged[500] = std::numeric_limits<float>::quiet_NaN();
     const std::vector<float> extremes = with_extremes(samples(1000, 5));
@@ -258,7 +258,7 @@ void test_quantizer() {
     test_one(diverged, samples(1000, 6), one, Type::float32, 0);
     test_one(samples(1000, 6), diverged, one, Type::float32, 0);
     test_one(extremes, extremes, one, Type::float32, 0);
-    const std::vector<float> x((1 << 22) + 64 + 5, 0.3F);  // written past the caches
+    const std::vector<float> x((1 << 22) + 64 + 5, 0.3F);  // large enough for streaming stores
     const int32_t f = 3;
     const Quantizer q{&f, 1, -8, 7, Rounding::half_even};
     std::vector<float> y(x.size());
@@ -277,7 +277,7 @@ void test_narrow_types() {
             CHECK(same(held(all[i], type), all[i]));
         }
         const std::vector<float> reversed(all.rbegin(), all.rend());
-        // Codes of 16 bits, which neither type holds: rounded, too large, too small.
+        // Neither type holds all codes of 16 bits: some are rounded, too large or too small.
         for (const int32_t f : {2, -10, 30, 126}) {
             test_one(all, reversed, {&f, 1, -32768, 32767, Rounding::half_even}, type, 0);
         }

@@ -12,7 +12,7 @@ namespace {
 
 using namespace rl;
 
-// Zeroed memory at the start of a page.
+// Memory that begins at a page and is zero.
 struct Memory {
     explicit Memory(int64_t size) : bytes(static_cast<size_t>(size) + 4096) {}
     char* data() {
@@ -22,7 +22,8 @@ struct Memory {
     std::vector<char> bytes;
 };
 
-// Blocks whose numbers all are the version: a torn one would show, and a race to TSan.
+// All numbers of a block equal its version, so a block that mixes two versions is found.
+// ThreadSanitizer finds races.
 void test_readers_beside_a_writer() {
     constexpr int64_t READERS = 3, NUMBERS = 2000, VERSIONS = 3000;
     Memory memory(Channel::head_size(READERS));
@@ -99,7 +100,7 @@ void test_rings() {
     for (std::thread& thread : threads) thread.join();
 }
 
-// What another process may have left there leads nowhere outside of the memory.
+// Whatever another process has written there, reads and writes stay within the memory.
 void test_damaged_memory() {
     for (unsigned seed = 1; seed < 300; ++seed) {
         constexpr int64_t READERS = 2, CAPACITY = 5, RECORD = 8;

@@ -1,4 +1,4 @@
-// Rounding of codes against its definition, written out row by row.
+// Compares the rounding of codes with its definition, which is written out row by row.
 
 #include "core/rounding.h"
 

@@ -1,4 +1,5 @@
-// Rounding to few significand bits, against the definition: the nearest of all numbers there are.
+// Compares rounding to few significand bits with its definition: the nearest of all numbers of the
+// format.
 
 #include "core/significand.h"
 
@@ -11,7 +12,7 @@
 namespace qgraph {
 namespace {
 
-// All finite numbers that are at least 0, in order, and 2^16 for what is infinite.
+// All finite numbers that are at least 0, in order, and 2^16 in place of infinity.
 std::vector<float> numbers(int bits) {
     std::vector<float> found;
     for (int exponent = 0; exponent < 31; ++exponent) {
@@ -34,7 +35,7 @@ float decoded(int bits) {
     return (bits & 0x8000) != 0 ? -size : size;
 }
 
-// Each number of float16, rounded on its bits and as a float32.
+// Rounds each number of float16 twice, as bits and as float32: the results are the same.
 void test_halves(int bits) {
     std::vector<uint16_t> halves(1 << 16);
     std::vector<float> wanted(halves.size());

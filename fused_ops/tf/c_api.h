@@ -1,6 +1,6 @@
 // The part of TensorFlow's C API that the ops use, declared as in its documentation
 // (tensorflow/c/{c_api,kernels,ops,tf_status,tf_tensor}.h), so that the ops build without
-// TensorFlow. The C API is stable: one binary serves every TensorFlow from 2.12 on.
+// TensorFlow. The C API is stable, so one binary works with every TensorFlow from 2.12 on.
 #pragma once
 
 #include <cstddef>

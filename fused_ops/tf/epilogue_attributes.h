@@ -37,14 +37,14 @@ inline void destroy(void* attributes) { delete static_cast<Attributes*>(attribut
 
 inline Kernel kernel(Compute compute) { return {{}, create, compute, destroy}; }
 
-// What is wrong with the shapes, or null.
+// The error in the shapes, or null.
 inline const char* wrong(const Attributes& attributes, const Shape& x, const Shape& bias,
                          const Shape& high) {
     if (x.empty() || bias != Shape{x.back()}) {
         return "bias must have the shape of the last axis of x";
     }
     if (high != Shape{attributes.clips() ? x.back() : 0}) {
-        return "high must have the shape of bias where the activation ends, else be empty";
+        return "high must have the shape of bias for relu6 and clip, and be empty otherwise";
     }
     return nullptr;
 }

@@ -1,6 +1,6 @@
 // TensorFlow ops QgraphEpilogue and QgraphEpilogueGrad on the CPU: the operations behind a layer
 // (core/epilogue.h). bias and high have one value for each channel; channels are the last axis of
-// x. high is empty unless the activation is clip or relu6. These two differ at v = high, where
+// x. high is empty unless the activation is clip or relu6. These two differ only at v = high, where
 // relu6 has no gradient.
 
 #include "core/epilogue.h"

@@ -1,6 +1,6 @@
-// The same ops on GPUs, by the kernels of fused_ops/cuda. They are registered on request, with the
-// functions of the CUDA library and one that finds the stream, which TensorFlow's C API does not
-// give (its TF_GetStream serves plug-ins only). Nothing here waits for the GPU.
+// The same ops on GPUs, by the kernels of fused_ops/cuda. Python registers them with a table of
+// functions: those of the CUDA library, and one that finds the stream, because TF_GetStream of
+// TensorFlow's C API works for plug-ins only. Nothing here waits for the GPU.
 
 #include "cuda/epilogue.h"
 #include "cuda/quantize.h"
@@ -10,7 +10,7 @@
 namespace qgraph::tf {
 namespace {
 
-// In the order in which qgraph/train/gpu.py fills it.
+// The table of functions, in the order in which qgraph/train/gpu.py fills it.
 struct Functions {
     void* (*stream)(void* context);
     decltype(&qgraph_cuda_quantize) quantize;
@@ -23,12 +23,12 @@ struct Functions {
 
 Functions functions;  // set once, before any kernel is registered
 
-// What only a GPU needs of a run.
+// A run of a kernel on a GPU, with its stream and its errors.
 class GpuRun : public Run {
   public:
     explicit GpuRun(TF_OpKernelContext* context) : Run(context) {
         stream = functions.stream(context);
-        if (stream == nullptr) fail("TensorFlow gives no stream of the GPU");
+        if (stream == nullptr) fail("TensorFlow has no stream for this GPU");
     }
 
     void check(const char* error) {
@@ -146,8 +146,8 @@ void epilogue_gradients(void* kernel, TF_OpKernelContext* context) {
 }  // namespace
 }  // namespace qgraph::tf
 
-// Registers the ops for a device: "GPU". Another, with a priority above that of its own kernels,
-// serves tests, with functions that need no GPU.
+// Registers the ops for a device, which is "GPU" except in tests. Tests register functions that
+// need no GPU for the CPU, with a priority above that of the CPU's kernels.
 extern "C" __attribute__((visibility("default"))) void qgraph_register_gpu(const void* table,
                                                                            const char* device,
                                                                            int priority) {

@@ -1,4 +1,5 @@
-// Where AVX-512 and AMX are emulated, this CPU is said to have all, and Linux to allow it.
+// For builds that emulate AVX-512 and AMX: every instruction set counts as supported, and Linux as
+// allowing AMX tiles.
 #pragma once
 
 #include <unistd.h>

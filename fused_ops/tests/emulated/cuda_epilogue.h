@@ -1,4 +1,4 @@
-// The epilogue's CUDA kernels on the CPU.
+// Runs the epilogue's CUDA kernels on the CPU.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// The functions of cuda/quantize.h and cuda/epilogue.h on the CPU, so that what calls them can be
-// tested without a GPU: each thread of each kernel runs in turn, one element at a time.
+// The functions of cuda/quantize.h and cuda/epilogue.h on the CPU, so that their callers can be
+// tested without a GPU. The threads of a kernel run one after the other, one element at a time.
 
 #include "core/quantize.h"
 #include "cuda/quantize.h"

@@ -1,4 +1,4 @@
-// The quantizer's CUDA kernels on the CPU.
+// Runs the quantizer's CUDA kernels on the CPU.
 #pragma once
 
 #include "cuda/quantize_grid.h"

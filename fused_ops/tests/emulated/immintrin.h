@@ -1,12 +1,13 @@
-// Stands before the compiler's header where AVX-512 is emulated (QGRAPH_EMULATE_AVX512): the
-// kernels for it run on any CPU with AVX2, slowly, by SIMDe and by what SIMDe 0.7.4 lacks.
+// Replaces the compiler's header in builds that emulate AVX-512 (QGRAPH_EMULATE_AVX512), so that
+// its kernels run, slowly, on any CPU with AVX2. SIMDe emulates most instructions; those that SIMDe
+// 0.7.4 lacks are below.
 #pragma once
 
 #include_next <immintrin.h>
 
 #define SIMDE_ENABLE_NATIVE_ALIASES
 #include <simde/x86/avx512.h>
-// Only now: neither header above is to believe that it is there.
+// Defined after the headers above, which would otherwise use AVX-512 themselves.
 #define __AVX512F__ 1
 #define __AVX512BW__ 1
 #define __AVX512DQ__ 1
@@ -92,7 +93,7 @@ inline __m512d doubles(__m256 v) {
     return found.as<__m512d>();
 }
 
-// The AVX versions do eight at a time, and round as the CPU is set to.
+// AVX converts eight numbers at a time, in the rounding mode of the CPU.
 inline __m512 floats(__m256i halves) {
     const __m256 parts[2] = {_mm256_cvtph_ps(_mm256_castsi256_si128(halves)),
                              _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1))};
@@ -141,6 +142,6 @@ __m512 rounded(__m512 v) {
 #define _mm512_maskz_cvtps_epi32(mask, v) emulated::nearest(v)
 #undef _mm512_maskz_roundscale_ps
 #define _mm512_maskz_roundscale_ps(mask, v, how) emulated::rounded<how>(v)
-#undef _mm512_fmadd_pd  // SIMDe rounds twice
+#undef _mm512_fmadd_pd  // SIMDe's version rounds twice
 #define _mm512_fmadd_pd(a, b, c) emulated::fused(a, b, c)
 #define _mm512_stream_si512(to, v) emulated::store<uint8_t>(to, ~uint64_t{0}, v)

@@ -1,4 +1,4 @@
-// AMX's tiles of bytes, for level_amx.cpp where it is emulated.
+// Emulates AMX tiles of bytes for level_amx.cpp.
 #pragma once
 
 #include <cstdint>

@@ -47,7 +47,7 @@ LITERT, TF = "LiteRT int8", "TensorFlow fp32"
 PEERS = (LITERT, ORT_INT8, TORCH_INT8, ORT, TORCH, TF)
 BATCHES = (1, 32)
 WAYS = ("alone", "with a learner")
-TURNS, TURN_SECONDS, MOST_SECONDS = 41, 0.01, 60.0
+TURNS, TURN_SECONDS, MAX_SECONDS = 41, 0.01, 60.0
 CALIBRATION = 64
 LEARNER_BATCH, LEARNER_SIZE = 256, 2048
 
@@ -268,7 +268,7 @@ def turns(contestants: Mapping[Any, Call]) -> dict[Any, list[float]]:
         for who, call in contestants.items():
             call()  # the caches hold this one's data, not another's
             times[who].append(_timed(call, often[who]))
-        if time.perf_counter() - start >= MOST_SECONDS:
+        if time.perf_counter() - start >= MAX_SECONDS:
             break
     return times
 

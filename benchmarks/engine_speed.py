@@ -40,7 +40,7 @@ INT8_LITERT, FLOAT_TF = "LiteRT int8", "TensorFlow fp32"
 ENGINES = {profile: f"integer engine, {profile}" for profile in PROFILES}
 CONTESTANTS = (FLOAT_ORT, INT8_ORT, INT8_LITERT, FLOAT_TF, *ENGINES.values())
 BATCHES, THREADS = (1, 32), (1, 2)
-TURNS, FEWEST_TURNS, SECONDS = 15, 5, 30.0  # fewer than TURNS once so many seconds have passed
+TURNS, MIN_TURNS, SECONDS = 15, 5, 30.0  # fewer than TURNS once so many seconds have passed
 WARM_UP, TURN_SECONDS = 2, 0.1
 CALIBRATION = 32
 SLOWEST = 12
@@ -172,7 +172,7 @@ def measure(name: str, batch: int, threads: int, prepared: Path) -> Times:
         often[contestant] = max(1, round(TURN_SECONDS / took))
     start = time.perf_counter()
     for turn in range(TURNS):
-        if turn >= FEWEST_TURNS and time.perf_counter() - start > SECONDS:
+        if turn >= MIN_TURNS and time.perf_counter() - start > SECONDS:
             break
         for contestant, call in calls.items():
             call()  # the caches hold this one's data, not another's
@@ -203,7 +203,7 @@ def speeds(found: Mapping[tuple[str, int, int], Times]) -> Table:
         "Time of a call",
         COLUMNS,
         notes=[
-            f"medians of {FEWEST_TURNS} to {TURNS} turns; ratio to {FLOAT_ORT} in the same turn, "
+            f"medians of {MIN_TURNS} to {TURNS} turns; ratio to {FLOAT_ORT} in the same turn, "
             "with its quartiles, then that of processor time"
         ],
     )

@@ -12,7 +12,7 @@ from qgraph.cli.network_options import LoadOptions, PlanOptions
 from qgraph.cli.option_groups import with_groups
 from qgraph.cli.options import Calibration, Json, Model, check_model, given, several_bits
 
-KEPT = ("model", "profile", "effort", "plan_spec", "agreement", "sensitivity", "warnings")
+FACTS_SHOWN = ("model", "profile", "effort", "plan_spec", "agreement", "sensitivity", "warnings")
 
 
 @with_groups
@@ -77,7 +77,7 @@ def analyze(
         print(json.dumps(to_json(bits)))
     elif as_json:
         entries = to_object(found)
-        print(json.dumps({key: value for key, value in entries.items() if key in KEPT}))
+        print(json.dumps({key: value for key, value in entries.items() if key in FACTS_SHOWN}))
     elif budgets:
         print_mixed(bits)
         print_next_bits(given(context), budgets)

@@ -26,7 +26,7 @@ from qgraph.cli.profiles import profiles
 from qgraph.cli.quantize import quantize
 from qgraph.cli.report import report
 from qgraph.cli.run import run
-from qgraph.cli.streams import checked_streams, give_up_output
+from qgraph.cli.streams import checked_streams, discard_output
 from qgraph.cli.train import train
 from qgraph.cli.verify import verify
 from qgraph.errors import (
@@ -42,12 +42,12 @@ from qgraph.names import path_text
 from qgraph.quiet import quiet_tensorflow
 from qgraph.words import duration
 
-LONG = 2.0  # seconds after which a command prints how long it took
+MIN_SECONDS_SHOWN = 2.0  # seconds after which a command prints how long it took
 # Errors of a disk or its permissions, anywhere in a run: not a fault of qgraph.
-UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG)
+WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG)
 
 
-class _Verbs(CommandGroup):
+class MainGroup(CommandGroup):
     """The commands. `rl` is imported only when it is used: its options take time to generate.
 
     Handles Ctrl-C before typer does, whose message and exit code depend on its version.
@@ -73,14 +73,14 @@ class _Verbs(CommandGroup):
                 hint="to start again, run the same command",
             ) from error
         seconds = time.monotonic() - begin
-        if seconds >= LONG and "--json" not in sys.argv:
+        if seconds >= MIN_SECONDS_SHOWN and "--json" not in sys.argv:
             print(f"took {duration(seconds)}", file=sys.stderr)
         return found
 
 
 app = typer.Typer(
     name="qgraph",
-    cls=_Verbs,
+    cls=MainGroup,
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -142,14 +142,14 @@ def main() -> None:
         with checked_streams(), quiet_tensorflow():
             app(args=arguments, prog_name="qgraph")
     except StreamError as error:
-        give_up_output()
+        discard_output()
         if isinstance(error, PipeError):
             sys.exit(error.exit_code)
         _fail(error, str(error), error.exit_code, debug)
     except QGraphError as error:
         _fail(error, str(error), error.exit_code, debug)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in UNWRITABLE:
+        if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
             place = path_text(error.filename) if error.filename else None
             told = OutputError(f"cannot be written: {error.strerror}", node=place)
             _fail(error, str(told), told.exit_code, debug)

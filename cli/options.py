@@ -64,7 +64,8 @@ LevelOption = Annotated[
     Level,
     choice(Level, "level", metavar="NAME", help=f"Instruction set to use: {alternatives(Level)}."),
 ]
-OF_ANALYZE = ("mean_bits", "top", "as_json")  # options that other commands lack or read otherwise
+# Options of `analyze` that other commands lack, or read in another way.
+ANALYZE_OPTIONS = ("mean_bits", "top", "as_json")
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
 
 
@@ -73,7 +74,11 @@ def given(context: typer.Context, without: Sequence[str] = ()) -> list[str]:
     words: list[str] = []
     for option in context.command.params:
         source = context.get_parameter_source(option.name or "")
-        if source is None or source.name != "COMMANDLINE" or option.name in (*OF_ANALYZE, *without):
+        if (
+            source is None
+            or source.name != "COMMANDLINE"
+            or option.name in (*ANALYZE_OPTIONS, *without)
+        ):
             continue
         value = context.params[option.name or ""]
         if isinstance(value, bool):

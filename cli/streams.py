@@ -23,7 +23,7 @@ def checked_streams() -> Iterator[None]:
     Characters that the encoding of the stream lacks, such as bytes of a path that are not UTF-8,
     are escaped.
     """
-    missing = _filled()
+    missing = _open_closed_streams()
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     before = sys.stdout
@@ -46,14 +46,14 @@ def checked_streams() -> Iterator[None]:
         sys.stdout = before
 
 
-def give_up_output() -> None:
+def discard_output() -> None:
     """Discard what is still buffered when the process ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
 
 
-def _filled() -> bool:
+def _open_closed_streams() -> bool:
     """Open /dev/null for each standard stream that is closed, so that no file gets its number.
 
     Returns whether standard output was closed.

@@ -24,8 +24,9 @@ from qgraph.downloads import failed_download
 from qgraph.errors import LoadError, first_line
 from qgraph.ir.types import Array
 
-ROOM, RATIO = 1 << 28, 200  # a file may unpack to this many bytes, or to this multiple of its size
-MEMBERS = 1 << 17
+# A file may unpack to this many bytes, or to this multiple of its size.
+MAX_UNPACKED, MAX_RATIO = 1 << 28, 200
+MAX_MEMBERS = 1 << 17
 BLOCK = 1 << 22
 LOCAL_HEADER = 30  # bytes before the name of a zip member
 ENCRYPTED = 1
@@ -36,7 +37,7 @@ JsonObject: TypeAlias = dict[str, Any]
 
 def most_unpacked(size: int) -> int:
     """The most bytes that a file of `size` bytes may unpack to."""
-    return max(ROOM, RATIO * size)
+    return max(MAX_UNPACKED, MAX_RATIO * size)
 
 
 @contextmanager
@@ -81,7 +82,7 @@ class Archive:
 
     def _check(self, archive: zipfile.ZipFile, size: int) -> None:
         members = sorted(archive.infolist(), key=lambda info: info.header_offset)
-        if len(members) > MEMBERS:
+        if len(members) > MAX_MEMBERS:
             raise ValueError(f"an archive of {len(members):,} members")
         if len({info.filename for info in members}) < len(members):
             raise ValueError("two members of the archive have the same name")

@@ -20,7 +20,7 @@ from qgraph.errors import OutputError
 
 DIRECTORY, FILE = ".qgraph-dir", ".qgraph-file"
 OLD, NEW = "old", "new"  # in the place for a directory
-LONGEST = 128  # bytes of a name that are repeated in the name of its place
+MAX_STEM_BYTES = 128  # bytes of a name that are repeated in the name of its place
 PATIENCE = 1.0  # seconds; a run that removes leftovers holds a lock for an instant
 PAUSE = 0.02
 
@@ -85,10 +85,10 @@ def _remove_leftover(place: Path) -> None:
 def _short(name: str) -> str:
     """A short form of a long name, for the name of its place."""
     whole = os.fsencode(name)
-    if len(whole) <= LONGEST:
+    if len(whole) <= MAX_STEM_BYTES:
         return name
     digest = hashlib.sha256(whole).hexdigest()[:16]
-    return f"{os.fsdecode(whole[: LONGEST - len(digest)])}{digest}"
+    return f"{os.fsdecode(whole[: MAX_STEM_BYTES - len(digest)])}{digest}"
 
 
 def _locked(place: Path, path: Path) -> int:

@@ -96,7 +96,7 @@ def export(
     Examples:
         >>> sizes = qgraph.export("out", "c", "firmware")
         >>> sorted(sizes)
-        ['model.c', 'model.h', 'model_answers.bin', 'model_inputs.bin', 'model_test.c']
+        ['model.c', 'model.h', 'model_inputs.bin', 'model_outputs.bin', 'model_test.c']
     """
     chosen, path = form(name, options), Path(path)
     if isinstance(network, str | Path):

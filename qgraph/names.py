@@ -101,8 +101,8 @@ USED = _words(
     """
     unix linux i386 errno main memcpy memset memcmp strcmp stdin stdout stderr
     arena at to from row sums window image weights size_t largest
-    answer wanted tensors tensor sample inputs answers code count words check mode read begun put
-    get compare fopen fclose fread fwrite fprintf printf getc eof null
+    produced expected tensors tensor sample inputs outputs_file code count words check mode read
+    begun put get compare fopen fclose fread fwrite fprintf printf getc eof null
     """
 )
 HEADERS = _words(

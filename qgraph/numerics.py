@@ -142,7 +142,7 @@ def _exponent(spec: QuantSpec, shape: tuple[int, ...]) -> Codes:
     return aligned(checked_exponent(spec.exponent), shape)
 
 
-def _held(spec: QuantSpec) -> int | Codes:
+def _exponent_of_result(spec: QuantSpec) -> int | Codes:
     return spec.exponent if isinstance(spec.exponent, int) else np.asarray(spec.exponent, np.int64)
 
 
@@ -163,7 +163,7 @@ def quantize(x: npt.ArrayLike, spec: QuantSpec) -> Fixed:
             hint="check the inputs of the float network",
         )
     codes: Codes = np.asarray(bring_into_range(steps, spec)).astype(np.int64)
-    return Fixed(codes, _held(spec))
+    return Fixed(codes, _exponent_of_result(spec))
 
 
 def quantized_constant(x: Array, spec: QuantSpec) -> Array:
@@ -200,7 +200,7 @@ def requantize(v: Fixed, spec: QuantSpec) -> Fixed:
     exponent = _exponent(spec, v.codes.shape)
     shift = aligned(v.exponent, v.codes.shape) - exponent
     codes = bring_into_range(round_shift(v.codes, shift, spec.rounding), spec)
-    return Fixed(codes, _held(spec))
+    return Fixed(codes, _exponent_of_result(spec))
 
 
 def dequantize(v: Fixed) -> Float:

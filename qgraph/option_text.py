@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
 
 from qgraph.errors import UsageError
 
-DEEPEST = 50  # nesting depth of lists and options
+MAX_DEPTH = 50  # nesting depth of lists and options
 NONE, TRUE, FALSE = "none", "true", "false"
 _SPACE = re.compile(r"\s*")
 _WORD = re.compile(r"[^\s,{}\[\]=\"]+")
@@ -90,8 +90,8 @@ class TextCursor:
         raise self.error(expected)
 
     def value(self) -> Tree:
-        if self._depth > DEEPEST:
-            raise UsageError(f"{self.what}: values are nested more than {DEEPEST} deep")
+        if self._depth > MAX_DEPTH:
+            raise UsageError(f"{self.what}: values are nested more than {MAX_DEPTH} deep")
         self._depth += 1
         try:
             if self.takes("["):

@@ -18,9 +18,9 @@ from qgraph.recipes import FLOAT, insert, prepare
 from qgraph.transforms.insert_quantizers import InsertQuantizers
 from qgraph.transforms.scale_inputs import ScaleInputs
 
-QUANTIZED, SCALED = "quantized", "scale-groups"
+QUANTIZED, SCALE_GROUPS = "quantized", "scale-groups"
 # Facts that no pass of a list establishes, and the step that does.
-ELSEWHERE = MappingProxyType({"calibrated": "calibration does, after all passes of a list"})
+WITHOUT_PASS = MappingProxyType({"calibrated": "calibration does, after all passes of a list"})
 
 
 def check_facts(
@@ -48,7 +48,7 @@ def check_facts(
             raise PassError(
                 f"pass `{step.title}`, number {i + 1} of the list, requires `{fact}`, "
                 "which no pass before it ensures",
-                hint=_who_ensures(fact, passes[i:]),
+                hint=_ensuring_pass_hint(fact, passes[i:]),
             )
         if QUANTIZED in facts and QUANTIZED not in step.requires | step.ensures:
             first = next(p for p in passes if QUANTIZED in p.ensures)
@@ -60,12 +60,12 @@ def check_facts(
             )
         facts |= step.ensures
     for fact in sorted(set(wanted) - facts):
-        raise PassError(f"the pass list ends without `{fact}`", hint=_who_ensures(fact, ()))
+        raise PassError(f"the pass list ends without `{fact}`", hint=_ensuring_pass_hint(fact, ()))
 
 
-def _who_ensures(fact: str, later: Sequence[Pass]) -> str:
-    if fact in ELSEWHERE:
-        return f"{ELSEWHERE[fact]}: leave the pass out"
+def _ensuring_pass_hint(fact: str, later: Sequence[Pass]) -> str:
+    if fact in WITHOUT_PASS:
+        return f"{WITHOUT_PASS[fact]}: leave the pass out"
     names = [name for name, kind in PASSES.items() if fact in kind.ensures]
     late = [step.title for step in later if fact in step.ensures]
     if late:
@@ -186,7 +186,7 @@ class Pipeline:
         """
         if self.added():  # errors must not name passes that the user did not list
             check_facts(self.floating(PLAIN), facts=facts)
-        check_facts(self.static(profile), (QUANTIZED, SCALED), facts)
+        check_facts(self.static(profile), (QUANTIZED, SCALE_GROUPS), facts)
 
     def allows(self, plan: Plan) -> bool:
         """Whether a plan adds only allowed passes: none that is left out, none to a given list.

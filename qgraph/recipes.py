@@ -79,11 +79,11 @@ FOLD: tuple[Pass, ...] = (
 )
 FLOAT: tuple[Pass, ...] = (*CLEAN, *FOLD)
 # Passes that actors do not need: they support these ops directly.
-ACTORS_HAVE = (
+NOT_FOR_ACTORS = (
     ComposeFunctions, LowerLeakyRelu, ConvertDilations, MeanToAvgPool, AvgPoolToDepthwise,
 )  # fmt: skip
 # A policy from training -> the forms that `qgraph.rl.policy.read` supports.
-POLICY: tuple[Pass, ...] = tuple(step for step in FLOAT if not isinstance(step, ACTORS_HAVE))
+POLICY: tuple[Pass, ...] = tuple(step for step in FLOAT if not isinstance(step, NOT_FOR_ACTORS))
 
 
 def prepare(plan: Plan) -> tuple[Pass, ...]:

@@ -17,10 +17,10 @@ class Interrupter:
     """A handler of Ctrl-C that raises KeyboardInterrupt and remembers that it did."""
 
     def __init__(self) -> None:
-        self.came = False
+        self.interrupted = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        self.came = True
+        self.interrupted = True
         raise KeyboardInterrupt
 
 
@@ -53,8 +53,8 @@ def raise_dropped() -> None:
     """Raise KeyboardInterrupt for a Ctrl-C that a library dropped, in the main thread."""
     handler = signal.getsignal(signal.SIGINT)
     in_main = threading.current_thread() is threading.main_thread()
-    if in_main and isinstance(handler, Interrupter) and handler.came:
-        handler.came = False
+    if in_main and isinstance(handler, Interrupter) and handler.interrupted:
+        handler.interrupted = False
         raise KeyboardInterrupt
 
 
@@ -62,7 +62,7 @@ def accept_interrupt() -> None:
     """State that a KeyboardInterrupt was caught on purpose: it ends a search, not the command."""
     handler = signal.getsignal(signal.SIGINT)
     if isinstance(handler, Interrupter):
-        handler.came = False
+        handler.interrupted = False
 
 
 @contextmanager
@@ -71,23 +71,23 @@ def stoppable() -> Iterator[Callable[[], bool]]:
 
     Raises KeyboardInterrupt for an earlier one that was dropped.
     """
-    came: list[int] = []  # signals
+    interrupted: list[int] = []  # signals
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
     before = signal.getsignal(signal.SIGINT)
 
     def note(number: int, frame: FrameType | None) -> None:
-        if came:
+        if interrupted:
             raise KeyboardInterrupt
-        came.append(number)
+        interrupted.append(number)
         with suppress(OSError):  # not `print`, whose buffer may be in use
             os.write(2, b"stopping after this step; Ctrl-C again stops at once\n")
 
     signal.signal(signal.SIGINT, note)
     try:
-        if isinstance(before, Interrupter) and before.came:
+        if isinstance(before, Interrupter) and before.interrupted:
             raise KeyboardInterrupt
-        yield lambda: bool(came)
+        yield lambda: bool(interrupted)
     finally:
         signal.signal(signal.SIGINT, before)

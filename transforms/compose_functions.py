@@ -18,10 +18,10 @@ from qgraph.rewrite.functions import NEAR, PointwiseFunction, functions_at
 from qgraph.rewrite.rewriter import Rewriter
 
 # Ops without an integer form that get one in later passes if they precede layers.
-ON_THE_WAY = frozenset({"avg_pool", "batch_norm", "layer_norm", "leaky_relu", "identity"})
-# STEP is about the step of a table of 8-bit codes. A function that changes by more than STEEPEST of
-# its range within one step is too steep for a table.
-STEP, STEEPEST = 1 / 16, 0.25
+INTEGER_LATER = frozenset({"avg_pool", "batch_norm", "layer_norm", "leaky_relu", "identity"})
+# STEP is about the step of a table of 8-bit codes. A function that changes by more than MAX_CHANGE
+# of its range within one step is too steep for a table.
+STEP, MAX_CHANGE = 1 / 16, 0.25
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def _unfit(function: PointwiseFunction, nonnegative: bool) -> str | None:
     if not np.isfinite(function.of(NEAR[NEAR >= 0] if nonnegative else NEAR)).all():
         return "stays float: this function of each element is not finite everywhere"
     values = function.of(np.arange(0 if nonnegative else -8, 8 + STEP, STEP))
-    if np.abs(np.diff(values)).max() > STEEPEST * np.ptp(values):
+    if np.abs(np.diff(values)).max() > MAX_CHANGE * np.ptp(values):
         return "stays float: this function of each element is too steep for a table"
     return None
 
@@ -106,7 +106,7 @@ def _takes_codes(graph: Graph, user: Node, into: set[str]) -> bool:
 
 def _may_be_integer(node: Node) -> bool:
     definition = op_definition(node.op)
-    return definition.integer is not None or definition.pointwise or node.op in ON_THE_WAY
+    return definition.integer is not None or definition.pointwise or node.op in INTEGER_LATER
 
 
 def _best(graph: Graph, root: str, order: dict[str, int]) -> PointwiseFunction | None:

@@ -20,14 +20,16 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array
 from qgraph.parallel import over_chunks
 from qgraph.passes import Pass, option
-from qgraph.quant.noise_balance import LARGEST_LOG2, noise_factors
+from qgraph.quant.noise_balance import MAX_LOG2, noise_factors
 from qgraph.rewrite.channels import ChannelMap, Ids, channel_map
 from qgraph.rewrite.constants import Float64, times, weights_of
 from qgraph.rewrite.rewriter import Rewriter
 
 SWEEPS = 40
-OCTAVE = 16  # steps of given factors in a power of two
-OWN = "factors are for one network, plan and list of passes: take them from its own exponents.json"
+STEPS_PER_POWER = 16  # steps of given factors in a power of two
+FACTORS_HINT = (
+    "factors are for one network, plan and list of passes: take them from its own exponents.json"
+)
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class EqualizeChannels(Pass):
 
 def factors_by_layer(channels: ChannelMap, log2: Float64) -> dict[str, tuple[int, ...]]:
     """Factors in the form of `EqualizeChannels.factors`, for all layers that can have them."""
-    steps = np.rint(log2 * OCTAVE).astype(np.int64)
+    steps = np.rint(log2 * STEPS_PER_POWER).astype(np.int64)
     outputs = ((layer.name, channels.of(layer.name)) for layer in channels.layers)
     return {
         name: tuple(steps[ids].tolist()) for name, ids in outputs if not channels.frozen[ids].all()
@@ -90,23 +92,23 @@ def _given(channels: ChannelMap, factors: Mapping[str, tuple[int, ...]]) -> Floa
     steps, given = np.zeros(channels.count), np.zeros(channels.count, bool)
     for name, found in factors.items():
         if name not in known:
-            raise PassError("no layer of this name takes factors", node=name, hint=OWN)
+            raise PassError("no layer of this name takes factors", node=name, hint=FACTORS_HINT)
         ids = known[name]
         if len(ids) != len(found):
             counts = f"has {len(ids)} outputs, and {len(found)} factors are given"
-            raise PassError(counts, node=name, hint=OWN)
-        if max(map(abs, found), default=0) > LARGEST_LOG2 * OCTAVE:
-            wrong = f"a factor is outside 2^-{LARGEST_LOG2:g} to 2^{LARGEST_LOG2:g}"
-            raise PassError(wrong, node=name, hint=OWN)
+            raise PassError(counts, node=name, hint=FACTORS_HINT)
+        if max(map(abs, found), default=0) > MAX_LOG2 * STEPS_PER_POWER:
+            wrong = f"a factor is outside 2^-{MAX_LOG2:g} to 2^{MAX_LOG2:g}"
+            raise PassError(wrong, node=name, hint=FACTORS_HINT)
         wanted = np.array(found, np.float64)
         if wanted[channels.frozen[ids]].any():
             wrong = "a factor is given for a channel that keeps its scale"
-            raise PassError(wrong, node=name, hint=OWN)
+            raise PassError(wrong, node=name, hint=FACTORS_HINT)
         if (given[ids] & (steps[ids] != wanted)).any():
             wrong = "its factors differ from those of another layer with the same channels"
-            raise PassError(wrong, node=name, hint=OWN)
+            raise PassError(wrong, node=name, hint=FACTORS_HINT)
         steps[ids], given[ids] = wanted, True
-    return steps / OCTAVE
+    return steps / STEPS_PER_POWER
 
 
 def _ranges(graph: Graph, node: Node) -> Array:
@@ -134,7 +136,7 @@ def _factors(graph: Graph, channels: ChannelMap, biases: bool) -> Float64:
                 np.maximum.at(consumed, layer.inputs, of_inputs)
             both = np.isfinite(produced) & np.isfinite(consumed) & ~channels.frozen
             step = np.where(both, produced, 0) - np.where(both, consumed, 0)
-            log2 = np.clip(log2 + step / 4, -LARGEST_LOG2, LARGEST_LOG2)
+            log2 = np.clip(log2 + step / 4, -MAX_LOG2, MAX_LOG2)
             if np.abs(step).max(initial=0) < 1e-3:
                 break
     return log2
@@ -152,7 +154,7 @@ class LayerRanges:
     inputs: Ids
     outputs: Ids
     ranges: Float64
-    room: Float64
+    ranges_buffer: Float64
 
     @staticmethod
     def of(graph: Graph, channels: ChannelMap, node: Node) -> LayerRanges:
@@ -171,10 +173,10 @@ class LayerRanges:
         groups, inputs, outputs = self.ranges.shape
         into = log2[self.inputs].reshape(groups, inputs, 1)
         out = log2[self.outputs].reshape(groups, 1, outputs)
-        room = np.add(self.ranges, into, out=self.room)
-        of_outputs = room.max(axis=1, keepdims=True) - out
-        np.subtract(room, out, out=room)
-        return room.max(axis=2).ravel(), of_outputs.ravel()
+        ranges_buffer = np.add(self.ranges, into, out=self.ranges_buffer)
+        of_outputs = ranges_buffer.max(axis=1, keepdims=True) - out
+        np.subtract(ranges_buffer, out, out=ranges_buffer)
+        return ranges_buffer.max(axis=2).ravel(), of_outputs.ravel()
 
 
 def _largest_offsets(graph: Graph, channels: ChannelMap) -> Float64:

@@ -21,7 +21,7 @@ from qgraph.rewrite.rewriter import Rewriter, Rule
 
 # Probability below 1e-9 for a normal distribution. In a MobileNetV1, 36 channels are dead by 5
 # standard deviations, and one of them fires on 44 images (up to 0.12); of the 35 by 6, none fires.
-CERTAIN = 6.0
+DEFAULT_DEVIATIONS = 6.0
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,17 @@ class FoldConstantChannels(RewritePass):
     deviations: float = option(
         "Standard deviations around beta that an activation must clip to 0 or to 6.",
         low=0,
-        default=CERTAIN,
+        default=DEFAULT_DEVIATIONS,
     )
     name: ClassVar[str] = "fold-constant-channels"
 
     def rules(self) -> tuple[Rule, ...]:
         return (
-            Rule("constant", ("batch_norm",), self._still),
-            Rule("held", ("batch_norm",), self._held),
+            Rule("constant", ("batch_norm",), self._fold_nearly_constant),
+            Rule("held", ("batch_norm",), self._fold_clipped),
         )
 
-    def _still(self, rewriter: Rewriter, node: Node) -> bool:
+    def _fold_nearly_constant(self, rewriter: Rewriter, node: Node) -> bool:
         statistics = _statistics(rewriter.graph, node)
         if statistics is None:
             return False
@@ -69,7 +69,7 @@ class FoldConstantChannels(RewritePass):
             f"whose outputs have a standard deviation of at most {largest:.3g}",
         )
 
-    def _held(self, rewriter: Rewriter, node: Node) -> bool:
+    def _fold_clipped(self, rewriter: Rewriter, node: Node) -> bool:
         graph = rewriter.graph
         statistics, readers = _statistics(graph, node), {u.op for u in graph.users(node.name)}
         if statistics is None or not readers or graph.is_output(node.name):
@@ -81,11 +81,11 @@ class FoldConstantChannels(RewritePass):
         if not (dead | full).any():
             return False
         _put_gamma(rewriter, node, dead | full)
-        held = (("relu", 0, dead), ("relu6", 6, full))
-        said = [f"{int(c.sum())} that {op} clips to {at}" for op, at, c in held if c.any()]
+        clips = (("relu", 0, dead), ("relu6", 6, full))
+        counts = [f"{int(c.sum())} that {op} clips to {at}" for op, at, c in clips if c.any()]
         return rewriter.log(
             node,
-            f"gamma 0 for {' and '.join(said)}, of {gamma.size} channels: "
+            f"gamma 0 for {' and '.join(counts)}, of {gamma.size} channels: "
             f"all values within {self.deviations:g} standard deviations are clipped",
         )
 

@@ -17,7 +17,7 @@ from qgraph.rewrite.rewriter import Rewriter, Rule
 
 MAX_BYTES = 16 * 2**20
 # A quantizer of a constant belongs to its layer; an identity may carry control edges.
-LEFT_ALONE = ("input", "const", "identity", "quantize", "lookup")
+NOT_FOLDED = ("input", "const", "identity", "quantize", "lookup")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class FoldConstants(RewritePass):
     name: ClassVar[str] = "fold-constants"
 
     def rules(self) -> tuple[Rule, ...]:
-        folded = tuple(name for name, op in OPS.items() if op.evaluate and name not in LEFT_ALONE)
+        folded = tuple(name for name, op in OPS.items() if op.evaluate and name not in NOT_FOLDED)
         return (Rule("fold", folded, _fold),)
 
 

@@ -33,9 +33,9 @@ from qgraph.quant.topology import (
     sources_spec,
 )
 from qgraph.quant.value_forms import (
-    LEAST_NORM_BITS,
+    MAX_NORM_STAGE_BITS,
+    MIN_NORM_BITS,
     OUTSIDE,
-    WIDEST_NORM_STAGE,
     ValueForm,
     ValueForms,
     acts_on_codes,
@@ -262,13 +262,13 @@ class _Inserter(ValueForms):
         if {self.forms[v].kind for v in (gamma, beta)} != {"const"}:
             return self._float(node, not_constant(self.graph, "its scale and offset", gamma, beta))
         channels = channels_of(self.graph, gamma) or 0
-        most = min(widest_input(channels), WIDEST_NORM_STAGE)
-        if most < LEAST_NORM_BITS:
+        most = min(widest_input(channels), MAX_NORM_STAGE_BITS)
+        if most < MIN_NORM_BITS:
             return self._float(node, f"{channels} channels are too many")
         source = "" if self.forms[x].kind == "wide" else self.codes(x)
         if not source or sources_spec(self.graph, source).bits > most:
             source = self.internal(x, most)
-        bits = min(self.bits.internal or self.bits.slope, WIDEST_NORM_STAGE)
+        bits = min(self.bits.internal or self.bits.slope, MAX_NORM_STAGE_BITS)
         spec = result_spec(self.spec(bits, True, Role.INTERNAL), channels)
         domain = sources_spec(self.graph, source)
         attrs = {"epsilon": node.typed(NormAttrs).epsilon, "domain": domain, "spec": spec}

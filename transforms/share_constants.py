@@ -13,7 +13,8 @@ from qgraph.ir.types import Array
 from qgraph.passes import Pass
 from qgraph.rewrite.rewriter import Rewriter
 
-LOOKED_AT = 64  # numbers to compare first; most constants differ in them, and a digest is slower
+# Numbers to compare first: most constants differ in these, and a digest is slower.
+COMPARED_FIRST = 64
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def _repeated_kinds(rewriter: Rewriter) -> list[Node]:
         if node.op == "const" and not node.control and not graph.control_users(node.name):
             array: Array = value_of(node)
             if array.dtype != object:
-                some = array.flat[:: max(array.size // LOOKED_AT, 1)]
+                some = array.flat[:: max(array.size // COMPARED_FIRST, 1)]
                 kinds[array.dtype.str, array.shape, some.tobytes()].append(node)
     several = (nodes for nodes in kinds.values() if len(nodes) > 1)
     return [node for nodes in several for node in nodes if not _is_uniform(value_of(node))]

@@ -14,7 +14,7 @@ from benchmarks.graph_algorithms.timing import Task
 from qgraph.errors import GraphError
 from qgraph.ir.graph import Graph
 from qgraph.rewrite.channels import ChannelUnion
-from qgraph.rewrite.functions import LONGEST, single_sources
+from qgraph.rewrite.functions import MAX_STEPS, single_sources
 from qgraph.rewrite.pattern import Op, Var, match
 
 CHANNELS = 16  # of a value
@@ -92,14 +92,14 @@ def own_sources(graph: Graph, roots: list[str]) -> list[list[str]]:
 def dominators(turned: networkx.DiGraph[str], root: str) -> list[str]:
     """Nodes that every way from the input to `root` leads through, the nearest first.
 
-    Not more than qgraph looks for: those with at most `LONGEST` nodes between.
+    Not more than qgraph looks for: those with at most `MAX_STEPS` nodes between.
     """
     above = networkx.immediate_dominators(turned, root)
     found, node = [], "x"
     while node != root:
         found.append(node)
         node = above[node]
-    return found[::-1][: LONGEST // 2]
+    return found[::-1][: MAX_STEPS // 2]
 
 
 def own_union(values: int) -> int:

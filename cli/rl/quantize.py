@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from qgraph.rl.policy import PolicyNetwork
     from qgraph.rl.policy.about import About
 
-EVERY = 4  # every fourth observation is kept to compare actions
+COMPARED_EVERY = 4  # every fourth observation is kept to compare actions
 NOT_COMPARED = (
     "actions were not compared with those of the float policy, and biases were not corrected: "
     "give --env or --observations"
@@ -195,9 +195,9 @@ def _split(seen: Array | None) -> tuple[Array | None, Array | None]:
     """Observations for calibration, and others for the comparison of actions."""
     import numpy as np
 
-    if seen is None or len(seen) < EVERY:
+    if seen is None or len(seen) < COMPARED_EVERY:
         return seen, None
-    apart = np.arange(len(seen)) % EVERY == EVERY - 1
+    apart = np.arange(len(seen)) % COMPARED_EVERY == COMPARED_EVERY - 1
     return seen[~apart], seen[apart]
 
 

@@ -20,7 +20,7 @@ from nbconvert import MarkdownExporter
 ROOT = Path(__file__).parents[2]
 PARAGRAPH = re.compile(r"<p>(?!<a [^>]*>[^<]*</a></p>)(.*?)</p>", re.DOTALL)  # not a link alone
 LATER = 0.3  # weight of results and changes in the search, relative to guides and reference
-LONGEST = 200  # characters of a description; search engines show fewer
+MAX_LENGTH = 200  # characters of a description; search engines show fewer
 MENU = re.compile(r'(<nav class="md-nav" data-md-level="\d+" )aria-labelledby="(__nav_\w+)_label"')
 SECTIONS = re.compile(r'<nav class="md-nav" aria-label="([^"]*)">')
 MENU_TITLE = re.compile(r'<label class="md-nav__title" for="(__nav_\w+)"')
@@ -137,9 +137,9 @@ def _named(html: str) -> str:
 
 def _shortened(text: str) -> str:
     """The first sentences of `text`, or its first words, as far as they fit."""
-    if len(text) <= LONGEST:
+    if len(text) <= MAX_LENGTH:
         return text
-    start = text[: LONGEST - 3]
+    start = text[: MAX_LENGTH - 3]
     sentences, end, _ = start.rpartition(". ")
     return f"{sentences}." if end else f"{start.rpartition(' ')[0]} ..."
 

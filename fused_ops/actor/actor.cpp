@@ -72,11 +72,11 @@ void Actor::prepare() {
             const int64_t bytes = kernel.exact() ? 1 : 4;
             if (step.op == Op::dense) {
                 made.pixels = {0};
-                made.room = x.size();
+                made.padded_size = x.size();
             } else {
                 const Shape& y = program_.values[step.output];
                 made.padded_row = (x.dims[1] + step.pads[2] + step.pads[3]) * x.dims[2];
-                made.room = (x.dims[0] + step.pads[0] + step.pads[1]) * made.padded_row;
+                made.padded_size = (x.dims[0] + step.pads[0] + step.pads[1]) * made.padded_row;
                 for (int64_t row = 0; row < y.dims[0]; ++row) {
                     for (int64_t column = 0; column < y.dims[1]; ++column) {
                         made.pixels.push_back(bytes * (row * step.strides[0] * made.padded_row +
@@ -84,14 +84,14 @@ void Actor::prepare() {
                     }
                 }
             }
-            made.room = (made.room + kSlack - 1) / kSlack * kSlack;
+            made.padded_size = (made.padded_size + kSlack - 1) / kSlack * kSlack;
             made.product.kernel = kernel.in(block_);
             made.product.activation = step.activation;
             made.product.alpha = step.alpha;
             made.product.pixel_count = static_cast<int64_t>(made.pixels.size());
             made.product.segment = made.padded_row * bytes;
-            made.product.sample = made.room * bytes;
-            most_codes_ = std::max(most_codes_, made.room * bytes + kSlack);
+            made.product.sample = made.padded_size * bytes;
+            most_codes_ = std::max(most_codes_, made.padded_size * bytes + kSlack);
             made.quantized = before != nullptr && kernel.exact() && step.op == Op::dense &&
                              before->op == Op::dense && before->inputs[0] == step.inputs[0];
             const bool writes = kernel.exact() || is_padded(step);
@@ -102,11 +102,11 @@ void Actor::prepare() {
 }
 
 // Bytes for unpacked panels; 0 where unpacking would not be faster.
-int64_t Actor::unpacked_room(const Product& product, int64_t samples) const {
+int64_t Actor::unpacked_size(const Product& product, int64_t samples) const {
     const Panels& kernel = product.kernel;
     const int64_t values = kernel.segments * rows_of(kernel.storage, kernel.length);
-    const int64_t room = kernels_->unpacked(kernel.storage, values, samples * product.pixel_count);
-    return room <= kMostUnpacked ? room : 0;
+    const int64_t bytes = kernels_->unpacked(kernel.storage, values, samples * product.pixel_count);
+    return bytes <= kMostUnpacked ? bytes : 0;
 }
 
 void Actor::reserve(int64_t samples) {
@@ -120,7 +120,7 @@ void Actor::reserve(int64_t samples) {
     ranges_.resize(static_cast<size_t>(samples));
     int64_t most_unpacked = 0;
     for (const Prepared& prepared : prepared_) {
-        most_unpacked = std::max(most_unpacked, unpacked_room(prepared.product, samples));
+        most_unpacked = std::max(most_unpacked, unpacked_size(prepared.product, samples));
     }
     unpacked_.resize(static_cast<size_t>(most_unpacked));
     float* at = memory_.data();
@@ -147,7 +147,7 @@ const float* Actor::vector(const Step& step, size_t i) const {
 
 void Actor::run_step(const Step& step, const Prepared& prepared, int64_t samples) {
     const float* x = value(step.inputs[0]);
-    float* y = room(step.output);
+    float* y = value(step.output);
     const Shape& shape = program_.values[step.output];
     const Rows rows{x, y, samples * (prepared.size / shape.last()), shape.last()};
     switch (step.op) {
@@ -204,7 +204,7 @@ void Actor::run_step(const Step& step, const Prepared& prepared, int64_t samples
 void Actor::concat(const Step& step, int64_t samples) {
     const int64_t width = program_.values[step.output].last();
     const int64_t rows = samples * (sizes_[step.output] / width);
-    float* y = room(step.output);
+    float* y = value(step.output);
     for (const uint32_t input : step.inputs) {
         const int64_t own = program_.values[input].last();
         const float* x = value(input);
@@ -225,9 +225,9 @@ void Actor::run_product(const Step& step, const Prepared& prepared, int64_t samp
     product.pixels = prepared.pixels.data();
     product.samples = samples;
     product.ranges = ranges_.data();
-    product.y = room(step.output);
+    product.y = value(step.output);
     product.x = codes_.data();
-    product.unpacked = unpacked_room(product, samples) > 0 ? unpacked_.data() : nullptr;
+    product.unpacked = unpacked_size(product, samples) > 0 ? unpacked_.data() : nullptr;
     if (kernel.exact()) {
         if (!prepared.quantized) quantize(step, prepared, samples);
     } else if (is_padded(step)) {
@@ -244,7 +244,7 @@ void Actor::quantize(const Step& step, const Prepared& prepared, int64_t samples
     const float* x = value(step.inputs[0]);
     auto* codes = reinterpret_cast<uint8_t*>(codes_.data());
     if (!is_padded(step)) {
-        kernels_->quantize_rows(x, samples, size, ranges_.data(), codes, prepared.room);
+        kernels_->quantize_rows(x, samples, size, ranges_.data(), codes, prepared.padded_size);
     } else {
         quantize_padded(step, prepared, samples);
     }
@@ -261,7 +261,7 @@ void Actor::quantize_padded(const Step& step, const Prepared& prepared, int64_t 
     const int64_t size = sizes_[step.inputs[0]];
     const float* x = value(step.inputs[0]);
     auto* codes = reinterpret_cast<uint8_t*>(codes_.data());
-    for (int64_t i = 0; i < samples; ++i, x += size, codes += prepared.room) {
+    for (int64_t i = 0; i < samples; ++i, x += size, codes += prepared.padded_size) {
         const Range range = kernels_->range(x, size);
         ranges_[static_cast<size_t>(i)] = range;
         // Row by row: numbers written after the end of a row are overwritten by the next row.
@@ -287,8 +287,8 @@ void Actor::pad(const Step& step, const Prepared& prepared, int64_t samples) {
     const int64_t row = shape.dims[1] * shape.dims[2], left = step.pads[2] * shape.dims[2];
     const float* x = value(step.inputs[0]);
     auto* y = reinterpret_cast<float*>(codes_.data());
-    for (int64_t i = 0; i < samples; ++i, y += prepared.room) {
-        std::memset(y, 0, static_cast<size_t>(prepared.room) * sizeof(float));
+    for (int64_t i = 0; i < samples; ++i, y += prepared.padded_size) {
+        std::memset(y, 0, static_cast<size_t>(prepared.padded_size) * sizeof(float));
         float* to = y + step.pads[0] * prepared.padded_row + left;
         for (int64_t j = 0; j < shape.dims[0]; ++j, x += row, to += prepared.padded_row) {
             std::memcpy(to, x, static_cast<size_t>(row) * sizeof(float));

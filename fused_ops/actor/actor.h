@@ -36,15 +36,15 @@ class Actor {
         Product product{};            // the fields that are the same in each run
         std::vector<int64_t> pixels;  // of a product: where each pixel begins
         int64_t padded_row = 0;       // numbers in a row of an image, with padding
-        int64_t room = 0;             // numbers in a quantized sample, with padding
+        int64_t padded_size = 0;      // numbers in a quantized sample, with padding
         bool quantized = false;       // the previous step has quantized the same input
     };
 
     void prepare();
     void reserve(int64_t samples);
-    int64_t unpacked_room(const Product& product, int64_t samples) const;
+    int64_t unpacked_size(const Product& product, int64_t samples) const;
     const float* value(uint32_t i) const { return i == 0 ? x_ : values_[i]; }
-    float* room(uint32_t i) { return values_[i]; }
+    float* value(uint32_t i) { return values_[i]; }
     void run_step(const Step& step, const Prepared& prepared, int64_t samples);
     void run_product(const Step& step, const Prepared& prepared, int64_t samples);
     void quantize(const Step& step, const Prepared& prepared, int64_t samples);

@@ -110,31 +110,31 @@ struct Tiled {
         return kLast + unpacked(values) + kMaxTileRows * row + kTileBytes;
     }
 
-    static void unpack(Tile& tile, char* room) {
-        if constexpr (S == Storage::int4) unpack_int4(tile, room + kLast);
+    static void unpack(Tile& tile, char* scratch) {
+        if constexpr (S == Storage::int4) unpack_int4(tile, scratch + kLast);
         const int64_t line = 4 * tile.width, lines = tile.segments * tile.steps;
         const int64_t whole = lines / kTileRows * kTileRows, left = (lines - whole) * line;
         if (left == 0) return;
-        std::memcpy(room, tile.weights + whole * line, static_cast<size_t>(left));
-        std::memset(room + left, 0, static_cast<size_t>(kTileRows * line - left));
+        std::memcpy(scratch, tile.weights + whole * line, static_cast<size_t>(left));
+        std::memset(scratch + left, 0, static_cast<size_t>(kTileRows * line - left));
     }
 
     static int rows(int64_t rows, int) {
         return static_cast<int>(rows < kMaxTileRows ? rows : kMaxTileRows);
     }
 
-    static void multiply(const Tile& tile, int rows, int, char* room) {
+    static void multiply(const Tile& tile, int rows, int, char* scratch) {
         const int64_t lines = tile.segments * tile.steps;
         Operands o;
         o.weights = tile.weights;
-        o.last = room;
+        o.last = scratch;
         o.line = 4 * tile.width;
         o.whole = lines / kTileRows;
         o.tiles = (lines + kTileRows - 1) / kTileRows;
         o.codes = tile.rows[0];
         o.row = distance(tile, rows);
         if (o.row == 0) {
-            char* codes = room + kLast + unpacked(4 * lines);
+            char* codes = scratch + kLast + unpacked(4 * lines);
             o.codes = codes;
             o.row = o.tiles * kTileBytes;
             const auto copy = 4 * tile.steps <= 32 ? &gather<32> : &gather<64>;

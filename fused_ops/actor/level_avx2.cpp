@@ -139,15 +139,15 @@ struct Unpacked<Storage::int8> {
 
     static int64_t bytes(int64_t values) { return 2 * (kPanel + kMost) * values + kSlack; }
 
-    static void unpack(Tile& tile, char* room) {
+    static void unpack(Tile& tile, char* scratch) {
         const int64_t steps = tile.segments * tile.steps;
         const char* from = tile.weights;
-        tile.weights = room;
+        tile.weights = scratch;
         for (int64_t step = 0; step < steps; ++step) {
             for (int64_t c = 0; c < tile.width; c += 8, from += 32) {
                 const auto words =
                     Int8::weights(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
-                char* to = room + 8 * (c / 16 * 16 * steps + 16 * step) + c % 16 * 4;
+                char* to = scratch + 8 * (c / 16 * 16 * steps + 16 * step) + c % 16 * 4;
                 _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), words.even);
                 _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 64), words.odd);
             }
@@ -156,12 +156,12 @@ struct Unpacked<Storage::int8> {
 
     static int rows(int64_t rows, int) { return static_cast<int>(rows < kMost ? rows : kMost); }
 
-    static void multiply(const Tile& tile, int rows, int, char* room) {
+    static void multiply(const Tile& tile, int rows, int, char* scratch) {
         constexpr decltype(&multiply_words<1>) with_rows[] = {
             nullptr, &multiply_words<1>, &multiply_words<2>, &multiply_words<3>,
             &multiply_words<kMost>};
         const int64_t steps = tile.segments * tile.steps, row = 8 * steps;
-        char* codes = room + 8 * tile.width * steps;
+        char* codes = scratch + 8 * tile.width * steps;
         for (int i = 0; i < rows; ++i) widen(tile, tile.rows[i], codes + i * row);
         for (int64_t c = 0; c < tile.width; c += 16) {
             with_rows[rows](codes, row, tile.weights + 8 * c * steps, steps, tile.sums + c);

@@ -15,7 +15,7 @@ struct Unpacked<Storage::int4> {
 
     static int64_t bytes(int64_t values) { return kPanel * values; }
 
-    static void unpack(Tile& tile, char* room) { unpack_int4(tile, room); }
+    static void unpack(Tile& tile, char* scratch) { unpack_int4(tile, scratch); }
 
     static int rows(int64_t rows, int vectors) {
         return integer_rows<Storage::int8>(rows, vectors);

@@ -132,11 +132,11 @@ int rows_at_once(int64_t rows, int vectors, bool unpacked) {
     return rows >= kFloatRows ? kFloatRows : 1;
 }
 
-// `room` is null if weights are read from the block itself.
+// `scratch` is null if weights are read from the block itself.
 template <Storage S>
-void multiply_panel(const Tile& tile, int rows, int vectors, char* room, float* floats) {
+void multiply_panel(const Tile& tile, int rows, int vectors, char* scratch, float* floats) {
     if constexpr (Unpacked<S>::kPays) {
-        if (room != nullptr) return Unpacked<S>::multiply(tile, rows, vectors, room);
+        if (scratch != nullptr) return Unpacked<S>::multiply(tile, rows, vectors, scratch);
     }
     if constexpr (kIntegers<S>) {
         multiply_integers<S>(tile, rows, vectors);
@@ -159,8 +159,8 @@ void product_of(const Product& p) {
     Tile tile;
     tile.segment = p.segment;
     tile.segments = p.kernel.segments;
-    char* room = nullptr;
-    if constexpr (Unpacked<S>::kPays) room = p.unpacked;
+    char* scratch = nullptr;
+    if constexpr (Unpacked<S>::kPays) scratch = p.unpacked;
     tile.sums = sums;
     Finish f;
     f.integers = sums;
@@ -177,18 +177,18 @@ void product_of(const Product& p) {
         tile.width = padded(f.channels);
         tile.steps = rows_of(S, p.kernel.length) / group;
         if constexpr (Unpacked<S>::kPays) {
-            if (room != nullptr) Unpacked<S>::unpack(tile, room);
+            if (scratch != nullptr) Unpacked<S>::unpack(tile, scratch);
         }
         const int vectors = static_cast<int>(tile.width / 16);
         int64_t sample = 0, pixel = 0;
         for (int64_t row = 0; row < rows;) {
-            const int count = rows_at_once<S>(rows - row, vectors, room != nullptr);
+            const int count = rows_at_once<S>(rows - row, vectors, scratch != nullptr);
             for (int i = 0; i < count; ++i) {
                 tile.rows[i] = p.x + sample * p.sample + p.pixels[pixel];
                 f.ranges[i] = integers ? p.ranges + sample : nullptr;
                 if (++pixel == p.pixel_count) pixel = 0, ++sample;
             }
-            multiply_panel<S>(tile, count, vectors, room, floats);
+            multiply_panel<S>(tile, count, vectors, scratch, floats);
             f.y = p.y + row * p.kernel.outputs + panel;
             run_finish<integers>(f, afterwards ? Activation::linear : p.activation, count);
             row += count;

@@ -24,9 +24,9 @@ struct Tile {
 // again. A level that has one declares it:
 //   pays(values, rows)            whether it is faster for these rows and values per channel
 //   bytes(values)                 the memory that it needs
-//   unpack(tile, room)            converts the weights of a tile
+//   unpack(tile, scratch)            converts the weights of a tile
 //   rows(rows, vectors)           how many of `rows` it takes at a time, with 16 * vectors channels
-//   multiply(tile, rows, vectors, room)
+//   multiply(tile, rows, vectors, scratch)
 template <Storage S>
 struct Unpacked {
     static constexpr bool kPays = false;

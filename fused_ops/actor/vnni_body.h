@@ -121,21 +121,21 @@ void multiply_integers(const Tile& t, int rows, int vectors) {
 }
 
 // Widens 4 bits to 8.
-void unpack_int4(Tile& tile, char* room) {
+void unpack_int4(Tile& tile, char* scratch) {
     const int64_t line = 4 * tile.width, lines = tile.segments * tile.steps;
     const char* from = tile.weights;
-    tile.weights = room;
+    tile.weights = scratch;
     tile.steps *= 2;
     const __m512i low = _mm512_set1_epi8(15);
     // The bytes 0 to 7 and -8 to -1.
     const __m512i values = _mm512_set4_epi32(-0x00010204, -0x04050608, 0x07060504, 0x03020100);
-    for (int64_t i = 0; i < lines; ++i, from += line, room += 2 * line) {
+    for (int64_t i = 0; i < lines; ++i, from += line, scratch += 2 * line) {
         for (int64_t at = 0; at < line; at += 64) {
             const __m512i both = _mm512_loadu_si512(from + at);
             const __m512i first = _mm512_and_si512(both, low);
             const __m512i second = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
-            _mm512_storeu_si512(room + at, _mm512_shuffle_epi8(values, first));
-            _mm512_storeu_si512(room + line + at, _mm512_shuffle_epi8(values, second));
+            _mm512_storeu_si512(scratch + at, _mm512_shuffle_epi8(values, first));
+            _mm512_storeu_si512(scratch + line + at, _mm512_shuffle_epi8(values, second));
         }
     }
 }

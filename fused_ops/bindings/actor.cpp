@@ -22,7 +22,7 @@ namespace {
 
 using namespace qgraph::actor;
 using Bytes = nb::ndarray<nb::ro, const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Room = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Buffer = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Floats = nb::ndarray<nb::ro, const float, nb::c_contig, nb::device::cpu>;
 
 const char* bytes_of(const Bytes& block) { return reinterpret_cast<const char*>(block.data()); }
@@ -31,11 +31,11 @@ int64_t size_of(const Bytes& block) { return static_cast<int64_t>(block.size());
 
 // Packs weight number `index` into a block that has its tables. Returns its part of the checksum,
 // or nothing if a number is not finite.
-std::optional<uint64_t> pack(const Room& room, size_t index, const Floats& values, int number) {
+std::optional<uint64_t> pack(const Buffer& buffer, size_t index, const Floats& values, int number) {
     nb::gil_scoped_release unlocked;
-    auto* block = reinterpret_cast<char*>(room.data());
+    auto* block = reinterpret_cast<char*>(buffer.data());
     const auto level = qgraph::engine::supported_level(number);
-    const Program program = parse(block, static_cast<int64_t>(room.size()));
+    const Program program = parse(block, static_cast<int64_t>(buffer.size()));
     const Weight& weight = program.weights.at(index);
     const int64_t channels = padded(weight.shape.last());
     std::vector<float> inverse(static_cast<size_t>(channels));
@@ -59,9 +59,9 @@ std::optional<uint64_t> pack(const Room& room, size_t index, const Floats& value
 }
 
 // Completes the block; `sum` is the sum of the checksum parts of all weights.
-void seal(const Room& room, uint64_t sum, int level) {
-    auto* block = reinterpret_cast<char*>(room.data());
-    const Program program = parse(block, static_cast<int64_t>(room.size()));
+void seal(const Buffer& buffer, uint64_t sum, int level) {
+    auto* block = reinterpret_cast<char*>(buffer.data());
+    const Program program = parse(block, static_cast<int64_t>(buffer.size()));
     std::memcpy(block, kMagic, sizeof kMagic);
     std::memset(block + offsetof(Header, checksum), 0, sizeof sum);
     sum += part_of_checksum(block, 0, program.tables, qgraph::engine::supported_level(level));

@@ -26,7 +26,7 @@ namespace {
 
 using namespace qgraph::engine;
 using Codes = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
-using Room = nb::ndarray<nb::c_contig, nb::device::cpu>;
+using Buffer = nb::ndarray<nb::c_contig, nb::device::cpu>;
 
 nb::bytes text(std::string_view name) { return nb::bytes(name.data(), name.size()); }
 
@@ -59,23 +59,23 @@ std::vector<std::pair<std::string, uint32_t>> steps(const Engine& engine) {
 }
 
 void run_engine(Engine& engine, int64_t samples, const std::vector<Codes>& entries,
-                const std::vector<uint32_t>& wanted, const std::vector<Room>& results) {
+                const std::vector<uint32_t>& wanted, const std::vector<Buffer>& results) {
     std::vector<const void*> read;
     for (const Codes& codes : entries) read.push_back(codes.data());
     std::vector<void*> written;
-    for (const Room& room : results) written.push_back(room.data());
+    for (const Buffer& buffer : results) written.push_back(buffer.data());
     nb::gil_scoped_release unlocked;
     engine.run(samples, read, wanted, written);
 }
 
 using Floats = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
-using FloatRoom = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
+using FloatBuffer = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
 
 void run_floats(Engine& engine, int64_t samples, const Floats& x, int32_t exponent, float low,
                 float high, int rounding, const std::vector<uint32_t>& wanted,
-                const std::vector<int32_t>& exponents, const std::vector<FloatRoom>& results) {
+                const std::vector<int32_t>& exponents, const std::vector<FloatBuffer>& results) {
     std::vector<float*> written;
-    for (const FloatRoom& room : results) written.push_back(room.data());
+    for (const FloatBuffer& buffer : results) written.push_back(buffer.data());
     nb::gil_scoped_release unlocked;
     const FloatEntry entry{exponent, low, high, qgraph::rounding_of(rounding)};
     engine.run_floats(samples, x.data(), entry, wanted, exponents, written);

@@ -20,7 +20,7 @@ namespace {
 
 using namespace qgraph::engine;
 using Codes = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
-using Room = nb::ndarray<nb::c_contig, nb::device::cpu>;
+using Buffer = nb::ndarray<nb::c_contig, nb::device::cpu>;
 using Integers = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 // Kind and rounding; then shift, term, low and high, one for all channels or one for each.
 using GivenStage = std::tuple<int, int, Integers, Integers, Integers, Integers>;
@@ -74,7 +74,7 @@ Conv conv_of(const std::array<int64_t, 20>& n) {
 // Computes the parts in sequence.
 void conv(int level, const std::array<int64_t, 20>& fields, const Codes& x, const Codes& w,
           const std::vector<GivenStage>& given, const std::vector<std::array<int64_t, 4>>& parts,
-          const Room& y) {
+          const Buffer& y) {
     const Conv s = conv_of(fields);
     const std::vector<Stage> chain = stages(given);
     const Stages list{chain.data(), static_cast<int>(chain.size())};
@@ -88,7 +88,7 @@ void conv(int level, const std::array<int64_t, 20>& fields, const Codes& x, cons
 }
 
 void map(int level, const std::array<int64_t, 4>& fields, const Codes& a, const Codes& b, bool two,
-         const std::vector<GivenStage>& given, const Room& y) {
+         const std::vector<GivenStage>& given, const Buffer& y) {
     const Map s{code_number(fields[0]), code_number(fields[1]), code_number(fields[2]), fields[3],
                 two};
     const std::vector<Stage> chain = stages(given);
@@ -101,9 +101,9 @@ void map(int level, const std::array<int64_t, 4>& fields, const Codes& a, const 
 
 using Weights = nb::ndarray<const int8_t, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 using Floats = nb::ndarray<const float, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
-using FloatRoom = nb::ndarray<float, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
+using FloatBuffer = nb::ndarray<float, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 
-bool run_coded(const CodedConv& conv, const Floats& x, float scale, const FloatRoom& y,
+bool run_coded(const CodedConv& conv, const Floats& x, float scale, const FloatBuffer& y,
                float unit) {
     nb::gil_scoped_release unlocked;
     return conv.run(static_cast<int64_t>(x.shape(0)), x.data(), scale, y.data(), unit);

@@ -100,7 +100,7 @@ bool die_with(int parent) { return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getp
 void bind_broadcast(nb::module_& module) {
     nb::class_<SharedChannel>(module, "Channel")
         .def(nb::init<nb::handle, int64_t>())
-        .def("room", [](SharedChannel& s) { return s.channel.room(); })
+        .def("room", [](SharedChannel& s) { return s.channel.free_buffer(); })
         .def("publish", [](SharedChannel& s, int64_t buffer,
                            int64_t version) { return s.channel.publish(buffer, version); })
         .def("asked", [](SharedChannel& s) { return s.channel.asked(); })

@@ -45,13 +45,13 @@ CodedConv::CodedConv(Conv conv, const int8_t* weights) : conv_(conv) {
 bool CodedConv::run(int64_t n, const float* x, float scale, float* y, float unit) const {
     const int64_t count = n * conv_.height * conv_.width * conv_.channels;
     const int64_t pixels = n * conv_.out_height * conv_.out_width;
-    const int64_t room = (count + 2 * static_cast<int64_t>(kAlignment)) /
-                         static_cast<int64_t>(kAlignment) * static_cast<int64_t>(kAlignment);
-    char* const codes = scratch(static_cast<size_t>(room) + scratch_size(packed()));
+    const int64_t code_bytes = (count + 2 * static_cast<int64_t>(kAlignment)) /
+                               static_cast<int64_t>(kAlignment) * static_cast<int64_t>(kAlignment);
+    char* const codes = scratch(static_cast<size_t>(code_bytes) + scratch_size(packed()));
     const bool are_codes = conv_.x == Code::u8 ? to_codes<uint8_t>(x, scale, codes, count)
                                                : to_codes<int8_t>(x, scale, codes, count);
     if (!are_codes) return false;
-    engine::run(packed(), codes, y, {0, pixels}, codes + room);
+    engine::run(packed(), codes, y, {0, pixels}, codes + code_bytes);
     // Sums are where their floats will be.
     for (int64_t i = 0; i < pixels * conv_.out_channels; ++i) {
         int32_t sum;

@@ -32,7 +32,7 @@ class Rule {
         const Shape made = shape();
         check(at_ == numbers_.size(), "has more numbers than its op reads");
         check(made == output(), "computes a shape that differs from the shape of its output");
-        if (network_.batch_free) check_samples_apart(step_, network_);
+        if (network_.batch_free) check_sample_separation(step_, network_);
     }
 
   private:

@@ -10,6 +10,6 @@ namespace qgraph::engine {
 [[noreturn]] void refuse(const Step& step, const Network& network, const char* what);
 
 // Refuses a step that mixes samples, in a network whose batch is free.
-void check_samples_apart(const Step& step, const Network& network);
+void check_sample_separation(const Step& step, const Network& network);
 
 }  // namespace qgraph::engine

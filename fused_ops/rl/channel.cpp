@@ -34,7 +34,7 @@ bool Channel::held(uint32_t buffer) const {
     return false;
 }
 
-int64_t Channel::room() const {
+int64_t Channel::free_buffer() const {
     const uint64_t latest = head_->latest.load();
     const int64_t kept = latest == 0 ? -1 : buffer_of(latest);
     // Searches from the front, so that only a few buffers are ever used.

@@ -26,7 +26,7 @@ class Channel {
     Channel(void* memory, int64_t readers);
 
     // -- the writer ---------------------------------------------------------------------------
-    int64_t room() const;                           // a buffer that nothing reads
+    int64_t free_buffer() const;                    // a buffer that nothing reads
     bool publish(int64_t buffer, int64_t version);  // false unless the version is later
     bool asked();                                   // true if a reader asked since the last call
     bool wait_asked(int64_t nanoseconds) const;     // does not reset `asked`

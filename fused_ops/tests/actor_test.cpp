@@ -107,7 +107,7 @@ void test_that_all_levels_multiply_alike(Storage storage, int64_t segments, int6
     for (const Level level : engine::kLevels) {
         const Kernels* kernels = kernels_of(level);
         if (kernels == nullptr) continue;
-        AlignedVector<char> room(
+        AlignedVector<char> unpacked(
             static_cast<size_t>(kernels->unpacked(storage, segments * row, rows)));
         std::vector<float> y(static_cast<size_t>(rows * outputs + 16));
         Product product{};
@@ -123,7 +123,7 @@ void test_that_all_levels_multiply_alike(Storage storage, int64_t segments, int6
         product.samples = samples;
         product.ranges = ranges.data();
         product.y = y.data();
-        product.unpacked = room.empty() ? nullptr : room.data();
+        product.unpacked = unpacked.empty() ? nullptr : unpacked.data();
         kernels->product(product);
         y.resize(static_cast<size_t>(rows * outputs));
         if (level == Level::plain) expected = y;

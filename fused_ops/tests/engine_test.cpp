@@ -54,7 +54,7 @@ std::vector<Bytes> run(Engine& engine, int64_t samples, unsigned seed) {
     std::mt19937 random(seed);
     std::vector<Bytes> entries, results;
     std::vector<const void*> given;
-    std::vector<void*> room;
+    std::vector<void*> buffers;
     const auto bytes_of = [&](uint32_t tensor) {
         return static_cast<size_t>(product(network.shape(tensor, samples)) *
                                    size_of(network.tensors[tensor].storage));
@@ -71,8 +71,8 @@ std::vector<Bytes> run(Engine& engine, int64_t samples, unsigned seed) {
     }
     for (const uint32_t exit : network.exits) results.emplace_back(bytes_of(exit));
     for (const Bytes& entry : entries) given.push_back(entry.data());
-    for (Bytes& result : results) room.push_back(result.data());
-    engine.run(samples, given, network.exits, room);
+    for (Bytes& result : results) buffers.push_back(result.data());
+    engine.run(samples, given, network.exits, buffers);
     return results;
 }
 

@@ -50,7 +50,7 @@ void test_readers_beside_a_writer() {
     std::vector<std::thread> threads;
     for (int64_t reader = 0; reader < READERS; ++reader) threads.emplace_back(read, reader);
     for (int64_t version = 0; version < VERSIONS; ++version) {
-        const int64_t buffer = channel.room();
+        const int64_t buffer = channel.free_buffer();
         CHECK(buffer >= 0);
         for (int64_t& number : buffers[static_cast<size_t>(buffer)]) number = version;
         CHECK(channel.publish(buffer, version));
@@ -110,8 +110,8 @@ void test_damaged_memory() {
         Channel channel(memory.data(), READERS);
         const Channel::Found found = channel.claim(1, 0, -1);
         CHECK(found.buffer >= -1 && found.buffer < Channel::buffers(READERS));
-        const int64_t room = channel.room();
-        CHECK(room >= -1 && room < Channel::buffers(READERS));
+        const int64_t buffer = channel.free_buffer();
+        CHECK(buffer >= -1 && buffer < Channel::buffers(READERS));
         channel.version();
         char* head = memory.data() + Channel::head_size(READERS);
         Rings rings(head, head + Rings::head_size(1), 1, CAPACITY, RECORD);

@@ -9,7 +9,7 @@ import numpy as np
 from qgraph.ir.types import Array
 
 # Samples that are prepared in the same way differ less in their largest value than this factor.
-FAR = 8
+USUAL_FACTOR = 8
 
 
 def other_scale(inputs: Mapping[str, Array], calibration: Mapping[str, Array]) -> list[str]:
@@ -26,7 +26,7 @@ def other_scale(inputs: Mapping[str, Array], calibration: Mapping[str, Array]) -
         if name in calibration
         and (given := _reach(array))
         and (known := _reach(calibration[name]))
-        and not known / FAR <= given <= known * FAR
+        and not known / USUAL_FACTOR <= given <= known * USUAL_FACTOR
     ]
 
 

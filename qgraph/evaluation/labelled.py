@@ -17,7 +17,7 @@ from qgraph.quant.labels import LABELS, OF_OUTPUT, labels_among
 from qgraph.quant.sources import NUMBERS, read_file, read_source
 
 DATA = "test data"
-HOW = "numpy.savez(FILE, NAME_OF_INPUT=samples, labels=labels)"
+SAVE_HINT = "numpy.savez(FILE, NAME_OF_INPUT=samples, labels=labels)"
 
 Source = str | Path | Mapping[str, Array]
 
@@ -118,7 +118,7 @@ def _label_names(arrays: Mapping[str, Array], graph: Graph, output: str | None) 
     if general is None:
         raise CalibrationError(
             f"{DATA} has no labels: found {_listed(arrays)}",
-            hint=f"name them {', '.join(LABELS[:-1])} or {LABELS[-1]}: {HOW}",
+            hint=f"name them {', '.join(LABELS[:-1])} or {LABELS[-1]}: {SAVE_HINT}",
         )
     if len(chosen) > 1:
         raise CalibrationError(

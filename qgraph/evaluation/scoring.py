@@ -14,7 +14,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 
 TOP = 5
-SUM = 1e-3  # largest difference of the sum of a sample's probabilities from 1
+SUM_TOLERANCE = 1e-3  # largest difference of the sum of a sample's probabilities from 1
 MOVES = ("reshape", "squeeze", "identity", "transpose")
 SIGMOIDS = ("sigmoid", "hard_sigmoid")
 
@@ -159,7 +159,7 @@ def _checked_classes(output: str, labels: Array, classes: int) -> Array:
 
 def _are_probabilities(labels: Array) -> bool:
     sums = labels.astype(np.float64).sum(-1)
-    return bool((labels >= 0).all() and (np.abs(sums - 1) < SUM).all())
+    return bool((labels >= 0).all() and (np.abs(sums - 1) < SUM_TOLERANCE).all())
 
 
 def _op_behind(graph: Graph, output: str) -> str:

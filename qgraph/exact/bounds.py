@@ -30,7 +30,7 @@ from qgraph.ir.types import AnyExponent, Array, Codes, QuantSpec
 from qgraph.numerics import aligned, checked_exponent, quantized_constant
 from qgraph.quant.topology import QUANTIZERS, ValueExponents, has_integer_form, value_exponent
 
-FLOAT32_LARGEST = float(np.finfo(np.float32).max)
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _check_scale(name: str, bound: Bound, exponent: AnyExponent) -> None:
     checked_exponent(exponent, name)
     smallest = exponent if isinstance(exponent, int) else int(np.min(exponent))
     largest = bound.magnitude * 2.0**-smallest
-    if largest > FLOAT32_LARGEST:
+    if largest > FLOAT32_MAX:
         raise ExactnessError(
             f"its codes go up to {bound.magnitude}, which represents {largest:.3g}: more than "
             "float32 can hold",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from qgraph.enums import StrEnum
-from qgraph.frontends.partial import LARGEST, Partial, elementwise
+from qgraph.frontends.partial import MAX_TRACKED, Partial, elementwise
 from qgraph.ir.types import Array
 
 
@@ -40,7 +40,7 @@ def number_range(args: Sequence[Partial]) -> Partial | None:
     if not all(a.complete for a in args) or not args[2].values:
         return None
     start, limit, delta = (a.values.item() for a in args)
-    if not abs((limit - start) / delta) <= LARGEST:  # NaN neither
+    if not abs((limit - start) / delta) <= MAX_TRACKED:  # NaN neither
         return None
     return Partial.known(np.arange(start, limit, delta, dtype=args[0].values.dtype))
 

@@ -29,7 +29,7 @@ from qgraph.ir.types import Shape
 from qgraph.ir.verify import verify
 
 # Below this producer version, a placeholder of rank 0 means that its shape is unknown.
-SHAPES_SINCE = 24
+FIRST_PRODUCER_WITH_SHAPES = 24
 
 
 def import_graph_def(
@@ -64,7 +64,7 @@ def import_graph_def(
         name, nodes, graph_def.library.SerializeToString(deterministic=True), IMPORTERS, EVALUATORS
     )
     for start in starts:
-        known = graph_def.versions.producer >= SHAPES_SINCE
+        known = graph_def.versions.producer >= FIRST_PRODUCER_WITH_SHAPES
         builder.add_input(start, *_input_type(nodes[start], shapes, known))
     try:
         for node in order:

@@ -10,8 +10,8 @@ from qgraph.foreign import Proto
 
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 BRANCHES = ("If", "StatelessIf")
-DEEPEST = 300
-MOST = 1 << 18  # nodes, after inlining of all calls
+MAX_DEPTH = 300
+MAX_NODES = 1 << 18  # nodes, after inlining of all calls
 BOOL = 10  # types.proto
 PASSED = ("Identity", "PlaceholderWithDefault", "ReadVariableOp")
 
@@ -38,7 +38,7 @@ def inline_calls(graph_def: Proto) -> Proto:
         if name is None:
             result.node.append(node)
             continue
-        if node.name.count("/") > DEEPEST:
+        if node.name.count("/") > MAX_DEPTH:
             raise GraphError("functions call each other endlessly", node=name)
         try:
             if name not in bodies:
@@ -50,9 +50,9 @@ def inline_calls(graph_def: Proto) -> Proto:
                 f"the call of `{name}` is malformed: {error}", node=node.name
             ) from None
         nodes.update((n.name, n) for n in written)
-        if len(nodes) > MOST:
+        if len(nodes) > MAX_NODES:
             raise GraphError(
-                f"the graph has more than {MOST:,} nodes once its calls are inlined", node=name
+                f"the graph has more than {MAX_NODES:,} nodes once its calls are inlined", node=name
             )
         waiting += written
     return result

@@ -21,7 +21,7 @@ from qgraph.ir.types import Array, TensorType
 
 NODE = "node"
 # Attributes of a NodeDef that describe the surrounding graph: colocated nodes, output shapes.
-OF_ITS_PLACE = ("_class", "_output_shapes")
+PLACE_ATTRIBUTES = ("_class", "_output_shapes")
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def source_of(node: TFNode, library: bytes, inputs: Sequence[TensorType]) -> TFS
     alone = type(node.proto)()
     alone.CopyFrom(node.proto)
     alone.device = ""
-    for key in OF_ITS_PLACE:
+    for key in PLACE_ATTRIBUTES:
         alone.attr.pop(key, None)
     return TFSource(node.name, alone.SerializeToString(deterministic=True), library, tuple(inputs))
 

@@ -10,8 +10,8 @@ from qgraph.errors import LoadError
 from qgraph.names import path_text
 
 ZIP = b"PK\x03\x04"
-MOST_TEXT = 1 << 20  # of a JSON file
-LISTED = 3  # files that a hint names
+MAX_JSON_BYTES = 1 << 20  # of a JSON file
+FILES_NAMED = 3  # files that a hint names
 
 TO_ONNX = 'export the model to ONNX, torch.onnx.export(model, example, "model.onnx"), and give that'
 ORIGINAL = "give the model that it was converted from: a SavedModel, a Keras or an ONNX file"
@@ -105,8 +105,8 @@ def _inside(path: Path) -> str:
         return "it is empty"
     models = [e for e in entries if e.suffix in MODELS or (e / "saved_model.pb").is_file()]
     if models:
-        names = [path_text(model) for model in models[:LISTED]]
-        more = ", ..." if len(models) > LISTED else ""
+        names = [path_text(model) for model in models[:FILES_NAMED]]
+        more = ", ..." if len(models) > FILES_NAMED else ""
         return f"give a model inside: {', '.join(names)}{more}"
     for entry in entries:
         if entry.name in ("pytorch_model.bin", "model.safetensors") or entry.suffix == ".pt":
@@ -148,7 +148,7 @@ def _by_members(path: Path) -> WrongFile | None:
 
 
 def _by_keys(path: Path) -> WrongFile:
-    text = path.read_bytes()[:MOST_TEXT]
+    text = path.read_bytes()[:MAX_JSON_BYTES]
     if b'"modelTopology"' in text or b'"weightsManifest"' in text:
         return WrongFile("a TensorFlow.js model, which qgraph does not read", ORIGINAL)
     if b'"class_name"' in text and b'"config"' in text:

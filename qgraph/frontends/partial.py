@@ -19,7 +19,7 @@ from qgraph.ir.ops import OPS
 from qgraph.ir.ops.base import AnyOp
 from qgraph.ir.types import Array
 
-LARGEST = 1024
+MAX_TRACKED = 1024
 Evaluate = Callable[[object, "Sequence[Partial]"], "Partial"]
 
 
@@ -53,14 +53,14 @@ class Partial:
 
 def worth_tracking(value: Array) -> bool:
     """True for integers and booleans, as in shapes, and for single floats that scale them."""
-    return value.size <= LARGEST and (
+    return value.size <= MAX_TRACKED and (
         value.dtype.kind in "iub" or (value.dtype.kind == "f" and value.ndim == 0)
     )
 
 
 def small_constants(constants: Iterable[Array | None]) -> list[Partial | None]:
     """Constants for shape inference; only small ones can determine a shape."""
-    return [None if c is None or c.size > LARGEST else Partial.known(c) for c in constants]
+    return [None if c is None or c.size > MAX_TRACKED else Partial.known(c) for c in constants]
 
 
 def joint_shape(args: Iterable[Partial]) -> tuple[int, ...]:
@@ -72,7 +72,7 @@ def joint_shape(args: Iterable[Partial]) -> tuple[int, ...]:
         shape = np.broadcast_shapes(*(a.values.shape for a in args))
     except ValueError:
         raise Inexpressible from None
-    if math.prod(shape) > LARGEST:
+    if math.prod(shape) > MAX_TRACKED:
         raise Inexpressible
     return shape
 

@@ -16,7 +16,7 @@ from qgraph.errors import first_line
 from qgraph.foreign import AttrValue
 from qgraph.frontends.batch import BatchTracker
 from qgraph.frontends.inexpressible import Inexpressible
-from qgraph.frontends.partial import LARGEST, Partial, elementwise, worth_tracking
+from qgraph.frontends.partial import MAX_TRACKED, Partial, elementwise, worth_tracking
 from qgraph.frontends.watched import WatchedAttributes, WatchedInputs
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array, Shape, TensorType
@@ -193,7 +193,7 @@ class ImportSite(Generic[C, N]):
     def small_constant(self, i: int) -> Array | None:
         """Like `constant`, but None where there are too many elements for a loop in Python."""
         value = self.constant(i)
-        return None if value is None or value.size > LARGEST else value
+        return None if value is None or value.size > MAX_TRACKED else value
 
 
 S = TypeVar("S", bound=ImportSite[Any, Any])
@@ -214,7 +214,7 @@ def of_all(function: Callable[[S, list[Partial]], Any]) -> Callable[[S], Partial
             return None
         result = function(site, known)
         results = (result,) if isinstance(result, Partial) else result
-        if results is None or any(r.values.size > LARGEST for r in results):
+        if results is None or any(r.values.size > MAX_TRACKED for r in results):
             return None
         return tuple(results)
 

@@ -15,7 +15,7 @@ from qgraph.frontends.site import Ref
 from qgraph.frontends.tf_schemas import no_effect
 from qgraph.ir.types import Array, Shape
 
-LARGEST = 1 << 28  # elements of a constant that does not store each of them
+MAX_ELEMENTS = 1 << 28  # elements of a constant that does not store each of them
 
 # tensorflow/core/framework/types.proto; reference dtypes are these plus 100.
 DTYPES: Mapping[int, str] = MappingProxyType(
@@ -134,7 +134,7 @@ def decode_constant(node: TFNode) -> Array:
             return np.frombuffer(content, dtype).reshape(shape)
     import tensorflow as tf
 
-    if math.prod(shape) > LARGEST:
+    if math.prod(shape) > MAX_ELEMENTS:
         raise LoadError(f"a constant of {math.prod(shape):,} elements", node=node.name)
     try:
         if name not in NOT_NUMPY and _stored(proto) == 1:  # one value for all elements: keep it

@@ -18,7 +18,7 @@ from qgraph.ir.ops.windows import Padding, PaddingRule
 from qgraph.ir.types import Array
 from qgraph.ops.attribute_types import Pair
 
-LARGEST_FILTER = 1 << 22
+MAX_FILTER = 1 << 22
 
 
 def taps_of(kernel: Pair, extra: Pair, strides: Pair) -> Pair:
@@ -33,9 +33,9 @@ def around(taps: Pair) -> Padding:
     return (height, width) if any((*height, *width)) else PaddingRule.VALID
 
 
-def check_room(shape: tuple[int, ...], weights: Array) -> None:
+def check_filter_size(shape: tuple[int, ...], weights: Array) -> None:
     """Refuse strides, dilations or padding far wider than the filter, which no real network has."""
-    if math.prod(shape) > max(LARGEST_FILTER, 8 * weights.size):
+    if math.prod(shape) > max(MAX_FILTER, 8 * weights.size):
         raise Inexpressible
 
 

@@ -167,15 +167,18 @@ def _values(
 ) -> dict[str, Array]:
     import tensorflow as tf
 
-    room = sum(file.stat().st_size for file in prefix.data_files())
+    stored_bytes = sum(file.stat().st_size for file in prefix.data_files())
     with readable(prefix) as path:
         # Not tf.train.load_checkpoint, which mistakes a prefix for a directory of the same name.
         reader = tf.compat.v1.train.NewCheckpointReader(path)
-        return _read_from(reader, variables, entries, room)
+        return _read_from(reader, variables, entries, stored_bytes)
 
 
 def _read_from(
-    reader: TFModule, variables: Iterable[TFNode], entries: Mapping[str, CheckpointEntry], room: int
+    reader: TFModule,
+    variables: Iterable[TFNode],
+    entries: Mapping[str, CheckpointEntry],
+    stored_bytes: int,
 ) -> dict[str, Array]:
     shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     found: dict[str, Array] = {}
@@ -186,7 +189,7 @@ def _read_from(
         dtype = dtypes[entry.key].base_dtype
         if dtype.name != DTYPES.get(node.proto.attr["dtype"].type % 100):
             raise LoadError(f"variable `{node.name}` has another dtype in the checkpoint: {dtype}")
-        if math.prod(shapes[entry.key]) * dtype.size > room:
+        if math.prod(shapes[entry.key]) * dtype.size > stored_bytes:
             raise LoadError(
                 f"the checkpoint cannot be read: `{entry.key}` is larger than its data files"
             )

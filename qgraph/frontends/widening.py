@@ -18,7 +18,7 @@ from qgraph.ir.narrow_floats import NARROW
 from qgraph.ir.types import Array
 
 FLOAT32 = 1  # types.proto
-REFERENCE = 100
+REFERENCE_TYPES = 100
 READ_BITS = ("Bitcast", "DecodeRaw", "DecodePaddedRaw")
 
 
@@ -45,11 +45,11 @@ def widened(graph_def: Proto) -> tuple[Proto, frozenset[str]]:
 
 
 def _name(enum: int) -> str:
-    return DTYPES.get(enum % REFERENCE, "")
+    return DTYPES.get(enum % REFERENCE_TYPES, "")
 
 
 def _wide(enum: int) -> int:
-    return enum - enum % REFERENCE + FLOAT32 if _name(enum) in NARROW else enum
+    return enum - enum % REFERENCE_TYPES + FLOAT32 if _name(enum) in NARROW else enum
 
 
 def _narrow(value: Proto) -> Iterable[str]:

@@ -15,7 +15,7 @@ from qgraph.ir.types import Array, Moments, TensorType
 from qgraph.ir.verify import verify
 from qgraph.notebook import folded_html
 
-LARGEST = 1 << 30  # elements of a tensor, for one sample if the batch size is unknown
+MAX_ELEMENTS = 1 << 30  # elements of a tensor, for one sample if the batch size is unknown
 
 
 class GraphQueries:
@@ -206,7 +206,7 @@ class GraphQueries:
             )
         for kind in types:
             size = math.prod(filter(None, kind.shape or ()))
-            if size > LARGEST:
+            if size > MAX_ELEMENTS:
                 raise GraphError(f"{node.op}: a tensor of {size:,} elements", node=node.name)
         return types
 

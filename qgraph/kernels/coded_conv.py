@@ -15,9 +15,9 @@ from qgraph.ops.attribute_types import Pads, Pair
 if TYPE_CHECKING:
     from qgraph import _native
 
-EXACT = 1 << 24  # float32 holds every whole number up to this
-MOST_EXPONENT = 60  # larger exponents are computed in float: products could leave its range
-FEWEST_PIXELS = 8  # with fewer pixels, packing the filters takes too long
+FLOAT32_EXACT = 1 << 24  # float32 holds every whole number up to this
+MAX_EXPONENT = 60  # larger exponents are computed in float: products could leave its range
+MIN_PIXELS = 8  # with fewer pixels, packing the filters takes too long
 U8, S8, S32 = 0, 1, 4  # values of the enumeration in fused_ops/engine/kernels/kernels.h
 
 
@@ -60,7 +60,7 @@ class CodedConv:
         """Create it; None without native code for this CPU, or if sums may be inexact."""
         if not multiplies_bytes() or not w.size:
             return None
-        if max(abs(images.exponent), abs(filters.exponent)) > MOST_EXPONENT:
+        if max(abs(images.exponent), abs(filters.exponent)) > MAX_EXPONENT:
             return None
         scaled = np.ascontiguousarray(w) * np.float32(2.0**filters.exponent)
         with np.errstate(invalid="ignore"):  # numbers that are not codes differ below
@@ -68,7 +68,7 @@ class CodedConv:
         if not np.array_equal(codes, scaled):
             return None
         largest = np.abs(scaled).reshape(-1, w.shape[-1]).sum(axis=0, dtype=np.float64).max()
-        if largest * (128 if images.signed else 255) >= EXACT:
+        if largest * (128 if images.signed else 255) >= FLOAT32_EXACT:
             return None
         return CodedConv(w, codes, images, filters, strides, dilations)
 
@@ -77,7 +77,7 @@ class CodedConv:
         (top, bottom), (left, right) = pads
         sides = (top, bottom, left, right)
         shape = kernels.plain.conv_shape(x, self.w, self.strides, self.dilations, sides)
-        if math.prod(shape[:-1]) >= FEWEST_PIXELS:
+        if math.prod(shape[:-1]) >= MIN_PIXELS:
             y, x = np.empty(shape, np.float32), np.ascontiguousarray(x)
             unit = 2.0 ** -(self.images.exponent + self.filters.exponent)
             packed = self._packed_for(x.shape[1:], sides, shape)

@@ -7,15 +7,15 @@ import numpy as np
 from qgraph.program.program import Program, Step
 
 
-def samples_stay_apart(program: Program) -> bool:
+def samples_are_separate(program: Program) -> bool:
     """Whether every tensor except constants has one sample in front, and no step mixes samples."""
     apart = [_sample(program, entry.tensor) for entry in program.entries]
     return all(apart) and all(
-        _sample(program, step.output) and _apart(program, step) for step in program.steps
+        _sample(program, step.output) and _is_separate(program, step) for step in program.steps
     )
 
 
-def blocks_stay_apart(program: Program, of_two: Program) -> bool:
+def blocks_are_separate(program: Program, of_two: Program) -> bool:
     """Whether a program for two samples equals two runs: first the rows of one, then of the other.
 
     of_two: the same network, lowered for two samples.
@@ -26,7 +26,7 @@ def blocks_stay_apart(program: Program, of_two: Program) -> bool:
         set(one) == set(two)
         and all(two[n].shape == _doubled(one[n].shape) for n in made)
         and all(np.array_equal(c, of_two.constants[n]) for n, c in program.constants.items())
-        and all(_apart(program, step) for step in program.steps)
+        and all(_is_separate(program, step) for step in program.steps)
     )
 
 
@@ -38,6 +38,6 @@ def _sample(program: Program, name: str) -> bool:
     return program.tensors[name].shape[:1] == (1,)
 
 
-def _apart(program: Program, step: Step) -> bool:
+def _is_separate(program: Program, step: Step) -> bool:
     made = program.tensors[step.output].shape
     return step.definition.separate(step.attrs, program.operands(step), made)

@@ -23,9 +23,9 @@ from qgraph.program.run import run
 
 GOALS = ("tie above an even code", "tie above an odd code", "below the range", "above the range")
 Limits = RequantizeAttrs | ClipAttrs
-TRIED = 1 << 17  # largest number of elements of a tensor in a trial
+MAX_TRIAL_ELEMENTS = 1 << 17  # largest number of elements of a tensor in a trial
 ATTEMPTS = 24
-FAR = 1 << 15  # largest change of a code when a sum is adjusted
+MAX_CODE_CHANGE = 1 << 15  # largest change of a code when a sum is adjusted
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class _ExtremeSearch:
 
     def _tried(self) -> dict[str, Codes]:
         channels = self.tensors[self.head].shape[-1]
-        count = max(64, min(1 << 14, TRIED // channels))
+        count = max(64, min(1 << 14, MAX_TRIAL_ELEMENTS // channels))
         tried = {}
         for entry in self.chain.entries:
             tensor = self.chain.tensors[entry.tensor]
@@ -214,7 +214,8 @@ class _ExtremeSearch:
         for _ in range(ATTEMPTS if len(used) > 1 else 0):
             a, b = self.rng.choice(used, 2, replace=False)
             first, second = (int(window[where[term]]) for term in (a, b))
-            by = np.arange(max(self.low - first, -FAR), min(self.high - first, FAR) + 1)
+            least = max(self.low - first, -MAX_CODE_CHANGE)
+            by = np.arange(least, min(self.high - first, MAX_CODE_CHANGE) + 1)
             rest, odd = np.divmod(left - by * weights[a], weights[b])
             fits = (odd == 0) & (second + rest >= self.low) & (second + rest <= self.high)
             places = np.flatnonzero(fits)

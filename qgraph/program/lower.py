@@ -14,7 +14,7 @@ from qgraph.ir.order import inputs_first
 from qgraph.ir.reading import kind_of, spec_of
 from qgraph.ir.types import Fixed, Shape, TensorType
 from qgraph.numerics import quantize
-from qgraph.program.batch import blocks_stay_apart, samples_stay_apart
+from qgraph.program.batch import blocks_are_separate, samples_are_separate
 from qgraph.program.moves import MOVES
 from qgraph.program.program import Entry, Program
 from qgraph.program.rules import RULES
@@ -45,7 +45,7 @@ def lower(graph: Graph, shapes: Mapping[str, Shape] | None = None) -> Program:
         error.hint = (size_advice(graph, node) if node else "") or error.hint
         raise
     opened = [_is_open(shapes.get(name, graph.types[name].shape)) for name in graph.inputs]
-    if samples_stay_apart(program) and (not any(opened) or lowering.keeps_samples()):
+    if samples_are_separate(program) and (not any(opened) or lowering.keeps_samples()):
         return replace(program, batch_free=True)
     free = all(opened) and _blocks_free(graph, shapes, lowering, program)
     return replace(program, blocks_free=free)
@@ -66,7 +66,7 @@ def _blocks_free(
         of_two = _Lowering(_sized(graph, shapes, batch=2)).program()
     except (GraphError, UnsupportedError):  # sizes that are correct for one sample only
         return False
-    return blocks_stay_apart(program, of_two)
+    return blocks_are_separate(program, of_two)
 
 
 def _sized(graph: Graph, shapes: Mapping[str, Shape], batch: int = 1) -> Graph:

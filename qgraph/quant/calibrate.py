@@ -53,7 +53,7 @@ from qgraph.rewrite.constants import channels_of
 
 # Powers of two by which the scale of an all-zero tensor may differ from that of its source.
 ZERO_SPREAD = 8
-LARGEST_EXPONENT = 1 << 16  # no limit
+NO_EXPONENT_LIMIT = 1 << 16  # no limit
 
 
 @dataclass(frozen=True)
@@ -313,7 +313,7 @@ class _Sweep:
         """
         users = self.graph.users(node.name)
         if spec_of(node).group or not users or any(u.op != "standardize" for u in users):
-            return LARGEST_EXPONENT
+            return NO_EXPONENT_LIMIT
         channels = channels_of(self.graph, node.name) or 1
         return min(finest_input(u.typed(StandardizationAttrs), channels) for u in users)
 

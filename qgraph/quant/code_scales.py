@@ -13,7 +13,7 @@ from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array
 from qgraph.kernels.coded_conv import CodedConv, CodeScale
 
-WORTH = 1 << 12  # number of weights from which packing them is faster
+MIN_WEIGHTS = 1 << 12  # number of weights from which packing them is faster
 
 
 class CodeScales:
@@ -48,7 +48,7 @@ class CodeScales:
             return None
         x, w = (self._scales.get(value) for value in node.inputs)
         filters = constants.get(node.inputs[1])
-        if x is None or w is None or filters is None or filters.size < WORTH:
+        if x is None or w is None or filters is None or filters.size < MIN_WEIGHTS:
             return None
         if filters.dtype != np.float32:
             return None

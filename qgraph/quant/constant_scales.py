@@ -17,7 +17,7 @@ CHANNEL_SPREAD = 12
 # three standard deviations around 0 like the quantizer, or a quantile of all magnitudes. A
 # threshold that clips nothing is not enlarged.
 DEVIATIONS = 3.0
-KEPT = 0.99
+PERCENTILE = 0.99
 
 
 def constant_exponent(
@@ -56,4 +56,4 @@ def _thresholds(magnitudes: Array, method: WeightMethod) -> Array:
             squares = np.square(magnitudes, dtype=np.float64)
             return np.asarray(np.minimum(largest, DEVIATIONS * np.sqrt(squares.mean(axis=0))))
         case WeightMethod.PERCENTILE:
-            return np.asarray(np.quantile(magnitudes, KEPT, axis=0))
+            return np.asarray(np.quantile(magnitudes, PERCENTILE, axis=0))

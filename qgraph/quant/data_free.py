@@ -26,10 +26,10 @@ NO_DATA = (
     "measured"
 )
 # Usual ranges of inputs. One is chosen if its mean and deviation, as shares of the range, are at
-# most FARTHEST from those of photographs.
+# most MAX_DISTANCE from those of photographs.
 USUAL_RANGES = ((0.0, 255.0), (0.0, 1.0), (-1.0, 1.0))
-TYPICAL = (0.47, 0.25)
-FARTHEST = 0.25
+PHOTOGRAPHS = (0.47, 0.25)
+MAX_DISTANCE = 0.25
 DEVIATIONS = 2.5  # from the mean to the ends of other ranges
 AS_GIVEN = "as given"
 
@@ -151,12 +151,12 @@ def _range_of(moments: Moments) -> tuple[Range, str]:
 
     def distance(ends: Range) -> float:
         low, width = ends[0], ends[1] - ends[0]
-        place = (mean - low) / width - TYPICAL[0], deviation / width - TYPICAL[1]
+        place = (mean - low) / width - PHOTOGRAPHS[0], deviation / width - PHOTOGRAPHS[1]
         return float(np.hypot(*place))
 
     nearest = min(USUAL_RANGES, key=distance)
     said = f"the first batch norm asks for a mean of {mean:.3g} and a deviation of {deviation:.3g}"
-    if distance(nearest) <= FARTHEST:
+    if distance(nearest) <= MAX_DISTANCE:
         return nearest, f"taken for usual: {said}"
     least = float((moments.mean - DEVIATIONS * moments.deviation).min())
     most = float((moments.mean + DEVIATIONS * moments.deviation).max())

@@ -26,8 +26,8 @@ from qgraph.rewrite.constants import batch_norm_moments
 SAMPLES = 32
 # Limits for samples like the training data, on which at most 0.10 and 0.28 were measured, with two
 # networks. Noise, another scale or much darker images give 0.3 or 0.7 and more (docs/static.md).
-MEANS, DEVIATIONS = 0.15, 0.3
-ENOUGH, FEW_SAMPLES_FACTOR = 8, 2.0
+MEAN_BOUND, DEVIATION_BOUND = 0.15, 0.3
+MIN_SAMPLES, FEW_SAMPLES_FACTOR = 8, 2.0
 
 REPAIRS: Mapping[str, Callable[[Array], Array]] = MappingProxyType(
     {
@@ -122,7 +122,7 @@ class Domain:
     @property
     def warning(self) -> str:
         """A warning if the samples are not like the training data, or an empty text."""
-        bound = 1.0 if self.samples >= ENOUGH else FEW_SAMPLES_FACTOR
+        bound = 1.0 if self.samples >= MIN_SAMPLES else FEW_SAMPLES_FACTOR
         worse = max((self.first, self.typical), key=_score)
         if _score(worse) <= bound:
             return ""
@@ -137,7 +137,7 @@ class Domain:
 
 def _score(drift: Drift) -> float:
     """Above 1 for samples that are not like the training data (docs/static.md)."""
-    return max(drift.mean / MEANS, drift.deviation / DEVIATIONS)
+    return max(drift.mean / MEAN_BOUND, drift.deviation / DEVIATION_BOUND)
 
 
 def domain_of(graph: Graph, data: Mapping[str, Array]) -> Domain | None:

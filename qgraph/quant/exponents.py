@@ -43,7 +43,7 @@ from qgraph.quant.topology import (
 )
 
 FORMAT = 1
-LARGEST = 1 << 28  # bytes of a file
+MAX_BYTES = 1 << 28  # bytes of a file
 FILE = "exponents.json"
 
 Features = Mapping[str, tuple[int, ...]]
@@ -161,9 +161,9 @@ def load_exponents(source: str | Path | Mapping[str, object] | Exponents) -> Exp
     path = Path(source)
     try:
         with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
-        if len(content) > LARGEST:
-            raise ValueError(f"larger than {LARGEST:,} bytes")
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise ValueError(f"larger than {MAX_BYTES:,} bytes")
         data = json.loads(content, object_pairs_hook=_without_repetition)
     except OSError as error:
         raise CalibrationError(

@@ -20,7 +20,7 @@ from qgraph.quant.moments import LINEAR, moments_of
 from qgraph.quant.noise import fields_of
 from qgraph.rewrite.constants import Float64
 
-WIDEST = 256  # largest number of input channels whose means are fitted
+MAX_CHANNELS = 256  # largest number of input channels whose means are fitted
 FIELD_SAMPLES = 8  # samples of each noise field, to measure its power at the batch norm
 
 Response = Callable[[Array], Float64]
@@ -53,7 +53,7 @@ def fitted(graph: Graph, name: str) -> Fit | None:
     zero = respond(np.zeros((1, *_sizes(shape)), np.float32))
     channels = int(shape[-1] or 1)
     mean = np.zeros(channels)
-    if channels <= WIDEST:
+    if channels <= MAX_CHANNELS:
         mean = _mean(shape, respond, zero, known, certain)
     shares = _shares(_powers(shape, respond, zero), np.where(certain, known.deviation, 0) ** 2)
     total = float(shares.sum())

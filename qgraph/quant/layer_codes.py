@@ -39,12 +39,12 @@ class RoundedWeights:
     """Weights on a grid, [groups, k, n], and their squared errors, [groups, n].
 
     The errors include those from batch-norm statistics; `seen` are the errors on the rows
-    `judged` alone.
+    `checked` alone.
     """
 
     weights: Float64
     used: Float64
-    judged: Float64
+    checked: Float64
     seen: Float64
 
 
@@ -53,7 +53,7 @@ class LeastError:
     """The error of the weights of some inputs, and the best real weights, [groups, k, n].
 
     With few samples, the weights of least error overfit these samples. Therefore their distance
-    from the float weights is multiplied by the share that gives the least error on rows `judged`.
+    from the float weights is multiplied by the share that gives the least error on rows `checked`.
     """
 
     error: QuadraticError
@@ -61,7 +61,7 @@ class LeastError:
 
     @staticmethod
     def of(
-        hessian: Float64, w: Float64, cross: Float64, judged: OutputErrors | None, each: Each
+        hessian: Float64, w: Float64, cross: Float64, checked: OutputErrors | None, each: Each
     ) -> LeastError:
         """cross: see `OutputMoments`. judged: None if no rows are held out.
 
@@ -76,7 +76,7 @@ class LeastError:
 
         error, found = each(lambda work: work(), (factorized, solved))
         off = cast(Float64, found)
-        share = 1.0 if judged is None else judged.best_share(off, each)
+        share = 1.0 if checked is None else checked.best_share(off, each)
         return LeastError(cast(QuadraticError, error), w + share * off)
 
 
@@ -84,14 +84,14 @@ class LeastError:
 class LayerCodes:
     """A layer whose weights w [groups, k, n] are to be rounded.
 
-    `used` and `judged`: errors on these rows. `known`: moments of x in training, [groups, k];
+    `used` and `checked`: errors on these rows. `known`: moments of x in training, [groups, k];
     None if unknown. `least`: the minimum of the error; None if there are too many inputs.
     """
 
     rows: LayerRows
     w: Float64
     used: OutputErrors
-    judged: OutputErrors
+    checked: OutputErrors
     known: Moments | None
     least: LeastError | None
 
@@ -104,16 +104,16 @@ class LayerCodes:
             return RowErrors(x, rest) if w.shape[1] > BLOCK else OutputMoments.of(x, rest, each)
 
         used = errors(rows.used)
-        judged = used if rows.used == rows.judged else errors(rows.judged)
+        checked = used if rows.used == rows.checked else errors(rows.checked)
         moments = None if known is None else _at_inputs(known, w.shape[0], w.shape[1])
         if moments is not None:
             moments = Moments(moments.mean - rows.centre, moments.deviation)
         wide, least = w.astype(np.float64), None
         if isinstance(used, OutputMoments):
             hessian = _hessian(used.inputs, rows, moments, slice(0, w.shape[1]))
-            held_out = None if judged is used else judged
+            held_out = None if checked is used else checked
             least = LeastError.of(hessian, wide, used.cross, held_out, each)
-        return LayerCodes(rows, wide, used, judged, moments, least)
+        return LayerCodes(rows, wide, used, checked, moments, least)
 
     def relative(self, choice: RoundedWeights) -> float:
         """The RMS error on rows judged, relative to the float output."""
@@ -137,11 +137,11 @@ class LayerCodes:
         and on rows judged.
         """
         rounded = self._choice(self._rounded(spec, each), each)
-        better = (rounded.used < plain.used) & (rounded.judged < plain.judged)
+        better = (rounded.used < plain.used) & (rounded.checked < plain.checked)
         return RoundedWeights(
             np.where(better[:, None], rounded.weights, plain.weights),
             np.where(better, rounded.used, plain.used),
-            np.where(better, rounded.judged, plain.judged),
+            np.where(better, rounded.checked, plain.checked),
             np.where(better, rounded.seen, plain.seen),
         )
 
@@ -153,12 +153,12 @@ class LayerCodes:
 
     def _choice(self, weights: Float64, each: Each) -> RoundedWeights:
         off = weights - self.w
-        seen = self.judged.errors(off, each)
-        used = seen if self.judged is self.used else self.used.errors(off, each)
+        seen = self.checked.errors(off, each)
+        used = seen if self.checked is self.used else self.used.errors(off, each)
         remembered, x = self._remembered(off), self.rows.x
         used = used + x[:, self.rows.used].shape[1] * remembered
-        judged = seen + x[:, self.rows.judged].shape[1] * remembered
-        return RoundedWeights(weights, used, judged, seen)
+        checked = seen + x[:, self.rows.checked].shape[1] * remembered
+        return RoundedWeights(weights, used, checked, seen)
 
     def _remembered(self, off: Float64) -> Float64 | float:
         """Squared errors from batch-norm statistics, [groups, n], for each row of samples."""
@@ -176,7 +176,7 @@ class LayerCodes:
 
     def _rounded_in_blocks(self, spec: QuantSpec, each: Each) -> Float64:
         """Optimize blocks of inputs in turn, with the current weights of the others."""
-        used, judged = self.rows.used, self.rows.judged
+        used, checked = self.rows.used, self.rows.checked
         x, count = self.rows.x, self.w.shape[1]
         rest, result = self.rows.rest, self.w.copy()
         size = -(-count // -(-count // BLOCK))
@@ -185,7 +185,7 @@ class LayerCodes:
             moments = second_moments(inputs[:, used], each)
             hessian = _hessian(moments, self.rows, self.known, block)
             cross = cross_moments(inputs[:, used], rest[:, used], each)
-            held_out = None if used == judged else RowErrors(inputs[:, judged], rest[:, judged])
+            held_out = None if used == checked else RowErrors(inputs[:, checked], rest[:, checked])
             least = LeastError.of(hessian, self.w[:, block], cross, held_out, each)
             result[:, block] = self._round(least, spec)
             rest = rest - inputs @ (result - self.w)[:, block].astype(inputs.dtype)

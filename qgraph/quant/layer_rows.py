@@ -14,7 +14,7 @@ from qgraph.quant.paired import PairedLayer
 from qgraph.rewrite.constants import Float64
 
 # The largest number of elements in the input columns of a layer (128 MiB in float32).
-LARGEST = 1 << 25
+MAX_COLUMN_ELEMENTS = 1 << 25
 # Number of rows that are gathered at a time, so that they stay in cache.
 ROWS = 128
 # One in this many images is held out, to choose between nearest and optimized codes.
@@ -26,16 +26,17 @@ class LayerRows:
     """A layer as `groups` products `x [rows, k] @ w [k, n]`.
 
     x [groups, rows, k]; `rest` [groups, rows, n] is the float output minus the product with float
-    weights, `y - x w`. The last rows are those of images that are held out: they are `judged`, and
-    the other rows are `used`. If no image can be held out, both are all rows. `power`: the sum of
-    y**2 over `judged`. `centre`: the means over rows used that were subtracted from x, [groups, k];
-    a bias compensates for the means subtracted from `rest`. 0 without a bias.
+    weights, `y - x w`. Weights are chosen by the rows `used`, and the choice is checked on the last
+    rows, `checked`, which are those of images that are held out. If no image can be held out, both
+    are all rows. `power`: the sum of y**2 over `checked`. `centre`: the means over rows used that
+    were subtracted from x, [groups, k]; a bias compensates for the means subtracted from `rest`.
+    `centre` is 0 without a bias.
     """
 
     x: Array
     rest: Array
     used: slice
-    judged: slice
+    checked: slice
     power: float
     centre: Float64 | float = 0.0
 
@@ -54,7 +55,7 @@ class LayerRows:
         """
         w = as_products(layer, weights)
         groups, k, n = w.shape
-        most = max(1, min(samples, LARGEST // (groups * k)))
+        most = max(1, min(samples, MAX_COLUMN_ELEMENTS // (groups * k)))
         parts = _chosen(layer, -(-most // len(layer.inputs)))
         counts = np.array([(len(used), len(held)) for used, held in parts])
         used, held = (int(count) for count in counts.sum(axis=0))
@@ -66,7 +67,9 @@ class LayerRows:
 
         def gather(i: int) -> float:
             wanted, power = layer.wanted[i].reshape(-1, groups * n), 0.0
-            for positions, start, judged in zip(parts[i], starts[i], (not both, True), strict=True):
+            for positions, start, checked in zip(
+                parts[i], starts[i], (not both, True), strict=True
+            ):
                 for first in range(0, len(positions), ROWS):
                     some = positions[first : first + ROWS]
                     rows = slice(start + first, start + first + len(some))
@@ -75,7 +78,7 @@ class LayerRows:
                     x[:, rows] = by_group.transpose(2, 0, 1, 3).reshape(groups, -1, k)
                     y = wanted[some].reshape(-1, groups, n).transpose(1, 0, 2)
                     rest[:, rows] = y - x[:, rows] @ w
-                    power += float(np.square(y, dtype=np.float64).sum()) * judged
+                    power += float(np.square(y, dtype=np.float64).sum()) * checked
             return power
 
         power = sum(each(gather, range(len(parts))))

@@ -10,7 +10,7 @@ from pathlib import Path
 from qgraph.ir.types import Shape
 
 IMAGES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
-LOOKED_AT = 1000  # largest number of files of a directory to check
+MAX_CHECKED_FILES = 1000  # largest number of files of a directory to check
 
 PREPARE = (
     "read and prepare the images as for training, then save arrays with numpy.savez(FILE, "
@@ -61,4 +61,4 @@ def is_image(path: Path) -> bool:
 
 def holds_images(folder: Path) -> bool:
     """Whether a directory contains an image, at any depth."""
-    return any(map(is_image, islice(folder.rglob("*"), LOOKED_AT)))
+    return any(map(is_image, islice(folder.rglob("*"), MAX_CHECKED_FILES)))

@@ -34,10 +34,10 @@ NORM = 12.0  # the norm of this power replaces the largest range, because it is 
 TAIL = 4.0  # deviations from the mean to the end of a range
 # The share of a mean that counts: rounded weights and biases cancel most of a constant error.
 MEANS = 0.1
-LEAST_VARIANCE = 0.01  # of an output, as a share of the median
+MIN_VARIANCE = 0.01  # of an output, as a share of the median
 FLAT = 1e-9  # lower limit of the terms relative to the largest, if most outputs do not vary
 # Beyond 2^12, a channel is negligible next to the others, and a factor gains nothing.
-LARGEST_LOG2 = 12.0
+MAX_LOG2 = 12.0
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def noise_factors(
             first, second = 0.9 * first + 0.1 * slope, 0.99 * second + 0.01 * slope**2
             direction = first / (1 - 0.9**step) / (np.sqrt(second / (1 - 0.99**step)) + 1e-6)
             log2 = log2 - RATE * (1 - step / (STEPS + 1)) * direction
-            log2 = np.clip(log2, -LARGEST_LOG2, LARGEST_LOG2)
+            log2 = np.clip(log2, -MAX_LOG2, MAX_LOG2)
     return best
 
 
@@ -194,7 +194,7 @@ def _layer(
         taps = taps[:, :, 0]
     squares, largest = (taps**2).sum(axis=0), np.abs(taps).max(axis=0)
     whole = variance if made is None else made.deviation**2
-    least = max(LEAST_VARIANCE * np.median(variance), FLAT * variance.max(initial=0))
+    least = max(MIN_VARIANCE * np.median(variance), FLAT * variance.max(initial=0))
     weight = passed / (variance + least)
     relative = squares * weight
     known = known_moments(graph, node.inputs[0])

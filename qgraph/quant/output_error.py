@@ -27,7 +27,7 @@ from qgraph.rewrite.constants import Float64, is_layer
 # Number of exponents beyond the one that clips nothing: down to a sixteenth of the range.
 FINER_BY_OUTPUT = 4
 # The largest number of layers per tensor, the nearest ones; a dense network has many more.
-MOST_LAYERS = 4
+MAX_LAYERS = 4
 
 Step = Callable[[Array], Array]
 # The value of a node that does not depend on data; None for one that does.
@@ -101,7 +101,7 @@ def consumers_of(graph: Graph, quantizer: str, constant: Constant) -> list[Consu
             elif node.name not in seen:
                 seen.add(node.name)
                 waiting.append((node.name, (*steps, step)))
-    return [*([ITSELF] if itself or not found else []), *found[:MOST_LAYERS]]
+    return [*([ITSELF] if itself or not found else []), *found[:MAX_LAYERS]]
 
 
 def _step(graph: Graph, node: Node, value: str, constant: Constant) -> Step | None:

@@ -20,8 +20,8 @@ from qgraph.rewrite.constants import Float64
 ROWS = 256
 # Columns of a product, and groups of products, in one task.
 COLUMNS, GROUPS = 256, 64
-FLOAT32_MOST = float(np.finfo(np.float32).max)
-FLOAT32_LEAST = 2.0**-100  # smaller products lose digits in float32, or become 0
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+FLOAT32_MIN_PRODUCT = 2.0**-100  # smaller products lose digits in float32, or become 0
 
 
 class OutputErrors(Protocol):
@@ -170,8 +170,8 @@ def _product(left: Array, right: Array, wide: bool) -> Float64:
 def _needs_wide(left: float, right: float, products: int) -> bool:
     """Whether these numbers, or a sum of their products, may exceed the range of float32."""
     product = left * right
-    too_small = min(left, right, product) < FLOAT32_LEAST
-    return too_small or max(left, right, product * products) >= FLOAT32_MOST
+    too_small = min(left, right, product) < FLOAT32_MIN_PRODUCT
+    return too_small or max(left, right, product * products) >= FLOAT32_MAX
 
 
 def _in(wide: bool, x: Array) -> Array:

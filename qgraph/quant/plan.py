@@ -9,7 +9,7 @@ from qgraph.errors import UsageError
 from qgraph.quant.key_types import ChoiceType, KeyMisfit, NumberType, SwitchType
 from qgraph.quant.keys import Declared, declared, documented, key, made_of
 
-NOTHING = "plain"
+PLAIN_TEXT = "plain"
 NO, YES = "no", "yes"
 
 
@@ -106,7 +106,7 @@ class Plan:
             for step in plan_steps()
             if getattr(self, step.name) != step.default
         ]
-        return ",".join(written) or NOTHING
+        return ",".join(written) or PLAIN_TEXT
 
 
 def plan_steps() -> tuple[Declared, ...]:
@@ -138,7 +138,7 @@ def parse_plan(text: str) -> Plan:
         >>> parse_plan("equalize=biases,reconstruct").reconstruct
         True
     """
-    if text.strip() == NOTHING:
+    if text.strip() == PLAIN_TEXT:
         return Plan()
     steps = {step_name(step): step for step in plan_steps()}
     found: dict[str, object] = {}
@@ -148,7 +148,7 @@ def parse_plan(text: str) -> Plan:
         if step is None:
             wrong = f"plan: unknown step `{name}`" if name else f"plan: `{text}` lacks a step"
             listed = ", ".join(map(usage, steps.values()))
-            raise UsageError(wrong, hint=f"steps: {listed}; or {NOTHING} alone")
+            raise UsageError(wrong, hint=f"steps: {listed}; or {PLAIN_TEXT} alone")
         if step.name in found:
             raise UsageError(f"plan: `{name}` occurs twice")
         found[step.name] = _read(step, value if equals else None)
@@ -221,10 +221,10 @@ def everything() -> Plan:
         >>> everything().correct_bias
         True
     """
-    return made_of(Plan, {step.name: _most(step) for step in plan_steps()})
+    return made_of(Plan, {step.name: _strongest_value(step) for step in plan_steps()})
 
 
-def _most(step: Declared) -> object:
+def _strongest_value(step: Declared) -> object:
     if isinstance(step.key.type, ChoiceType):
         return step.key.type.choices[-1]
     return True if isinstance(step.key.type, SwitchType) else 1.0

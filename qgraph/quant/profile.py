@@ -32,8 +32,8 @@ from qgraph.quant.keys import (
     write,
 )
 
-LARGEST = 1 << 20  # bytes of a profile
-DEEPEST = 20
+MAX_BYTES = 1 << 20  # bytes of a profile
+MAX_DEPTH = 20
 WIDTH = WholeType(2, 16)
 AS_LAYERS = ChoiceType(ROUNDINGS, unset="as layers")
 AS_ACTIVATIONS = WholeType(2, 16, unset="as many as activations have")
@@ -279,9 +279,9 @@ def load_profile(name_or_path: str | Path) -> Profile:
 def _source(path: str | Path) -> str:
     try:
         with Path(path).open("rb") as file:
-            source = file.read(LARGEST + 1)
-        if len(source) > LARGEST:
-            raise ProfileError(f"larger than {LARGEST:,} bytes: not a profile", node=str(path))
+            source = file.read(MAX_BYTES + 1)
+        if len(source) > MAX_BYTES:
+            raise ProfileError(f"larger than {MAX_BYTES:,} bytes: not a profile", node=str(path))
         return source.decode()
     except (OSError, ValueError) as error:
         if isinstance(error, UnicodeDecodeError):
@@ -305,8 +305,8 @@ class _Loader(yaml.SafeLoader):
         mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
         if self.check_event(yaml.AliasEvent):
             raise MarkedYAMLError(problem="profiles cannot have aliases", problem_mark=mark)
-        if self.depth >= DEEPEST:
-            raise MarkedYAMLError(problem=f"nested more than {DEEPEST} deep", problem_mark=mark)
+        if self.depth >= MAX_DEPTH:
+            raise MarkedYAMLError(problem=f"nested more than {MAX_DEPTH} deep", problem_mark=mark)
         self.depth += 1
         try:
             node = super().compose_node(parent, index)

@@ -40,7 +40,7 @@ SAMPLES = 8192
 FINER = 2
 # Share of weights beyond which a finer scale is not tried. Scales that served a layer of four
 # networks, with 4 and 8 bits, clipped 3.5 % at most; to solve for those that clip much takes long.
-MOST_CLIPPED = 0.1
+MAX_CLIPPED = 0.1
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,14 @@ def reconstruct_weights(
 ) -> list[Reconstruction]:
     """Choose the weight codes of `graph` again, in place, one entry per layer.
 
-    graph: calibrated. `samples`: output positions looked at, fewer for very wide layers. An
-    output channel keeps its rounding to nearest unless the new one has less error both on the
-    positions used and on those held out, each with what batch norms remember. `finer`: so many
-    finer scales are tried too, which clip the largest weights, until one is worse or clips too
-    many; not where a bias follows the scale.
-    Weights that several layers share stay shared, rounded to nearest. `biases`: a bias that only
-    one layer has takes the mean error, which then does not count for the weights.
-    To be done before bounds on accumulators are worked out.
+    graph: calibrated. `samples`: the number of output positions to use, fewer for very wide layers.
+    An output channel keeps its rounding to nearest unless the new one has less error both on the
+    positions used and on those held out; both errors include those from batch-norm statistics.
+    `finer`: the number of finer scales to try. These clip the largest weights; the search ends when
+    one is worse or clips too many, and it is skipped where a bias follows the scale. Weights that
+    several layers share stay shared, rounded to nearest. `biases`: a bias that only one layer has
+    compensates for the mean error, which then does not count for the weights. Bounds of
+    accumulators must be computed after this.
     """
     done: list[Reconstruction] = []
 
@@ -100,10 +100,10 @@ def reconstruct_weights(
         best, steps = codes.solve(spec, plain, each), 0
         for more in range(1, (most if _has_stage(graph, layer.node) else 0) + 1):
             clipped = _finer(spec, more)
-            if codes.clipped(clipped) > MOST_CLIPPED:
+            if codes.clipped(clipped) > MAX_CLIPPED:
                 break
             found = codes.solve(clipped, codes.nearest(clipped, each), each)
-            if found.used.sum() > plain.used.sum() or found.judged.sum() >= best.judged.sum():
+            if found.used.sum() > plain.used.sum() or found.checked.sum() >= best.checked.sum():
                 break  # yet finer scales clip more
             best, steps = found, more
         value = best.weights.transpose(1, 0, 2).reshape(w.shape).astype(w.dtype)

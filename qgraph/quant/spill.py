@@ -98,7 +98,7 @@ class ChunkStore:
         self.count = count
         self.memory = memory_bound() if memory is None else memory
         self.spilled = 0
-        self._held = 0
+        self._bytes_in_memory = 0
         self._lock = threading.Lock()
         self._chunks: dict[str, Sequence[Array]] = {}
         self._sizes: dict[str, int] = {}
@@ -114,9 +114,9 @@ class ChunkStore:
         with self._lock:
             chunks = self._chunks.setdefault(value, [EMPTY] * self.count)
             assert isinstance(chunks, list), value
-            fits = self._held + array.nbytes <= self.memory or not array.nbytes
+            fits = self._bytes_in_memory + array.nbytes <= self.memory or not array.nbytes
             if fits:
-                self._held += array.nbytes
+                self._bytes_in_memory += array.nbytes
                 self._sizes[value] = self._sizes.get(value, 0) + array.nbytes
             else:
                 self.spilled += array.nbytes
@@ -136,7 +136,7 @@ class ChunkStore:
 
     def __delitem__(self, value: str) -> None:
         del self._chunks[value]
-        self._held -= self._sizes.pop(value, 0)
+        self._bytes_in_memory -= self._sizes.pop(value, 0)
         self._slots.pop(value, None)
 
 

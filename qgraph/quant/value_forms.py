@@ -23,9 +23,9 @@ from qgraph.rewrite.constants import leaky_product
 from qgraph.rewrite.rewriter import Rewriter
 
 OUTSIDE = ("input", "float")
-WIDEST_STAGE = 32
-WIDEST_NORM_STAGE = 16  # a layer norm divides numbers of 64 bits
-LEAST_NORM_BITS = 4  # of the input codes of a layer norm
+MAX_STAGE_BITS = 32
+MAX_NORM_STAGE_BITS = 16  # a layer norm divides numbers of 64 bits
+MIN_NORM_BITS = 4  # of the input codes of a layer norm
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class ValueForms:
         """Whether the codes of the activation `value` are signed."""
         return self.profile.signed_activations or not self.nonnegative(value)
 
-    def internal(self, value: str, most: int = WIDEST_STAGE) -> str:
+    def internal(self, value: str, most: int = MAX_STAGE_BITS) -> str:
         """`value` as a signed internal stage of at most `most` bits, the input of a leaky ReLU."""
         form = self.forms[value]
         source = self.codes(value) if form.kind in OUTSIDE else form.value

@@ -150,7 +150,7 @@ def write(result: Quantized, place: Reserved) -> None:
         **source_arrays(result.floating),
         **source_arrays(result.graph),
         **{f"sample/{name}": array for name, array in result.sample.items()},
-        **{f"few/{name}": array for name, array in result.measured_samples.items()},
+        **{f"measured/{name}": array for name, array in result.measured_samples.items()},
     }
     for i, norm in enumerate(norms):
         arrays.update({f"norm/{i}/{part}": getattr(norm, part) for part in NORM_ARRAYS})
@@ -193,7 +193,7 @@ def check_trainable(graph: Graph) -> None:
 
 
 DAMAGED = "was changed or damaged since it was written"
-AGAIN = "restore the file from a copy, or quantize the model again"
+RESTORE_HINT = "restore the file from a copy, or quantize the model again"
 PROBLEM = "is not what `qgraph quantize --mode retrain` wrote"
 HINT = "give the directory that `qgraph quantize --mode retrain -o` named"
 
@@ -239,11 +239,12 @@ def load(path: str | Path) -> TrainingDirectory:
         graph = _graph(path / "graph.txt", part(arrays, "constant"), sources)
         floating = _graph(path / "float.txt", part(arrays, "float"), sources)
         graph.facts.update(map(str, about["established"]))
-        with reading(path / "rewrites.json", DAMAGED, AGAIN):
+        with reading(path / "rewrites.json", DAMAGED, RESTORE_HINT):
             trace = Trace.of(from_json(TraceRecord, read_json(path / "rewrites.json")))
         norms = tuple(_norm(i, names, arrays, graph) for i, names in enumerate(about["norms"]))
         profile = load_profile(path / "profile.yaml")
-        sample, measured = part(arrays, "sample"), part(arrays, "few")
+        # Earlier directories name the measured samples `few`.
+        sample, measured = part(arrays, "sample"), part(arrays, "measured") or part(arrays, "few")
         method, facts = CalibrationMethod(about["method"]), from_json(Facts, about["facts"])
     return TrainingDirectory(
         graph, floating, norms, profile, method, trace, sample, measured, facts
@@ -253,13 +254,13 @@ def load(path: str | Path) -> TrainingDirectory:
 def _check_unchanged(path: Path, hashes: Mapping[str, str]) -> None:
     """Raise LoadError that names the first file without the hash that `write` stored."""
     for name, wanted in hashes.items():
-        with reading(path / name, DAMAGED, AGAIN):
+        with reading(path / name, DAMAGED, RESTORE_HINT):
             if sha256_of(path / name) != wanted:
                 raise LoadError(DAMAGED)
 
 
 def _graph(path: Path, constants: Mapping[str, Array], sources: Mapping[str, Source]) -> Graph:
-    with reading(path, DAMAGED, AGAIN):
+    with reading(path, DAMAGED, RESTORE_HINT):
         return parse_graph(path.read_text("utf-8"), constants, sources)
 
 

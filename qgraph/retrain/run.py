@@ -18,8 +18,8 @@ from qgraph.train.data import (
     Source,
     TrainingData,
     beginning,
-    held_apart,
     read_batches,
+    split_held_out,
     training_data,
     write_batches,
 )
@@ -135,7 +135,9 @@ def trainer(
     replicas = replicas_for(devices, task)
     found, checkpoints = load(path), path / CHECKPOINTS
     training = training_data(data, found.graph, options.batch_size, options.seed, task)
-    training, kept = _apart(training, validation, found.graph, options, checkpoints, restart)
+    training, kept = _split_validation(
+        training, validation, found.graph, options, checkpoints, restart
+    )
     made = Trainer(
         found.graph,
         found.floating,
@@ -157,7 +159,7 @@ def trainer(
     return made
 
 
-def _apart(
+def _split_validation(
     training: TrainingData,
     validation: Source | None,
     graph: Graph,
@@ -170,7 +172,7 @@ def _apart(
     if validation is not None:
         return training, training_data(validation, graph, options.batch_size, options.seed)
     if isinstance(training, ArrayBatches):
-        return held_apart(training, graph)
+        return split_held_out(training, graph)
     if kept.exists() and not restart:
         return training, read_batches(kept, graph, options.batch_size)
     if (checkpoints / LAST).exists() and not restart:

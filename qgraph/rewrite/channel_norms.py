@@ -26,7 +26,7 @@ ENDS = frozenset({"add", "sub", "mul", "div", "bias_add"})
 NARROW, WIDE = 1e-6, 1e3  # scales of the rows, from which epsilon and gamma are computed
 SCALES = np.array([1e-3, 0.03, 1.0, 30.0, 1e3])
 CLOSE = 1e-6
-LARGEST_EPSILON = 100.0
+MAX_EPSILON = 100.0
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def _solved(
         return None
     epsilon = variance * (ratio * WIDE**2 - NARROW**2) / (1 - ratio)
     epsilon = next((n for n in numbers if abs(n - epsilon) <= 1e-5 * abs(epsilon)), epsilon)
-    if not 0 < epsilon < LARGEST_EPSILON:  # with a larger one, any difference would be a norm
+    if not 0 < epsilon < MAX_EPSILON:  # with a larger one, any difference would be a norm
         return None
     gamma = wide * np.sqrt(WIDE**2 * variance + epsilon) / (WIDE * deviation)
     return ChannelNorm(source, centred, gamma, beta, float(epsilon))

@@ -24,7 +24,7 @@ from qgraph.ir.ops.composed import (
 from qgraph.ir.types import Array
 from qgraph.rewrite.constants import Float64
 
-LONGEST = 64  # steps; far more than any known activation has
+MAX_STEPS = 64  # steps; far more than any known activation has
 # Ops of affine functions, which layers and batch norms absorb.
 AFFINE = frozenset({"add", "sub", "mul", "div", "neg", "bias_add"})
 
@@ -76,7 +76,7 @@ def single_sources(
     """
     inside: list[Node] = []
     frontier = {root}
-    while frontier and len(inside) < LONGEST:
+    while frontier and len(inside) < MAX_STEPS:
         value = max(frontier, key=order.__getitem__)
         node = graph.nodes[value]
         if not is_part(node):
@@ -178,8 +178,8 @@ def _inputs(
 # included.
 NEAR = np.concatenate([np.arange(-12.0, 13.0), np.linspace(-14.3, 14.7, 211)])
 TINY, FAR = np.geomspace(1e-6, 0.1, 9), np.geomspace(15.1, 80.0, 9)
-BEYOND = np.geomspace(81.0, 3e38, 23)  # where exponentials may overflow
-POINTS = np.concatenate([NEAR, TINY, -TINY, FAR, -FAR, BEYOND, -BEYOND])
+VERY_FAR = np.geomspace(81.0, 3e38, 23)  # where exponentials may overflow
+POINTS = np.concatenate([NEAR, TINY, -TINY, FAR, -FAR, VERY_FAR, -VERY_FAR])
 OVERFLOWS = np.abs(POINTS) > 80
 
 NAMED: tuple[tuple[str, dict[str, object]], ...] = (

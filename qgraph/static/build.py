@@ -50,7 +50,7 @@ def build(
     """
     known = preparations or Preparations(loaded, pipeline)
     floating, graph = known.prepared(profile, plan, data, trace, on_pass, exponents, generated)
-    few, statistics = thinned(graph, data), None
+    subset, statistics = thinned(graph, data), None
     with _by_norms(graph, floating, data) if generated else nullcontext():
         if exponents is None:
             if corrects(plan):
@@ -58,17 +58,19 @@ def build(
             calibrate_by(graph, profile, plan, data, progress, memory, statistics)
         else:
             assign_exponents(graph, exponents, profile.shift)
-        if plan.correct_bias and not generated and (statistics is None or few is not data):
-            statistics = statistics_of(graph, few)  # before weights are reconstructed
+        if plan.correct_bias and not generated and (statistics is None or subset is not data):
+            statistics = statistics_of(graph, subset)  # before weights are reconstructed
         if plan.reconstruct:
             finer = FINER if exponents is None else 0
-            reconstruct(graph, floating, few, finer, progress, biases=not generated)
+            reconstruct(graph, floating, subset, finer, progress, biases=not generated)
     if plan.reconstruct or generated:
         check_shifts(graph, profile.shift)  # reconstruction may have chosen finer scales
     if plan.correct_bias and generated:
         correct_biases_without_data(graph, floating)
     elif plan.correct_bias:
-        correct_biases(graph, floating, few, lambda i, n: progress("correcting", i, n), statistics)
+        correct_biases(
+            graph, floating, subset, lambda i, n: progress("correcting", i, n), statistics
+        )
     return floating, graph
 
 

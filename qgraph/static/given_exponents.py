@@ -80,11 +80,11 @@ def samples_with(
     except CalibrationError:
         if calibration is not None:
             raise
-        found = samples_for(graph, None, {**ranges_held(fitted), **input_ranges}, *wanted)
+        found = samples_for(graph, None, {**recorded_input_ranges(fitted), **input_ranges}, *wanted)
     return replace(found, warnings=without_data(plan)) if found.generated else found
 
 
-def ranges_held(graph: Graph) -> dict[str, Range]:
+def recorded_input_ranges(graph: Graph) -> dict[str, Range]:
     """The range of the codes of each input, for generated samples."""
     found = dict.fromkeys(graph.inputs, USUAL_RANGE)
     for name in graph.inputs:

@@ -42,7 +42,7 @@ from qgraph.stopping import accept_interrupt
 
 ROUNDS = 4
 # Largest correction in a round, because the noise of one layer can hide that of another.
-MOST = 8.0
+MAX_CORRECTION = 8.0
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ class _MixedSearch:
         for known, width, found in zip(noise, point.bits, without, strict=True):
             thought, seen = known[width], noise_of(whole) - noise_of(found)
             factor = seen / thought if thought > 0 else 1.0
-            factor = min(max(factor, 1 / MOST), MOST)
+            factor = min(max(factor, 1 / MAX_CORRECTION), MAX_CORRECTION)
             corrected.append({bits: value * factor for bits, value in known.items()})
         return corrected
 

@@ -17,7 +17,7 @@ from qgraph.quant.data import at_least, batch_of
 
 # The largest number of samples to compare plans on, and for the report; more if they are small.
 COMPARED, COMPARED_NUMBERS = 64, 1 << 16
-FEWEST = 8  # fewer samples than this are not split
+MIN_SAMPLES = 8  # fewer samples than this are not split
 
 Data = Mapping[str, Array]
 
@@ -60,8 +60,8 @@ def samples_of(data: Data) -> int:
 
 def undivided(graph: Graph, data: Data) -> Split:
     """Calibration on all samples; comparison and report on the first of them."""
-    few = first_samples(graph, data, at_least(data, COMPARED, COMPARED_NUMBERS))
-    return Split(data, few, few, data, held_out=False)
+    compared = first_samples(graph, data, at_least(data, COMPARED, COMPARED_NUMBERS))
+    return Split(data, compared, compared, data, held_out=False)
 
 
 def first_samples(graph: Graph, data: Data, most: int) -> Data:
@@ -74,7 +74,7 @@ def split(graph: Graph, data: Data) -> Split:
     """Three parts without common samples, or the same samples three times if there are few."""
     count, step = samples_of(data), batch_of(graph)
     held = min(at_least(data, COMPARED, COMPARED_NUMBERS), count // 4) // step * step
-    if count < FEWEST or not held:
+    if count < MIN_SAMPLES or not held:
         return undivided(graph, data)
 
     def part(start: int, stop: int | None) -> Data:

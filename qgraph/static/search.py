@@ -163,8 +163,8 @@ class _Bench:
         memory: int | None,
         preparations: Preparations,
     ) -> None:
-        few = thinned(loaded, parts.calibration, learning_size(parts.calibration) // TRIED)
-        self.shared = SharedBuild(loaded, profile, few, memory, preparations)
+        subset = thinned(loaded, parts.calibration, learning_size(parts.calibration) // TRIED)
+        self.shared = SharedBuild(loaded, profile, subset, memory, preparations)
         self.reference = FloatOutputs(original, parts.comparison)
 
     def trial(self, plan: Plan) -> Trial:

@@ -59,9 +59,9 @@ class SharedBuild:
     ) -> None:
         self.profile, self.data, self.memory = profile, data, memory
         self.preparations = preparations or Preparations(loaded)
-        self.few = thinned(loaded, data)
+        self.learning_data = thinned(loaded, data)
         self._done: dict[SharedPrefix, Prepared] = {}
-        self._seen: dict[SharedPrefix, FloatStatistics] = {}
+        self._float_statistics: dict[SharedPrefix, FloatStatistics] = {}
 
     def build(self, plan: Plan) -> Graph:
         """The quantized graph of `plan`. Raises ExactnessError if it does not fit the target."""
@@ -69,16 +69,18 @@ class SharedBuild:
         graph = graph.copy()
         if plan.correct_bias:
             known = self._statistics(plan)
-            if self.few is not self.data:
-                known = statistics_of(self._calibrated(plan)[1], self.few)
-            correct_biases(graph, floating, self.few, statistics=known)
+            if self.learning_data is not self.data:
+                known = statistics_of(self._calibrated(plan)[1], self.learning_data)
+            correct_biases(graph, floating, self.learning_data, statistics=known)
         return graph
 
     def forget_all_but(self, plan: Plan) -> None:
         """Free the graphs that no build of `plan` needs."""
         needed = {_prefix(plan, stage) for stage in SharedStage}
         self._done = {key: made for key, made in self._done.items() if key in needed}
-        self._seen = {key: made for key, made in self._seen.items() if key in needed}
+        self._float_statistics = {
+            key: made for key, made in self._float_statistics.items() if key in needed
+        }
 
     def _prepared(self, plan: Plan) -> Prepared:
         def make() -> Prepared:
@@ -101,15 +103,15 @@ class SharedBuild:
     def _statistics(self, plan: Plan) -> FloatStatistics:
         """Statistics of the float network after the passes of a plan."""
         key = _prefix(plan, SharedStage.PASSES)
-        if key not in self._seen:
-            self._seen[key] = statistics_of(self._prepared(plan)[1], self.data)
-        return self._seen[key]
+        if key not in self._float_statistics:
+            self._float_statistics[key] = statistics_of(self._prepared(plan)[1], self.data)
+        return self._float_statistics[key]
 
     def _reconstructed(self, plan: Plan) -> Prepared:
         def make() -> Prepared:
             floating, graph = self._calibrated(plan)
             graph = graph.copy()
-            reconstruct(graph, floating, self.few)
+            reconstruct(graph, floating, self.learning_data)
             check_shifts(graph, self.profile.shift)
             return floating, graph
 

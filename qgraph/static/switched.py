@@ -84,7 +84,9 @@ class _Switches:
         self.order = [n for n in graph.topological() if n.op != "const"]
         self.constants = {n.name: value_of(n) for n in graph.nodes.values() if n.op == "const"}
         self.quantized = {
-            node.name: pair for node in self.order if (pair := _both(graph, floating, node))
+            node.name: pair
+            for node in self.order
+            if (pair := _constant_pair(graph, floating, node))
         }
 
     def behind(self, names: Collection[str]) -> list[Node]:
@@ -116,7 +118,7 @@ class _Switches:
             pass
 
 
-def _both(graph: Graph, floating: Graph, node: Node) -> tuple[Array, Array] | None:
+def _constant_pair(graph: Graph, floating: Graph, node: Node) -> tuple[Array, Array] | None:
     """A quantized constant with its quantizer off and on."""
     held = graph.constant(node.inputs[0]) if node.op == "quantize" else None
     if held is None:

@@ -24,7 +24,7 @@ from qgraph.quant.data import batch_of, check_arrays
 from qgraph.quant.labels import labels_among
 from qgraph.quant.mistakes import holds_images
 from qgraph.quant.sources import is_entry_point, read_source
-from qgraph.static.sample_parts import COMPARED, FEWEST
+from qgraph.static.sample_parts import COMPARED, MIN_SAMPLES
 from qgraph.train.task import WorkerTask
 
 INPUT, LABELS = "input/", "labels"  # names of arrays in a file of validation samples
@@ -83,7 +83,7 @@ def training_data(
         made = _read(source)
     if hasattr(made, "element_spec"):
         return DatasetBatches(made, graph, batch_size, str(source))
-    named, labels = _labels_apart(made, graph)
+    named, labels = _split_labels(made, graph)
     inputs = check_arrays(named, graph, "training data")
     count = len(next(iter(inputs.values())))
     if labels is not None and len(labels) != count:
@@ -176,7 +176,7 @@ def _other_tuple(what: str, where: str | None = None) -> CalibrationError:
     return CalibrationError(what, node=where, hint=hint)
 
 
-def _labels_apart(made: DatasetLike, graph: Graph) -> tuple[Mapping[str, Array], Array | None]:
+def _split_labels(made: DatasetLike, graph: Graph) -> tuple[Mapping[str, Array], Array | None]:
     """The inputs by name, and the labels or None."""
     if isinstance(made, tuple) and len(made) == 2:
         inputs, labels = made
@@ -236,13 +236,13 @@ class ArrayBatches:
             yield LabelledBatch({name: array[index] for name, array in self.inputs.items()}, labels)
 
 
-def held_apart(data: ArrayBatches, graph: Graph) -> tuple[ArrayBatches, ArrayBatches | None]:
+def split_held_out(data: ArrayBatches, graph: Graph) -> tuple[ArrayBatches, ArrayBatches | None]:
     """Split data into samples for training and samples for validation.
 
     Samples for validation are spread evenly over the data: a tenth, or `COMPARED` if that is more,
-    but at most a quarter. With fewer than `FEWEST` samples, returns the data itself and None.
+    but at most a quarter. With fewer than `MIN_SAMPLES` samples, returns the data itself and None.
     """
-    if data.samples < FEWEST:
+    if data.samples < MIN_SAMPLES:
         return data, None
     step = batch_of(graph)
     count = min(max(data.samples // 10, COMPARED), data.samples // 4) // step * step
@@ -254,7 +254,7 @@ def held_apart(data: ArrayBatches, graph: Graph) -> tuple[ArrayBatches, ArrayBat
 
 
 def beginning(data: TrainingData, graph: Graph) -> ArrayBatches | None:
-    """The first `COMPARED` samples of a dataset, for validation; None if it has under `FEWEST`.
+    """The first `COMPARED` samples of a dataset, for validation; None for under `MIN_SAMPLES`.
 
     Training also uses them: a dataset may shuffle its samples, so none can be excluded.
     """
@@ -265,7 +265,7 @@ def beginning(data: TrainingData, graph: Graph) -> ArrayBatches | None:
         count += len(next(iter(batch.inputs.values())))
         if count >= COMPARED:
             break
-    if count < FEWEST:
+    if count < MIN_SAMPLES:
         return None
     inputs = {name: np.concatenate([b.inputs[name] for b in kept]) for name in graph.inputs}
     labels = np.concatenate([np.asarray(b.labels) for b in kept]) if data.labelled else None

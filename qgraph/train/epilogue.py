@@ -15,7 +15,7 @@ from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Overflow, Rounding
 from qgraph.train.quantizer import chosen
 
-MOST_CHANNELS = 4096  # sums of more channels in blocks would take as much memory as a tensor
+MAX_CHANNELS = 4096  # sums of more channels in blocks would take as much memory as a tensor
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def _ending_at(graph: Graph, outer: Node) -> Epilogue | None:
 
 def _fits(graph: Graph, inner: Node, outer: Node, bias: str, high: str | None) -> bool:
     shape = graph.types[bias].shape
-    if not shape or len(shape) != 1 or (shape[0] or MOST_CHANNELS + 1) > MOST_CHANNELS:
+    if not shape or len(shape) != 1 or (shape[0] or MAX_CHANNELS + 1) > MAX_CHANNELS:
         return False
     same_shape = high is None or graph.types[high].shape == shape
     specs = [spec_of(inner), spec_of(outer)]

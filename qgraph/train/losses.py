@@ -25,26 +25,26 @@ class Loss:
     teacher: str
     classes: int | None
 
-    def __call__(self, found: Tensor, taught: Tensor, labels: Tensor) -> Tensor:
+    def __call__(self, found: Tensor, targets: Tensor, labels: Tensor) -> Tensor:
         """The mean loss of a batch. found, taught: [n, ...]; labels: as in `LabelledBatch`."""
         import tensorflow as tf
 
         if self.kind == LossKind.MSE:
-            return tf.reduce_mean(tf.math.squared_difference(found, taught))
+            return tf.reduce_mean(tf.math.squared_difference(found, targets))
         logits = tf.nn.log_softmax(self._rows(found))
         teaches = self.kind == LossKind.TEACHER
-        wanted = tf.nn.softmax(self._rows(taught)) if teaches else self._wanted(labels)
+        wanted = tf.nn.softmax(self._rows(targets)) if teaches else self._wanted(labels)
         # Minus the entropy of the targets, which is the minimum of a cross entropy.
         entropy = -tf.reduce_sum(tf.math.xlogy(wanted, wanted), -1)
         return tf.reduce_mean(-tf.reduce_sum(wanted * logits, -1) - entropy)
 
-    def right(self, found: Tensor, taught: Tensor, labels: Tensor) -> Tensor:
+    def right(self, found: Tensor, targets: Tensor, labels: Tensor) -> Tensor:
         """The number of samples with the class of the labels or, without labels, of the teacher."""
         import tensorflow as tf
 
         if self.classes is None:
             return tf.constant(0.0)
-        wanted = self._rows(taught) if self.kind != LossKind.LABELS else self._wanted(labels)
+        wanted = self._rows(targets) if self.kind != LossKind.LABELS else self._wanted(labels)
         same = tf.equal(tf.argmax(self._rows(found), -1), tf.argmax(wanted, -1))
         return tf.reduce_sum(tf.cast(same, tf.float32))
 

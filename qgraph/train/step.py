@@ -83,7 +83,7 @@ class Steps:
         step = partial(self._evaluate_step, wide=self.wide)
         return tf.function(step, reduce_retracing=True, autograph=False)
 
-    def _taught(self, inputs: Mapping[str, Tensor]) -> Tensor | None:
+    def _targets(self, inputs: Mapping[str, Tensor]) -> Tensor | None:
         return self.teacher(inputs)[self.loss.teacher] if self.teacher else None
 
     def _train_step(
@@ -136,20 +136,20 @@ class Steps:
         the replicas. Then the updates of running statistics."""
         import tensorflow as tf
 
-        taught = self._taught(inputs)
+        targets = self._targets(inputs)
         with tf.GradientTape() as tape:
             values, updates = self.graph.values(
                 inputs, batch_statistics=not norms_frozen, wanted=[self.loss.value]
             )
             found = values[self.loss.value]
-            loss = self.loss(found, taught, labels)
+            loss = self.loss(found, targets, labels)
             total = loss + self._decay() + self.graph.quantizers.penalty()
             if share is not None:
                 loss, total = loss * share, total * share
         gradients = tape.gradient(
             total, self.variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
-        right = self._right(found, taught, labels, share)
+        right = self._right(found, targets, labels, share)
         summed = [loss, right, total]
         if self.replicas.count > 1:
             replica = tf.distribute.get_replica_context()
@@ -158,12 +158,12 @@ class Steps:
         return (summed, gradients), updates
 
     def _right(
-        self, found: Tensor, taught: Tensor | None, labels: Tensor | None, share: Tensor | None
+        self, found: Tensor, targets: Tensor | None, labels: Tensor | None, share: Tensor | None
     ) -> Tensor:
         """The number of right answers, float32; 0 for a replica that has no samples of its own."""
         import tensorflow as tf
 
-        right = tf.cast(self.loss.right(found, taught, labels), tf.float32)
+        right = tf.cast(self.loss.right(found, targets, labels), tf.float32)
         return right if share is None else tf.where(share > 0, right, 0.0)
 
     def _decay(self) -> Tensor:
@@ -184,11 +184,11 @@ class Steps:
         import tensorflow as tf
 
         def evaluate(inputs: Tensor, labels: Tensor, share: Tensor) -> tuple[Tensor, ...]:
-            taught = self._taught(inputs)
+            targets = self._targets(inputs)
             values, _ = self.graph.values(inputs, wide=wide, wanted=[self.loss.value])
             found = tf.cast(values[self.loss.value], tf.float32)
-            loss = self.loss(found, taught, labels)
-            right = self._right(found, taught, labels, share)
+            loss = self.loss(found, targets, labels)
+            right = self._right(found, targets, labels, share)
             return (loss if share is None else loss * share), right
 
         found = self.replicas.run(evaluate, inputs, labels, share)

@@ -88,7 +88,7 @@ def test_completion_can_be_installed() -> None:
 
 def test_long_commands_report_their_time(monkeypatch) -> None:
     assert "took" not in run("passes").err
-    monkeypatch.setattr("qgraph.cli.main.LONG", 0.0)
+    monkeypatch.setattr("qgraph.cli.main.MIN_SECONDS_SHOWN", 0.0)
     assert run("passes").err.startswith("took 0.")
     assert run("passes", "--json").err == ""
     assert "took" not in run("profiles", "nothing").err

@@ -36,7 +36,7 @@ def run(*arguments: object) -> Run:
     with (
         mock.patch.object(sys, "argv", argv),
         mock.patch.object(sys, "path", list(sys.path)),
-        mock.patch.object(cli, "LONG", math.inf if cli.LONG else 0.0),
+        mock.patch.object(cli, "MIN_SECONDS_SHOWN", math.inf if cli.MIN_SECONDS_SHOWN else 0.0),
         redirect_stdout(out),
         redirect_stderr(err),
     ):

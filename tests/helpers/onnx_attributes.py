@@ -13,7 +13,7 @@ import onnx
 from onnx import defs, helper, numpy_helper
 
 from benchmarks.onnx_nodes import node_cases
-from qgraph.frontends.onnx.model import OLDEST
+from qgraph.frontends.onnx.model import MIN_OPSET
 from qgraph.frontends.onnx.ops import EVALUATORS, IMPORTERS
 
 Kind = defs.OpSchema.AttrType
@@ -121,7 +121,7 @@ def schemas_of(op: str) -> list[Any]:
     """The op's schemas that a model of a supported opset may mean, oldest first."""
     found = {
         defs.get_schema(op, opset, "").since_version: defs.get_schema(op, opset, "")
-        for opset in range(OLDEST, defs.onnx_opset_version() + 1)
+        for opset in range(MIN_OPSET, defs.onnx_opset_version() + 1)
         if _existed(op, opset)
     }
     return [schema for _, schema in sorted(found.items()) if not schema.deprecated]
@@ -189,7 +189,7 @@ def model_of_node(node: Any, given: dict[str, Any], version: int, fed: list[str]
     kept = [numpy_helper.from_array(a, n) for n, a in given.items() if n not in fed]
     results = [helper.make_empty_tensor_value_info(o) for o in node.output if o]
     graph = helper.make_graph([node], "g", infos, results, kept)
-    opset = max(version, OLDEST)
+    opset = max(version, MIN_OPSET)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     model.ir_version = 8 if opset < 20 else helper.find_min_ir_version_for(model.opset_import)
     return Example(model, {n: given[n] for n in fed})

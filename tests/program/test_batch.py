@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from qgraph.program import Step
-from qgraph.program.batch import blocks_stay_apart, samples_stay_apart
+from qgraph.program.batch import blocks_are_separate, samples_are_separate
 from tests.helpers.c_programs import program_of, tensor
 
 SHIFT = {"shift": 1, "rounding": "half_even", "overflow": "saturate", "low": -128, "high": 127}
@@ -16,7 +16,7 @@ def apart(op: str, *inputs: str, shape=(1, 2, 3), constants=None, **attrs: Any) 
     """Whether samples stay apart in a program of one step, on entries `x` and `y` and constants."""
     entries = [t for t in (X, Y) if t.name in inputs]
     step = Step(op, inputs, "z", attrs)
-    return samples_stay_apart(
+    return samples_are_separate(
         program_of(*entries, tensor("z", shape), steps=[step], constants=constants, exits=["z"])
     )
 
@@ -57,7 +57,7 @@ def test_a_number_for_each_last_index_is_one_for_each_sample_of_a_vector(shift, 
     """[n] is a batch of numbers: a shift for each of them belongs to a sample."""
     step = Step("requantize", ("x",), "z", {**SHIFT, "shift": shift})
     program = program_of(tensor("x", (1,)), tensor("z", (1,)), steps=[step], exits=["z"])
-    assert samples_stay_apart(program) is wanted
+    assert samples_are_separate(program) is wanted
 
 
 @pytest.mark.parametrize(("rows", "wanted"), [(6, True), (9, False), (3, False)])
@@ -70,4 +70,4 @@ def test_samples_of_several_rows_stay_apart_where_two_have_twice_the_rows(rows, 
             constants={"c": [1, 2]},
         )  # fmt: skip
 
-    assert blocks_stay_apart(program(3), program(rows)) is wanted
+    assert blocks_are_separate(program(3), program(rows)) is wanted

@@ -82,7 +82,7 @@ def test_sums_that_float32_may_not_hold_are_left_to_floats(inputs, exact) -> Non
 
 def test_filters_that_are_not_codes_and_far_scales_are_left_to_floats() -> None:
     w = np.full((1, 1, 4, 4), 0.5, np.float32)
-    near, far = CodeScale(0, True), CodeScale(coded_conv.MOST_EXPONENT + 1, True)
+    near, far = CodeScale(0, True), CodeScale(coded_conv.MAX_EXPONENT + 1, True)
     for images_on, filters_on, values in ((near, near, w), (far, near, 2 * w), (near, far, 0 * w)):
         assert CodedConv.of(values, images_on, filters_on, (1, 1), (1, 1)) is None
 

@@ -29,8 +29,8 @@ def test_rows_times_weights_are_the_output(name: str, count: int) -> None:
     rows = LayerRows.of(layer, w, count, map)
     y = rows.x @ as_products(layer, w)
     assert np.abs(rows.rest).max() < 1e-5 * np.abs(y).max()
-    judged = float(np.square(y[:, rows.judged], dtype=np.float64).sum())
-    assert rows.power == pytest.approx(judged, rel=1e-5)
+    checked = float(np.square(y[:, rows.checked], dtype=np.float64).sum())
+    assert rows.power == pytest.approx(checked, rel=1e-5)
 
 
 @pytest.mark.parametrize("name", ["conv", "matmul"])
@@ -39,9 +39,9 @@ def test_whole_images_are_held_out(name: str) -> None:
     rows = LayerRows.of(layer, w, 10_000, map)
     positions = rows.x.shape[1] // 12
     assert rows.used == slice(0, 9 * positions)
-    assert rows.judged == slice(9 * positions, 12 * positions)
+    assert rows.checked == slice(9 * positions, 12 * positions)
     held = np.concatenate(layer.wanted)[HELD_OUT - 1 :: HELD_OUT]
-    found = (rows.x[:, rows.judged] @ as_products(layer, w))[0]
+    found = (rows.x[:, rows.checked] @ as_products(layer, w))[0]
     # A product of rows sums in another order than a convolution.
     np.testing.assert_allclose(found, held.reshape(found.shape), 1e-4, 1e-4)
 
@@ -49,7 +49,7 @@ def test_whole_images_are_held_out(name: str) -> None:
 def test_one_row_is_used_and_judged() -> None:
     layer, w = paired("matmul", (1,))
     rows = LayerRows.of(layer, w, 100, map)
-    assert rows.used == rows.judged == slice(0, 1)
+    assert rows.used == rows.checked == slice(0, 1)
 
 
 @pytest.mark.parametrize(("groups", "k", "n"), [(1, 600, 530), (70, 9, 1), (3, 20, 4)])

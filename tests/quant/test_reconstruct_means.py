@@ -101,7 +101,7 @@ def test_few_samples_are_not_fitted_where_that_does_not_help_others(monkeypatch,
     spec = replace(quantize(LAYERS["matmul"].copy(), PROFILES["int8"], samples(LAYERS["matmul"], 8))
                    .nodes["w/q8"].attrs["spec"], exponent=12, bits=16)  # fmt: skip
     for held_out in (True, False):
-        seen = rows if held_out else replace(rows, judged=rows.used)
+        seen = rows if held_out else replace(rows, checked=rows.used)
         codes = LayerCodes.of(seen, w[None], None, map)
         errors[held_out] = np.abs(codes._rounded(spec, map) - w).mean()
     assert errors[True] < 0.2 * errors[False]

@@ -91,7 +91,7 @@ def test_what_is_put_is_read(memory):
             assert np.array_equal(found, wanted) and found.dtype == wanted.dtype
             assert found.flags.c_contiguous
     del shelf["a"], shelf["turned"]
-    assert "a" not in shelf and not shelf._held
+    assert "a" not in shelf and not shelf._bytes_in_memory
 
 
 def test_room_comes_back():

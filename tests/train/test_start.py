@@ -13,7 +13,7 @@ from qgraph.exact.reference import Reference
 from qgraph.ir.graph import Graph
 from qgraph.numerics import quantize
 from qgraph.quant.topology import QUANTIZERS
-from qgraph.train.data import ArrayBatches, held_apart
+from qgraph.train.data import ArrayBatches, split_held_out
 from qgraph.train.options import Options
 from tests.helpers import retraining
 from tests.helpers.trained import images, trained
@@ -158,7 +158,7 @@ def test_held_apart_samples_are_spread_over_the_data(count, held):
     graph = Graph("net")
     graph.input("x", "float32", (None, 1))
     data = ArrayBatches({"x": np.arange(count, dtype="float32")[:, None]}, None, 4, 0)
-    rest, apart = held_apart(data, graph)
+    rest, apart = split_held_out(data, graph)
     if not held:
         assert (rest, apart) == (data, None)
         return

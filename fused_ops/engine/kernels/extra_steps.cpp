@@ -53,7 +53,7 @@ class Chunk {
     }
     bool has_extra(int64_t step) const { return extra_of_[static_cast<size_t>(step)] >= 0; }
 
-    int room(int64_t step, int64_t lane, int sign) {
+    int movable_excess(int64_t step, int64_t lane, int sign) {
         const int left = has_extra(step) ? kMost - part(rest(step, lane), sign) : kMost;
         return std::min(part(pair(step, lane), sign), left);
     }
@@ -62,13 +62,13 @@ class Chunk {
     int take(int64_t lane, int sign, int over) {
         int64_t best = 0;
         const auto worth = [&](int64_t step) {
-            const int found = std::min(room(step, lane, sign), over);
+            const int found = std::min(movable_excess(step, lane, sign), over);
             return found + (has_extra(step) && found > 0 ? 4 * kMost : 0);
         };
         for (int64_t step = 1; step < steps_; ++step) {
             if (worth(step) > worth(best)) best = step;
         }
-        over = std::min(over, room(best, lane, sign));
+        over = std::min(over, movable_excess(best, lane, sign));
         if (over > 0 && !has_extra(best)) {
             extra_of_[static_cast<size_t>(best)] = static_cast<int64_t>(extra_.steps.size());
             extra_.steps.push_back(static_cast<int32_t>(first_step_ + best));

@@ -28,7 +28,7 @@ from qgraph.program.run import batch_of
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
 COMPILERS = ("cc", "gcc", "clang")
-MOST = 2**31 - 1  # largest number of bytes and of elements of a tensor, for int32
+MAX_INT32 = 2**31 - 1  # largest number of bytes and of elements of a tensor, for int32
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class CForm:
         values = Reference(network.graph).run(network.sample, names)
         codes = {n: v.codes for n, v in values.items() if isinstance(v, Fixed)}
         exits = [port.tensor for port in made.exits]
-        answer = run(network.program, codes, exits)
+        outputs = run(network.program, codes, exits)
         (folder / f"{made.net}_inputs.bin").write_bytes(packed(made, names, codes))
-        (folder / f"{made.net}_answers.bin").write_bytes(packed(made, exits, answer))
+        (folder / f"{made.net}_outputs.bin").write_bytes(packed(made, exits, outputs))
 
     def renamed(self, network: Network) -> Mapping[str, str]:
         made = unit(network.program, file_stem(network.program.name))
@@ -73,8 +73,8 @@ def refused(program: Program) -> str | None:
         if step.op not in LOWERINGS.lowered:
             return f"{step.output}: {LOWERINGS.refusal(step.op, step.output).reason}"
     for tensor in program.tensors.values():
-        if elements(tensor) * np.dtype(tensor.storage).itemsize > MOST:
-            return f"{tensor.name}: more than {MOST} bytes"
+        if elements(tensor) * np.dtype(tensor.storage).itemsize > MAX_INT32:
+            return f"{tensor.name}: more than {MAX_INT32} bytes"
         if 0 in tensor.shape:
             return f"{tensor.name}: has no elements: shape {list(tensor.shape)}"
     return None
@@ -158,7 +158,7 @@ def _stored(tensor: Tensor) -> np.dtype[np.generic]:
 
 def _run(executable: Path, inputs: bytes) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        files = Path(folder, "inputs"), Path(folder, "answers")
+        files = Path(folder, "inputs"), Path(folder, "outputs")
         files[0].write_bytes(inputs)
         command = [str(executable), *map(str, files)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -11,11 +11,11 @@ from qgraph.program.layers import elements
 CHECK = """\
 /* Runs {net}_run on samples from a file.
  *
- *     {net}_test INPUTS ANSWERS          writes the outputs
- *     {net}_test INPUTS --check ANSWERS  compares them with the file; prints PASS or FAIL
+ *     {net}_test INPUTS OUTPUTS          writes the outputs
+ *     {net}_test INPUTS --check OUTPUTS  compares them with the file; prints PASS or FAIL
  *
  * INPUTS: for each sample, the codes of every input, in the order of the header. Each code has the
- * bytes of its type, little-endian. ANSWERS: in the same way, the codes of every output and, if
+ * bytes of its type, little-endian. OUTPUTS: in the same way, the codes of every output and, if
  * compiled with {NET}_TRACE, of every tensor listed below, in that order.
  */
 #include "{net}.h"
@@ -24,14 +24,14 @@ CHECK = """\
 #include <string.h>
 
 #ifdef {NET}_TRACE
-#define ANSWER {traced_bytes} /* bytes */
+#define SAMPLE_BYTES {traced_bytes} /* of the outputs */
 #else
-#define ANSWER {bytes}
+#define SAMPLE_BYTES {bytes}
 #endif
 
 typedef struct {{
     const char *name;
-    int32_t begin; /* in an answer */
+    int32_t begin; /* in the bytes of a sample */
     int32_t codes;
     int bytes; /* of a code */
 }} tensor;
@@ -42,11 +42,11 @@ static const tensor tensors[] = {{
 {traced}
 #endif
 }};
-static unsigned char answer[ANSWER], wanted[ANSWER];
+static unsigned char produced[SAMPLE_BYTES], expected[SAMPLE_BYTES];
 
 static void put(const tensor *of, int32_t index, int64_t code)
 {{
-    unsigned char *to = answer + of->begin + index * of->bytes;
+    unsigned char *to = produced + of->begin + index * of->bytes;
 
     for (int k = 0; k < of->bytes; ++k)
         to[k] = (unsigned char)((uint64_t)code >> (8 * k) & 255);
@@ -86,7 +86,7 @@ static int compare(long sample)
         for (int32_t i = 0; i < of->codes; ++i) {{
             const int32_t at = of->begin + i * of->bytes;
 
-            if (memcmp(answer + at, wanted + at, (size_t)of->bytes) != 0) {{
+            if (memcmp(produced + at, expected + at, (size_t)of->bytes) != 0) {{
                 printf("FAIL: sample %ld, %s, code %ld differs\\n", sample, of->name, (long)i);
                 return 0;
             }}
@@ -101,12 +101,12 @@ int main(int count, char **words)
     const int check = count == 4 && strcmp(words[2], "--check") == 0;
     FILE *inputs = count > 2 ? fopen(words[1], "rb") : NULL;
     const char *mode = check ? "rb" : "wb";
-    FILE *answers = inputs && (check || count == 3) ? fopen(words[count - 1], mode) : NULL;
+    FILE *outputs_file = inputs && (check || count == 3) ? fopen(words[count - 1], mode) : NULL;
     long sample = 0;
     int64_t code = 0;
 
-    if (!answers) {{
-        fprintf(stderr, "usage: %s INPUTS [--check] ANSWERS\\n", words[0]);
+    if (!outputs_file) {{
+        fprintf(stderr, "usage: %s INPUTS [--check] OUTPUTS\\n", words[0]);
         return 2;
     }}
     for (;; ++sample) {{
@@ -123,18 +123,18 @@ int main(int count, char **words)
         {net}_run({arguments});
 {writes}
         if (check) {{
-            if (fread(wanted, 1, ANSWER, answers) != ANSWER) {{
-                printf("FAIL: the file of answers ends before sample %ld\\n", sample);
+            if (fread(expected, 1, SAMPLE_BYTES, outputs_file) != SAMPLE_BYTES) {{
+                printf("FAIL: the file of outputs ends before sample %ld\\n", sample);
                 return 1;
             }}
             if (!compare(sample))
                 return 1;
-        }} else if (fwrite(answer, 1, ANSWER, answers) != ANSWER) {{
+        }} else if (fwrite(produced, 1, SAMPLE_BYTES, outputs_file) != SAMPLE_BYTES) {{
             fprintf(stderr, "%s: cannot be written\\n", words[2]);
             return 2;
         }}
     }}
-    if (fclose(answers) != 0)
+    if (fclose(outputs_file) != 0)
         return 2;
     if (check)
         printf("PASS: %ld samples\\n", sample);
@@ -154,8 +154,8 @@ def check(unit: CUnit) -> str:
     return CHECK.format(
         net=unit.net,
         NET=unit.net.upper(),
-        bytes=answer_bytes(unit, traced=False),
-        traced_bytes=answer_bytes(unit, traced=True),
+        bytes=output_bytes(unit, traced=False),
+        traced_bytes=output_bytes(unit, traced=True),
         outputs="\n".join(rows[:exits]),
         traced="\n".join(rows[exits:]),
         exits=exits,
@@ -166,7 +166,7 @@ def check(unit: CUnit) -> str:
     )
 
 
-def answer_bytes(unit: CUnit, *, traced: bool) -> int:
+def output_bytes(unit: CUnit, *, traced: bool) -> int:
     """Size in bytes of the outputs for one sample."""
     names = (*(p.tensor for p in unit.exits), *(unit.traced if traced else ()))
     tensors = [unit.program.tensors[name] for name in names]

@@ -16,7 +16,7 @@ from qgraph.files import write_whole
 from qgraph.foreign import AttrValue
 from qgraph.names import Namespace, onnx_name
 
-LARGEST = (1 << 31) - 1  # bytes of a protobuf message
+MAX_BYTES = (1 << 31) - 1  # bytes of a protobuf message
 Sizes = Sequence[int | str | None] | None  # sizes of a value; None if the rank is unknown
 
 
@@ -103,9 +103,10 @@ class OnnxModelBuilder:
             producer_name="qgraph",
         )
         helper.set_model_props(model, {"qgraph": json.dumps(metadata, sort_keys=True)})
-        if model.ByteSize() > LARGEST:
+        if model.ByteSize() > MAX_BYTES:
             raise UnsupportedError(
-                f"its constants take {model.ByteSize():,} bytes; the limit of ONNX is {LARGEST:,}",
+                f"its constants take {model.ByteSize():,} bytes; "
+                f"the limit of ONNX is {MAX_BYTES:,}",
                 node=self.name,
             )
         onnx.checker.check_model(model, full_check=True)

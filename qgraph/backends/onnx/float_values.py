@@ -25,8 +25,8 @@ from qgraph.program import Program, Step, Tensor
 from qgraph.program.ops import OPS, ClipAttrs, LookupAttrs, MaxPoolAttrs, RequantizeAttrs
 
 # Exponents for which 2^-f, and 2^24 times it, are normal numbers of float32.
-LEAST_EXPONENT, MOST_EXPONENT = -103, 126
-COARSE = 16  # up to this exponent, steps are well above 1e-7
+MIN_EXPONENT, MAX_EXPONENT = -103, 126
+COARSE_EXPONENT = 16  # up to this exponent, steps are well above 1e-7
 
 
 class ValueEmission(ProgramEmission):
@@ -223,7 +223,7 @@ class ValueEmission(ProgramEmission):
         """
         made = [e.tensor for e in self.program.entries]
         made += [step.output for step in self.program.steps if step.op in ("clip", "requantize")]
-        return any(np.max(self.tensors[name].exponent) > COARSE for name in made)
+        return any(np.max(self.tensors[name].exponent) > COARSE_EXPONENT for name in made)
 
     @abstractmethod
     def table(self, step: Step, index: str) -> str:
@@ -295,7 +295,7 @@ def check_exact(tensor: Tensor, exact: int) -> None:
             hint="use the format onnx-integer",
         )
     exponents = np.asarray(tensor.exponent)
-    if exponents.min() < LEAST_EXPONENT or exponents.max() > MOST_EXPONENT:
+    if exponents.min() < MIN_EXPONENT or exponents.max() > MAX_EXPONENT:
         raise UnsupportedError(
             f"its scale 2^-{tensor.exponent} is out of float32's range", node=tensor.name
         )

@@ -23,7 +23,7 @@ from qgraph.program.ops import RequantizeAttrs
 
 ACTIVATIONS = ("int8", "uint8", "int16", "uint16")
 INT4 = (-8, 7)
-INT32_MOST = 2**31 - 1
+INT32_MAX = 2**31 - 1
 
 
 class QdqEmission(ValueEmission):
@@ -58,7 +58,7 @@ class QdqEmission(ValueEmission):
     def _requantize(self, step: Step) -> None:
         shift = int(np.min(step.attrs_as(RequantizeAttrs).shift))
         source = self.tensors[step.inputs[0]]
-        if max(-source.low, source.high) << max(-shift, 0) > INT32_MOST:
+        if max(-source.low, source.high) << max(-shift, 0) > INT32_MAX:
             self.far.add(step.output)
         super()._requantize(step)
 

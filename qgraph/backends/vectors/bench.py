@@ -26,8 +26,8 @@ from qgraph.program.ops.layout import PerChannel
 from qgraph.records import JSON
 
 # Limits of the products in a check, and in one row; simulators compute a few million per second.
-PRODUCTS, PRODUCTS_MOST = 1 << 19, 1 << 21
-FAR = 1 << 60
+PRODUCTS, MAX_PRODUCTS = 1 << 19, 1 << 21
+NO_LIMIT = 1 << 60
 Check = tuple[str, dict[str, JSON]]  # kind and parameters
 # The expression of `pair_check` in modules.sv for codes p and q; q is p for a single operand.
 PAIRS = {
@@ -151,7 +151,7 @@ def _sums(one: _Step) -> Check | None:
         groups = inputs
     each = taps * (inputs // groups) * outputs
     sizes = {"TAPS": taps, "INPUTS": inputs, "OUTPUTS": outputs, "GROUPS": groups}
-    if each > PRODUCTS_MOST:
+    if each > MAX_PRODUCTS:
         return None
     widths = {**one.width("X", x), **one.width("W", w), **one.width("Y", y)}
     return "sums", {
@@ -185,7 +185,8 @@ def _limited(
     x, y = one.step.inputs[0], one.step.output
     if any(isinstance(b, tuple) for b in bounds) or np.min(shift) < -8 or np.max(shift) > 60:
         return None
-    low, high = (far if b is None else b for b, far in zip(bounds, (-FAR, FAR), strict=True))
+    low = -NO_LIMIT if bounds[0] is None else bounds[0]
+    high = NO_LIMIT if bounds[1] is None else bounds[1]
     parameters = {
         **one.width("X", x),
         **one.width("Y", y),

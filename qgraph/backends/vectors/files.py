@@ -11,7 +11,7 @@ from qgraph.archives import JsonObject, read_npy, reading
 from qgraph.ir.types import Array, Codes
 
 # Largest number of elements of a tensor with a .hex file.
-HEX_MOST = 1 << 18
+MAX_HEX_BYTES = 1 << 18
 
 
 def bits_of(low: int, high: int) -> int:
@@ -28,7 +28,7 @@ def write(place: Path, codes: Array, storage: str, bits: int) -> dict[str, str]:
     little = held.astype(held.dtype.newbyteorder("<"))
     place.with_name(f"{place.name}.bin").write_bytes(little.tobytes())
     endings = ["npy", "bin"]
-    if codes.size <= HEX_MOST:
+    if codes.size <= MAX_HEX_BYTES:
         place.with_name(f"{place.name}.hex").write_bytes(hexadecimal(codes, bits))
         endings.append("hex")
     return {e: sha256(place.with_name(f"{place.name}.{e}")) for e in endings}

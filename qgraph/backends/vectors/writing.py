@@ -12,7 +12,7 @@ import numpy as np
 from qgraph.backends.network_forms import Network
 from qgraph.backends.vectors.bench import bench
 from qgraph.backends.vectors.cases import ExtremeSamples, chosen, extreme_samples, runs, size
-from qgraph.backends.vectors.files import HEX_MOST, bits_of, write
+from qgraph.backends.vectors.files import MAX_HEX_BYTES, bits_of, write
 from qgraph.ir.reading import spec_if_any
 from qgraph.ir.types import Codes, QuantSpec
 from qgraph.names import identifier
@@ -135,7 +135,7 @@ class _VectorWriter:
         tensor = self.program.tensors[name]
         hashes = write(place, codes, tensor.storage, self._bits(tensor))
         if "hex" not in hashes:
-            why = f"{codes.size} codes, more than {HEX_MOST}"
+            why = f"{codes.size} codes, more than {MAX_HEX_BYTES}"
             self._leave_out(f"{folder}/{self.stems[name]}.hex", why)
         return {"file": f"{folder}/{self.stems[name]}", "sha256": hashes}
 

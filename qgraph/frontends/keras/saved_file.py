@@ -29,7 +29,7 @@ from qgraph.names import path_text
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 SUFFIXES = (".h5", ".hdf5")
 KERAS_2 = "tf-keras"
-ROOM = 1 << 20  # elements of variables that files need not contain: counters, seeds
+EXTRA_ELEMENTS = 1 << 20  # elements of variables that files need not contain: counters, seeds
 
 
 def read(path: Path, *, zipped: bool, trust: bool) -> Frozen:
@@ -104,7 +104,7 @@ def _loaded(
         with reading(path, "its config cannot be read"):
             check_calls(config)
     try:
-        with _bounded_variables(weights + ROOM):
+        with _bounded_variables(weights + EXTRA_ELEMENTS):
             found = load_model(str(source), compile=False, safe_mode=not trust)
     except LoadError as error:
         error.node = str(path)

@@ -24,7 +24,7 @@ CALLS = ("TFOpLambda", "SlicingOpLambda")
 OP_LAYER = "TensorFlowOpLayer"
 CODE = ("Lambda", "__lambda__")
 ROOT = re.compile(r"(tf_keras|keras|tensorflow\.keras|tensorflow\.python\.keras)(\.src)?(\.|$)")
-DEEPEST = 200
+MAX_DEPTH = 200
 SHOWN, LENGTH = 4, 40  # names in a message, characters of each
 
 EXPORT = "save the model with model.export(DIRECTORY) and load that directory"
@@ -70,8 +70,8 @@ def without_compile(config: object) -> object:
 
 
 def _unknown_objects(config: object, layer: str, depth: int) -> Iterator[UnknownObject]:
-    if depth > DEEPEST:
-        raise LoadError(f"the model's config is nested more than {DEEPEST} deep")
+    if depth > MAX_DEPTH:
+        raise LoadError(f"the model's config is nested more than {MAX_DEPTH} deep")
     if isinstance(config, list):
         for value in config:
             yield from _unknown_objects(value, layer, depth + 1)

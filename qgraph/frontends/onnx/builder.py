@@ -20,7 +20,7 @@ from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.node import OnnxNode
 from qgraph.frontends.onnx.opaque import OnnxSource, infer_types, source_of
 from qgraph.frontends.onnx.tensors import decode
-from qgraph.frontends.partial import LARGEST, Partial
+from qgraph.frontends.partial import MAX_TRACKED, Partial
 from qgraph.frontends.site import Construction, ImportSite, Ref
 from qgraph.interpret import run_node
 from qgraph.ir.narrow_floats import widened_array
@@ -33,8 +33,8 @@ Importer = Callable[["OnnxSite"], Result]
 Evaluator = Callable[["OnnxSite"], tuple[Partial, ...] | None]
 
 # Limits of constants that are computed during loading: elements of one, and of all together.
-LARGEST_RESULT = 1 << 24
-LARGEST_TOTAL = 1 << 28
+MAX_RESULT = 1 << 24
+MAX_TOTAL = 1 << 28
 VIEWS = ("transpose", "identity", "squeeze", "expand_dims", "slice")
 NO_MOVES = ("max_pool", "reduce_max")
 
@@ -145,7 +145,7 @@ class OnnxGraphBuilder(Construction):
 
     def allows(self, size: int) -> bool:
         """Whether a constant of `size` elements may be computed; it counts towards the total."""
-        fits = 0 <= size <= LARGEST_RESULT and self._computed + size <= LARGEST_TOTAL
+        fits = 0 <= size <= MAX_RESULT and self._computed + size <= MAX_TOTAL
         self._computed += size if fits else 0
         return fits
 
@@ -223,7 +223,7 @@ class OnnxGraphBuilder(Construction):
             types = tuple(TensorType(p.values.dtype.name, p.values.shape) for p in partials)
         else:
             types = infer_types(source, known)
-        arrays = [a for a in map(self.constant, present) if a is not None and a.size <= LARGEST]
+        arrays = [a for a in map(self.constant, present) if a is not None and a.size <= MAX_TRACKED]
         if len(arrays) == len(present) and small(types):
             return self._computed_once(site, source, arrays)
         attrs = {"kind": node.op, "types": types, "source": source}
@@ -249,4 +249,4 @@ def elements(shape: Shape | None) -> int | None:
 
 def small(types: tuple[TensorType, ...]) -> bool:
     sizes = [elements(t.shape) for t in types]
-    return all(size is not None and size <= LARGEST for size in sizes)
+    return all(size is not None and size <= MAX_TRACKED for size in sizes)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from qgraph.errors import GraphError, LoadError
 from qgraph.foreign import Proto
 
-LARGEST = 1 << 18  # nodes, all calls inlined
+MAX_NODES = 1 << 18  # nodes, all calls inlined
 
 Key = tuple[str, str]  # domain, name
 
@@ -24,7 +24,7 @@ def inlined(proto: Proto) -> Proto:
     for key in _callees_first(bodies) if bodies else ():
         sizes[key] = _total(bodies[key], sizes)
     total = _total(proto.graph.node, sizes)
-    if total > LARGEST:
+    if total > MAX_NODES:
         raise LoadError(f"the model has {total:,} nodes once its functions are inlined")
     return inline_local_functions(proto)
 

@@ -16,7 +16,7 @@ from qgraph.frontends.onnx.tensors import dtype_name, narrow_types
 from qgraph.frontends.site import Ref
 from qgraph.ir.types import Shape, TensorType
 
-OLDEST = 9
+MIN_OPSET = 9
 DEFAULT_DOMAINS = ("", "ai.onnx")
 
 
@@ -82,10 +82,10 @@ def _opset(proto: Proto) -> int:
     domains = _domains(proto)
     found = next((domains[d] for d in DEFAULT_DOMAINS if d in domains), 0)
     newest = onnx.defs.onnx_opset_version()
-    if not OLDEST <= found <= newest:
+    if not MIN_OPSET <= found <= newest:
         told = f"opset {found}" if found else "no opset of the default domain"
         raise UnsupportedError(
-            f"the model has {told}; {OLDEST} to {newest} are understood",
+            f"the model has {told}; {MIN_OPSET} to {newest} are understood",
             hint="convert it: onnx.version_converter.convert_version(model, 17)",
         )
     return found

@@ -22,7 +22,7 @@ RANDOM = (
     "RandomUniformLike",
 )  # fmt: skip
 CONTROL_FLOW = "control flow"
-UNROLL = "export the model with its loops unrolled and its conditions constant"
+UNROLL_HINT = "export the model with its loops unrolled and its conditions constant"
 REFUSED = {
     **dict.fromkeys(("If", "Loop", "Scan", "SequenceMap"), CONTROL_FLOW),
     **dict.fromkeys(RANDOM, "an op that draws random numbers"),
@@ -30,7 +30,7 @@ REFUSED = {
     "StringNormalizer": "an op on text",
     "ImageDecoder": "an op on files",
 }
-CUT = "exclude it: choose inputs and outputs that do not need it"
+EXCLUDE_HINT = "exclude it: choose inputs and outputs that do not need it"
 TYPE_ATTRS = (
     "to", "dtype", "output_dtype", "output_datatype", "precision", "stash_type",
     "softmax_precision",
@@ -125,19 +125,19 @@ def _refuse(node: OnnxNode) -> None:
     domain = "" if node.domain == "ai.onnx" else node.domain
     if not onnx.defs.has(node.op, domain):
         where = f" of `{domain}`" if domain else ""
-        raise UnsupportedError(f"unknown op `{node.op}`{where}", node=node.name, hint=CUT)
+        raise UnsupportedError(f"unknown op `{node.op}`{where}", node=node.name, hint=EXCLUDE_HINT)
     try:
         schema = onnx.defs.get_schema(node.op, node.version, domain)
     except onnx.defs.SchemaError:
         told = f"op `{node.op}` is not in opset {node.version}"
-        raise UnsupportedError(told, node=node.name, hint=CUT) from None
+        raise UnsupportedError(told, node=node.name, hint=EXCLUDE_HINT) from None
     kinds = [*schema.inputs, *schema.outputs]
     types = [t for kind in kinds for t in kind.types]
     what = REFUSED.get(node.op)
     if what is None and any(t.startswith("seq(") for t in types) and not _tensors(kinds):
         what = "an op on sequences"
     if what is not None:
-        hint = f"{UNROLL}; or {CUT}" if what == CONTROL_FLOW else CUT
+        hint = f"{UNROLL_HINT}; or {EXCLUDE_HINT}" if what == CONTROL_FLOW else EXCLUDE_HINT
         raise UnsupportedError(
             f"`{node.op}`{_label(node)} is {what}, not supported", node=node.name, hint=hint
         )
@@ -178,7 +178,9 @@ def _inferred(output: Proto, node: str, model: Proto) -> TensorType:
     kind = output.type.tensor_type
     if not kind.elem_type:
         op = model.graph.node[0].op_type
-        raise UnsupportedError(f"the type of `{op}` cannot be determined", node=node, hint=CUT)
+        raise UnsupportedError(
+            f"the type of `{op}` cannot be determined", node=node, hint=EXCLUDE_HINT
+        )
     if not kind.HasField("shape"):
         return TensorType(dtype_name(kind.elem_type, node), None)
     dims = tuple(d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim)
@@ -212,7 +214,9 @@ def _attribute(value: object, node: str, decoded: Decoded) -> Proto:
     import onnx
 
     if hasattr(value, "nodes"):
-        raise UnsupportedError("ops with graphs inside are not supported", node=node, hint=CUT)
+        raise UnsupportedError(
+            "ops with graphs inside are not supported", node=node, hint=EXCLUDE_HINT
+        )
     if hasattr(value, "_values"):
         return onnx.numpy_helper.from_array(decoded(value, node))
     return value

@@ -14,7 +14,7 @@ from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.partial import Partial
 from qgraph.frontends.site import ImportSite
 
-LARGEST_FILL = 1 << 24
+MAX_FILL = 1 << 24
 
 
 def _concat(site: TfSite, parts: Sequence[str], axis: tuple[int, ...] | None) -> Result:
@@ -131,7 +131,7 @@ def _tile(site: TfSite) -> Result:
 
 def _fill(site: TfSite) -> Result:
     dims, value = site.integers(0), site.constant(1)
-    if dims is None or value is None or math.prod(dims) > LARGEST_FILL:
+    if dims is None or value is None or math.prod(dims) > MAX_FILL:
         return None
     return site.const(np.broadcast_to(np.reshape(value, ()), dims))
 
@@ -140,7 +140,7 @@ def _filled_like(number: int) -> Importer:
     def importer(site: TfSite) -> Result:
         shape, dtype = site.shape(), site.type().dtype
         dims = None if shape is None or None in shape else tuple(d or 0 for d in shape)
-        if dims is None or dtype == "string" or math.prod(dims) > LARGEST_FILL:
+        if dims is None or dtype == "string" or math.prod(dims) > MAX_FILL:
             return None
         return site.const(np.broadcast_to(np.asarray(number, dtype), dims))
 

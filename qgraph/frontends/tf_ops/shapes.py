@@ -12,7 +12,7 @@ import numpy as np
 from qgraph.frontends.builder import Evaluator, TfSite
 from qgraph.frontends.division import Quotient, divided, number_range, remainder
 from qgraph.frontends.partial import (
-    LARGEST,
+    MAX_TRACKED,
     Partial,
     joined,
     joint_shape,
@@ -128,7 +128,7 @@ def _unpack(site: TfSite, args: list[Partial]) -> tuple[Partial, ...]:
 
 def _fill(site: TfSite, args: list[Partial]) -> Partial | None:
     dims, value = args
-    if not dims.complete or math.prod(dims.values.tolist()) > LARGEST:
+    if not dims.complete or math.prod(dims.values.tolist()) > MAX_TRACKED:
         return None
     return value.moved(lambda a: np.full(tuple(dims.values.tolist()), a))
 

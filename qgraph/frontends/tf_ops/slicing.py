@@ -12,7 +12,7 @@ from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.tf_node import TFNode
 
 FULL = (None, None, 1)
-MOST_PIECES = 1 << 16  # pieces of one tensor; a file with more is damaged
+MAX_PIECES = 1 << 16  # pieces of one tensor; a file with more is damaged
 MASKS = ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask", "begin_mask", "end_mask")
 Part = tuple[int | None, int | None, int]
 
@@ -160,7 +160,7 @@ def _split(site: TfSite) -> Result:
         return None
     at = axis[0] % len(shape)
     size = shape[at]
-    if size is None or not 0 < count <= MOST_PIECES or size % count:
+    if size is None or not 0 < count <= MAX_PIECES or size % count:
         return None
     width = size // count
     return _pieces(site, 1, at, [(k * width, (k + 1) * width) for k in range(count)], drop=False)
@@ -183,7 +183,7 @@ def _split_v(site: TfSite) -> Result:
 
 def _unpack(site: TfSite) -> Result:
     shape, count = site.shape(), site.node.integer("num")
-    if not shape or not 0 < count <= MOST_PIECES:
+    if not shape or not 0 < count <= MAX_PIECES:
         return None
     axis = site.node.integer("axis") % len(shape)
     if shape[axis] not in (None, count):

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from qgraph.errors import GraphError
 from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.tf_ops.layout import padding, spatial
-from qgraph.frontends.transposed import around, check_room, cut, laid_out, phases, taps_of
+from qgraph.frontends.transposed import around, check_filter_size, cut, laid_out, phases, taps_of
 from qgraph.ir.ops.windows import PaddingRule
 from qgraph.ops.attribute_types import Pair
 
@@ -34,7 +34,7 @@ def _conv_transpose(site: TfSite) -> Result:
     pads = tuple((max(t, 0) // 2, max(t, 0) - max(t, 0) // 2) for t in totals)
     w = filters.transpose(3, 2, 0, 1)
     taps = taps_of(kernel, extra, strides)
-    check_room((*w.shape[:2], taps[0] * strides[0], taps[1] * strides[1]), filters)
+    check_filter_size((*w.shape[:2], taps[0] * strides[0], taps[1] * strides[1]), filters)
     weights = site.const(phases(w, strides, taps), "weights")
     attrs = {"strides": (1, 1), "dilations": (1, 1), "padding": around(taps)}
     made = site.helper("phases", "conv2d", site.inputs[2], weights, **attrs)

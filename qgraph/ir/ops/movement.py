@@ -237,11 +237,11 @@ def reach_with_zero(attrs: Attributes, inputs: Sequence[Ranged], shapes: Shapes)
     return with_zero(reach_of_any(inputs))
 
 
-def _squeezed_apart(attrs: AxesAttrs, shape: Shape) -> bool:
+def _squeeze_is_separate(attrs: AxesAttrs, shape: Shape) -> bool:
     return 0 not in {axis % len(shape) for axis in attrs.axes}
 
 
-def _reshaped_apart(attrs: TargetAttrs, shape: Shape) -> bool:
+def _reshape_is_separate(attrs: TargetAttrs, shape: Shape) -> bool:
     rest, target = shape[1:], attrs.shape
     known = None not in rest and bool(target) and target[0] == -1 and -1 not in target[1:]
     return known and math.prod(d or 0 for d in rest) == math.prod(target[1:])
@@ -278,7 +278,7 @@ OPS: tuple[AnyOp, ...] = (
         "pad", PaddingAttrs, _infer_pad, _pad, lambda attrs, shape: attrs.paddings[0] == (0, 0),
         reach_with_zero, _pad_nonnegative,
     ),
-    mover("reshape", TargetAttrs, _infer_reshape, _reshape, _reshaped_apart),
+    mover("reshape", TargetAttrs, _infer_reshape, _reshape, _reshape_is_separate),
     mover(
         "transpose", TransposeAttrs, _infer_transpose,
         lambda attrs, inputs: np.transpose(inputs[0], attrs.perm),
@@ -290,7 +290,7 @@ OPS: tuple[AnyOp, ...] = (
     ),
     mover(
         "squeeze", AxesAttrs, _infer_squeeze,
-        lambda attrs, inputs: np.squeeze(inputs[0], attrs.axes), _squeezed_apart,
+        lambda attrs, inputs: np.squeeze(inputs[0], attrs.axes), _squeeze_is_separate,
     ),
     mover(
         "expand_dims", AxisAttrs, _infer_expand_dims,

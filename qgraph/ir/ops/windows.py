@@ -21,7 +21,7 @@ class PaddingRule(StrEnum):
 
 
 Padding = PaddingRule | Pads  # or ((top, bottom), (left, right))
-LARGEST = 1 << 28  # positions of a padded input
+MAX_POSITIONS = 1 << 28  # positions of a padded input
 
 
 def out_size(
@@ -50,7 +50,7 @@ def out_sizes(
     known = [1 if size is None else size for size in sizes]
     pads = explicit_pads(known, kernel, strides, dilations, padding)
     area = math.prod(size + sum(pad) for size, pad in zip(known, pads, strict=True))
-    if area > LARGEST:
+    if area > MAX_POSITIONS:
         raise GraphError(f"padding {pads} makes an input of {area:,} positions")
     return height, width
 

@@ -25,8 +25,8 @@ from qgraph.ops.shapes import Sizes
 from qgraph.program.ops.base import AnyProgramOp, Index, Manual, OpClass, Operand, ProgramOp
 from qgraph.program.ops.layout import PerChannel
 
-LARGEST = 1 << 53  # of codes
-MOST_SHIFT = 1 << 31
+MAX_CODE = 1 << 53  # of codes
+MAX_SHIFT = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class ClipAttrs(Attributes):
 
     low: PerChannel | None = attribute(
         "lowest code, one for all or one for each index of the last axis; None for no limit",
-        low=-LARGEST, high=LARGEST,
+        low=-MAX_CODE, high=MAX_CODE,
     )  # fmt: skip
     high: PerChannel | None = attribute(
         "highest code, one for all or one for each index of the last axis; None for no limit",
-        low=-LARGEST, high=LARGEST,
+        low=-MAX_CODE, high=MAX_CODE,
     )  # fmt: skip
 
 
@@ -55,12 +55,12 @@ class RequantizeAttrs(Attributes):
     shift: PerChannel = attribute(
         "bits to shift right, or left if negative; one for all or one for each index of the last "
         "axis",
-        low=-MOST_SHIFT, high=MOST_SHIFT,
+        low=-MAX_SHIFT, high=MAX_SHIFT,
     )  # fmt: skip
     rounding: Rounding = attribute("the rounding of a right shift", choices=ROUNDINGS)
     overflow: Overflow = attribute("the treatment of codes outside the range", choices=OVERFLOWS)
-    low: int = attribute("lowest code of the range", low=-LARGEST, high=LARGEST)
-    high: int = attribute("highest code of the range", low=-LARGEST, high=LARGEST)
+    low: int = attribute("lowest code of the range", low=-MAX_CODE, high=MAX_CODE)
+    high: int = attribute("highest code of the range", low=-MAX_CODE, high=MAX_CODE)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,7 +97,7 @@ class RequantizeAttrs(Attributes):
 class LookupAttrs(Attributes):
     """A table of results."""
 
-    offset: int = attribute("code of the first entry", low=-LARGEST, high=LARGEST)
+    offset: int = attribute("code of the first entry", low=-MAX_CODE, high=MAX_CODE)
 
 
 # -- shapes -------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def _lookup_reach(attrs: LookupAttrs, inputs: Sequence[Operand]) -> Reach:
 # -- structure ----------------------------------------------------------------------------------
 
 
-def _broadcast_apart(attrs: BinaryAttrs, inputs: Sequence[Operand], made: Sizes) -> bool:
+def _broadcast_is_separate(attrs: BinaryAttrs, inputs: Sequence[Operand], made: Sizes) -> bool:
     rank = len(made)
     return all(
         (len(x.shape) < rank or x.shape[0] == 1) if x.constant else len(x.shape) == rank
@@ -238,7 +238,7 @@ def _binary(
         broadcast,
         lambda attrs, inputs: compute(inputs[0], inputs[1]),
         lambda attrs, inputs: reach(inputs[0], inputs[1]),
-        _broadcast_apart,
+        _broadcast_is_separate,
         _aligned,
     )
 

@@ -148,7 +148,7 @@ def _concat(attrs: ConcatAttrs, inputs: Sequence[Codes]) -> Codes:
 # -- structure ----------------------------------------------------------------------------------
 
 
-def _concat_apart(attrs: ConcatAttrs, inputs: Sequence[Operand], made: Sizes) -> bool:
+def _concat_is_separate(attrs: ConcatAttrs, inputs: Sequence[Operand], made: Sizes) -> bool:
     return attrs.axis != 0 and not any(x.constant for x in inputs)
 
 
@@ -271,7 +271,7 @@ OPS: tuple[AnyProgramOp, ...] = (
         ),
         _concat_shape,
         _concat,
-        _concat_apart,
+        _concat_is_separate,
         operands=("x...",),
     ),
     _move(

@@ -136,7 +136,9 @@ def same_program(block: Array, tables: bytes, checksum: bool = True) -> int:
     """The version of a block of the program with these tables. Raises LoadError."""
     header = block[: HEADER.itemsize].tobytes()
     if not same_tables(block, tables) or len(block) != int.from_bytes(header[24:32], "little"):
-        raise LoadError("the block was made for a different program or different bits, or it is damaged")
+        raise LoadError(
+            "the block was made for a different program or different bits, or it is damaged"
+        )
     if checksum and checksum_of(block) != int.from_bytes(header[16:24], "little"):
         raise _wrong_checksum()
     return int.from_bytes(header[32:40], "little")

@@ -215,9 +215,9 @@ class Writer(_End):
             number = self._native.room()
             if number < 0:
                 raise LoadError("the channel's memory is damaged", node=self.channel.name)
-            room = self._buffer(number)
+            block = self._buffer(number)
             self._open = number
-            return room
+            return block
         return self._buffer(self._open)
 
     def publish(self, version: int) -> None:

@@ -73,7 +73,7 @@ def _wide(weight: Array) -> Array:
 # -- rules: the merged step and its weights, or the reason for a refusal ---------------------------
 
 
-BENT = "the step in front has an activation"
+HAS_ACTIVATION = "the step in front has an activation"
 
 
 def _scale_into_layer(
@@ -92,13 +92,13 @@ def _scale_behind_layer(
     scale, offset = (values[name] for name in then.weights)
     kernel, bias = first.weights
     if first.activation != "linear":
-        return BENT
+        return HAS_ACTIVATION
     return first, {kernel: values[kernel] * scale, bias: values[bias] * scale + offset}
 
 
 def _activation(first: ActorStep, then: ActorStep, values: Mapping[str, Array]) -> Merged | str:
     if first.activation != "linear":
-        return BENT
+        return HAS_ACTIVATION
     return first.with_attrs(**dict(then.attrs.items())), {}
 
 
@@ -106,7 +106,7 @@ def _mean_into_layer(
     first: ActorStep, then: ActorStep, values: Mapping[str, Array]
 ) -> Merged | str:
     if first.activation != "linear":
-        return BENT
+        return HAS_ACTIVATION
     return first, {name: w - w.mean(-1, keepdims=True) for name, w in values.items()}
 
 
@@ -114,7 +114,7 @@ def _two_linear(first: ActorStep, then: ActorStep, values: Mapping[str, Array]) 
     (before, shift), (kernel, bias) = first.weights, then.weights
     product = values[before] @ values[kernel]
     if first.activation != "linear":
-        return BENT
+        return HAS_ACTIVATION
     if product.size > values[before].size + values[kernel].size:
         return "one layer would have more weights than two"
     return then, {kernel: product, bias: values[shift] @ values[kernel] + values[bias]}

@@ -19,7 +19,7 @@ from qgraph.rl.monitor import Indicators, LearnerFacts, Monitor, measure
 from qgraph.rl.monitor.indicators import NAN, unmeasured
 
 TABLES = 1 << 16  # extra bytes for the tables of a compressed program
-TRIED = 8  # observations to check a compressed policy on; all of them at measurements
+CHECKED_OBSERVATIONS = 8  # observations that check a compressed policy; measurements use all
 KEPT_EVERY = 20.0  # seconds between copies of students
 
 
@@ -52,16 +52,16 @@ class CompressionWorker:
         self.spec, self.monitor, self.every = spec, monitor, every
         self._has_policy = has_policy
         self.failures = 0
-        self._beat = heartbeat
+        self._heartbeat = heartbeat
         self._folder, self._kept = folder, time.monotonic()
         self._memory: Memory = read_students(folder) if folder and resume else {}
         self._rng = np.random.default_rng(seed)
-        self._good = monitor.worked  # the last decision by which a policy was compressed
-        self._complaint = ""
+        self._last_success = monitor.worked  # the last decision by which a policy was compressed
+        self._reported_failure = ""
         self._rounds = 0
         # The first version of this worker that the current chain compressed.
-        self._since = math.inf if resume else 0.0
-        self._whole: set[float] = set()  # versions that actors got as the original
+        self._first_version = math.inf if resume else 0.0
+        self._original_versions: set[float] = set()  # versions that actors got as the original
 
     @property
     def max_block_size(self) -> int:
@@ -78,16 +78,17 @@ class CompressionWorker:
     ) -> Array | None:
         """The block for a snapshot of version `facts.version`; None to keep the last one."""
         original = self.spec.policy(self._snapshot(weights))
-        if self._since == math.inf:
-            self._since = facts.version
+        if self._first_version == math.inf:
+            self._first_version = facts.version
         try:
             policy, block = self._compressed(original, facts.version, observations)
         except QGraphError as error:
             early = isinstance(error, CalibrationError) and _is_none(observations)
             if not early:
                 self._failed(facts, error)
-            return None if self._has_policy else self._whole_of(original, facts.version)
-        self._good, self._complaint, self._has_policy = self.monitor.decision, "", True
+            return None if self._has_policy else self._block_of_original(original, facts.version)
+        self._last_success, self._reported_failure = self.monitor.decision, ""
+        self._has_policy = True
         share = self.monitor.decision.share
         if self._due:
             self._measure(original, policy, observations, facts)
@@ -95,7 +96,7 @@ class CompressionWorker:
         if time.monotonic() - self._kept > KEPT_EVERY:
             self.keep()
         if share < 1 and self._rng.random() >= share:
-            return self._whole_of(original, facts.version)
+            return self._block_of_original(original, facts.version)
         return block
 
     def _snapshot(self, weights: Mapping[str, Array]) -> dict[str, Array]:
@@ -103,9 +104,9 @@ class CompressionWorker:
         names = self.spec.program.weight_shapes
         return {name: np.array(weights[name], np.float32) for name in names}
 
-    def _whole_of(self, original: ChainPolicy, version: int) -> Array | None:
+    def _block_of_original(self, original: ChainPolicy, version: int) -> Array | None:
         """The block of the original; None if it cannot be packed."""
-        self._whole.add(version)
+        self._original_versions.add(version)
         try:
             return original.pack(version)
         except TrainingError:  # its weights are not finite, which the learner reports
@@ -120,12 +121,14 @@ class CompressionWorker:
     def _compressed(
         self, original: ChainPolicy, version: int, observations: Array | None
     ) -> tuple[ChainPolicy, Array]:
-        policy = self.monitor.decision.compressor(original, observations, self._memory, self._beat)
+        policy = self.monitor.decision.compressor(
+            original, observations, self._memory, self._heartbeat
+        )
         block = policy.pack(version)
         if len(block) > self.max_block_size:
             raise UsageError(f"a block of {len(block)} bytes is larger than the original's")
         if observations is not None and len(observations):
-            tried = observations if self._due else observations[:TRIED]
+            tried = observations if self._due else observations[:CHECKED_OBSERVATIONS]
             acted = replace(policy, block=block).actor()(tried)
             if not np.isfinite(acted).all():
                 raise TrainingError("the compressed policy has outputs that are not finite")
@@ -136,11 +139,11 @@ class CompressionWorker:
     ) -> None:
         """Pass a measurement to the monitor, without evaluations of earlier chains or originals."""
         chain, evaluated = self.monitor.decision.compressor, facts.compressed_version
-        if not evaluated >= self._since or evaluated in self._whole:
+        if not evaluated >= self._first_version or evaluated in self._original_versions:
             facts = replace(facts, compressed_return=NAN)
         decision = self.monitor.decide(self._indicators(original, policy, seen, facts))
         if decision.compressor != chain:
-            self._since = facts.version + 1
+            self._first_version = facts.version + 1
 
     def _indicators(
         self, original: ChainPolicy, policy: ChainPolicy, seen: Array | None, facts: LearnerFacts
@@ -152,14 +155,14 @@ class CompressionWorker:
     def _failed(self, facts: LearnerFacts, error: QGraphError) -> None:
         """Log a failure once for each reason, and revert a decision that does not work."""
         self.failures += 1
-        complaint, good, chain = str(error), self._good, self.monitor.decision.compressor
+        complaint, good, chain = str(error), self._last_success, self.monitor.decision.compressor
         leaves = good is not None and good.compressor != chain
-        if leaves or complaint != self._complaint:
+        if leaves or complaint != self._reported_failure:
             for_good = not isinstance(error, TrainingError)
             self.monitor.failed(unmeasured(facts), complaint, good, for_good)
-        self._complaint = complaint
+        self._reported_failure = complaint
         if self.monitor.decision.compressor != chain:
-            self._since, self._complaint = facts.version + 1, ""
+            self._first_version, self._reported_failure = facts.version + 1, ""
 
 
 def warnings(failures: int) -> list[str]:

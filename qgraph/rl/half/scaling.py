@@ -13,9 +13,9 @@ from qgraph.errors import UsageError
 from qgraph.foreign import Tensor, Variable
 
 # As in the code of the paper, whose first scale is 1e4.
-FIRST, INTERVAL = 2.0**13, 10_000
-MOST = 2.0**15  # float16 ends at 2^16
-LEAST = 2.0**-14  # the smallest normal number of float16
+FIRST_SCALE, INTERVAL = 2.0**13, 10_000
+MAX_SCALE = 2.0**15  # float16 ends at 2^16
+MIN_SCALE = 2.0**-14  # the smallest normal number of float16
 
 
 class LossScale:
@@ -26,13 +26,13 @@ class LossScale:
     """
 
     def __init__(
-        self, first: float = FIRST, *, interval: int = INTERVAL, most: float = MOST
+        self, first: float = FIRST_SCALE, *, interval: int = INTERVAL, most: float = MAX_SCALE
     ) -> None:
-        if not LEAST <= first <= most < math.inf or interval < 1:
+        if not MIN_SCALE <= first <= most < math.inf or interval < 1:
             raise UsageError(
                 f"a loss scale begins with {first}, is {most} at most, and doubled after "
                 f"{interval} steps",
-                hint=f"{LEAST} or more, no more than the most, and 1 step or more",
+                hint=f"{MIN_SCALE} or more, no more than the most, and 1 step or more",
             )
         self.value = tf.Variable(first, trainable=False, dtype=tf.float32, name="loss_scale")
         self.fine = tf.Variable(0, trainable=False, dtype=tf.int64, name="fine_steps")
@@ -46,7 +46,7 @@ class LossScale:
     @property
     def exhausted(self) -> bool:
         """Whether gradients were infinite at the smallest scale."""
-        return float(self.value) < LEAST
+        return float(self.value) < MIN_SCALE
 
     def doubles_next(self) -> Tensor:
         """Whether one more step with finite gradients doubles the scale."""

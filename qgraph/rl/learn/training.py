@@ -88,7 +88,7 @@ class Training:
         from qgraph.rl.learn.scalars import Scalars
 
         self.scalars = Scalars(directory.path / BOARD)
-        self.behind: list[float] = []
+        self.version_distances: list[float] = []
         self.losses: list[float] = []
         self.status: Status | None = None
         self.actors: ExperienceSource | None = None  # while it runs
@@ -167,7 +167,7 @@ class Training:
                 self.facts,
                 seconds=self.counts.seconds,
                 returned=_mean(self.recent),
-                staleness=_mean(self.behind),
+                staleness=_mean(self.version_distances),
                 episodes=float(self.counts.episodes),
             )
             actors.send(facts, self.sample.observations())
@@ -208,7 +208,7 @@ class Training:
         if self.sample is not None:
             self.sample.add(records["observation"])
         self.limiter.insert(len(records))
-        self.behind.append(self.counts.learner_steps - float(records["version"].mean()))
+        self.version_distances.append(self.counts.learner_steps - float(records["version"].mean()))
         for record in records[records["length"] > 0]:
             self.counts.episodes += 1
             self.recent.append(float(record["returned"]))
@@ -251,12 +251,12 @@ class Training:
             _mean(self.recent),
             _mean(self.losses),
             self.limiter.samples / max(self.limiter.inserts, 1),
-            _mean(self.behind),
+            _mean(self.version_distances),
             counts.waited / max(counts.seconds, 1e-9),
             _waiting(parts),
         )
         self.losses.clear()
-        self.behind.clear()
+        self.version_distances.clear()
         self.progress.add(asdict(self.status))
         self.scalars.add(asdict(self.status), self.limiter.inserts)
         for index, each in enumerate(parts):

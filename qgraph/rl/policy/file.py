@@ -28,7 +28,7 @@ MAGIC = b"\x89QPL\r\n\x1a\n"
 FORMAT = 1
 ALIGNMENT = 64
 HEADER = struct.Struct("<8sIIQ32s8x")
-AGAIN = "quantize the policy again"
+QUANTIZE_AGAIN = "quantize the policy again"
 
 
 @dataclass(frozen=True)
@@ -148,12 +148,12 @@ def _parsed(data: Array) -> Packed:
         raise LoadError("not a quantized policy", hint="`qgraph rl quantize` writes them")
     _, version, length, size, digest = HEADER.unpack(data[: HEADER.size].tobytes())
     if version != FORMAT:
-        raise LoadError(f"format {version}; this version reads {FORMAT}", hint=AGAIN)
+        raise LoadError(f"format {version}; this version reads {FORMAT}", hint=QUANTIZE_AGAIN)
     if size != len(data):
-        raise LoadError(f"{len(data)} bytes, not {size}", hint=AGAIN)
+        raise LoadError(f"{len(data)} bytes, not {size}", hint=QUANTIZE_AGAIN)
     if hashlib.sha256(data[HEADER.size :].data).digest() != digest:
-        raise LoadError("damaged: its checksum is wrong", hint=AGAIN)
-    with reading(None, "is damaged", AGAIN):
+        raise LoadError("damaged: its checksum is wrong", hint=QUANTIZE_AGAIN)
+    with reading(None, "is damaged", QUANTIZE_AGAIN):
         manifest = parse_json(data[HEADER.size : HEADER.size + length].tobytes())
         sections, at = {}, HEADER.size + _aligned(length)
         for name, count in manifest.pop("sections").items():

@@ -16,7 +16,7 @@ from qgraph.records import from_json
 from qgraph.rl.actor import Actor
 from qgraph.rl.actor.observations import wrong_shape
 from qgraph.rl.policy.balance import power_above
-from qgraph.rl.policy.file import AGAIN, Packed, PolicyManifest, read
+from qgraph.rl.policy.file import QUANTIZE_AGAIN, Packed, PolicyManifest, read
 from qgraph.rl.policy.static import StaticRunner
 from qgraph.rl.setting_text import SettingText
 
@@ -87,12 +87,12 @@ class Policy:
         self.about = packed.manifest
         self.sections = packed.sections
         self._static: StaticRunner | None = None
-        with reading(None, "its manifest is damaged", AGAIN):
+        with reading(None, "its manifest is damaged", QUANTIZE_AGAIN):
             facts = from_json(PolicyManifest, packed.manifest)
             self.form, self.bits = facts.form, facts.bits
             self.shape, self.names, self.head = facts.shape, facts.outputs, facts.head
             self._range = None if facts.range is None else facts.range.ends
-            self._held = None if self._range is None else _held(*self._range)
+            self._held_range = None if self._range is None else _held_range(*self._range)
             self._run = self._runner(packed, level)
         self.counts = {"observations": 0, "outside": 0, "saturated": 0}
 
@@ -189,11 +189,11 @@ class Policy:
             raise _not_finite(x)
         if self._range is None:
             return x
-        assert self._held is not None
-        self.counts["outside"] += _beyond(x, self._range)
-        self.counts["saturated"] += _beyond(x, self._held)
+        assert self._held_range is not None
+        self.counts["outside"] += _count_outside(x, self._range)
+        self.counts["saturated"] += _count_outside(x, self._held_range)
         return (
-            np.clip(x, *self._held)
+            np.clip(x, *self._held_range)
             if self.form == PackedForm.DYNAMIC and np.isfinite(x).all()
             else x
         )
@@ -210,7 +210,7 @@ class Policy:
         if not set(self.names) <= static.outputs:
             raise ValueError("its graph has other outputs")
         if self._range and static.reach is not None:
-            self._held = static.reach
+            self._held_range = static.reach
         self._static = static
         return static.run
 
@@ -228,12 +228,12 @@ def _is_within(x: Array, low: Array, high: Array) -> bool:
     return int(np.count_nonzero((x >= low) & (x <= high))) == x.size
 
 
-def _beyond(x: Array, ends: tuple[Array, Array]) -> int:
+def _count_outside(x: Array, ends: tuple[Array, Array]) -> int:
     """The number of observations with a number outside the range."""
     outside = (x < ends[0]) | (x > ends[1])
     return int(outside.reshape(len(x), -1).any(-1).sum())
 
 
-def _held(low: Array, high: Array) -> tuple[Array, Array]:
+def _held_range(low: Array, high: Array) -> tuple[Array, Array]:
     power = power_above(np.stack([low, high])).astype(np.float32)
     return -power, power

@@ -32,7 +32,7 @@ def test_an_export_tests_itself(digits: Path, tmp_path: Path) -> None:
     flags = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2"]
     files = [f"{net}.c", f"{net}_test.c"]
     subprocess.run([compiler(), *flags, *files, "-o", "test"], cwd=tmp_path / "c", check=True)
-    command = ["./test", f"{net}_inputs.bin", "--check", f"{net}_answers.bin"]
+    command = ["./test", f"{net}_inputs.bin", "--check", f"{net}_outputs.bin"]
     done = subprocess.run(command, cwd=tmp_path / "c", capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "PASS: 1 samples\n")
 

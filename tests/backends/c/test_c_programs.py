@@ -300,25 +300,25 @@ def test_the_test_says_pass_and_fail(tmp_path: Path) -> None:
     program = small_conv()
     run = compiled(program, tmp_path, traced=False)
     codes = random_codes(program, samples=5)
-    inputs, answers = tmp_path / "inputs.bin", tmp_path / "answers.bin"
+    inputs, outputs = tmp_path / "inputs.bin", tmp_path / "outputs.bin"
     inputs.write_bytes(packed(run.unit, ["x"], codes))
 
     def test(*words) -> tuple[int, str]:
         done = subprocess.run([run.executable, *words], capture_output=True, text=True)
         return done.returncode, done.stdout + done.stderr
 
-    assert test(inputs, answers) == (0, "")
-    assert test(inputs, "--check", answers) == (0, "PASS: 5 samples\n")
-    right = answers.read_bytes()
-    answers.write_bytes(right[:17] + bytes([right[17] ^ 1]) + right[18:])
-    assert test(inputs, "--check", answers) == (1, "FAIL: sample 2, out, code 1 differs\n")
-    answers.write_bytes(right[:-1])
-    assert test(inputs, "--check", answers) == (
+    assert test(inputs, outputs) == (0, "")
+    assert test(inputs, "--check", outputs) == (0, "PASS: 5 samples\n")
+    right = outputs.read_bytes()
+    outputs.write_bytes(right[:17] + bytes([right[17] ^ 1]) + right[18:])
+    assert test(inputs, "--check", outputs) == (1, "FAIL: sample 2, out, code 1 differs\n")
+    outputs.write_bytes(right[:-1])
+    assert test(inputs, "--check", outputs) == (
         1,
-        "FAIL: the file of answers ends before sample 4\n",
+        "FAIL: the file of outputs ends before sample 4\n",
     )
     inputs.write_bytes(inputs.read_bytes()[:-1])
-    assert test(inputs, answers)[0] == 2 and "is incomplete" in test(inputs, answers)[1]
+    assert test(inputs, outputs)[0] == 2 and "is incomplete" in test(inputs, outputs)[1]
     assert test()[0] == 2
 
 
@@ -329,7 +329,7 @@ def test_codes_out_of_range_are_refused(tmp_path: Path) -> None:
     program = program_of(x, y, steps=steps, exits=["y"])
     run = compiled(program, tmp_path, traced=False)
     (tmp_path / "inputs.bin").write_bytes(np.array([1, -8, 8], np.int8).tobytes())
-    command = [run.executable, tmp_path / "inputs.bin", tmp_path / "answers.bin"]
+    command = [run.executable, tmp_path / "inputs.bin", tmp_path / "outputs.bin"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2 and "sample 0 has a code out of range" in done.stderr
 

@@ -193,7 +193,7 @@ def test_a_program_may_mix_its_samples(make, tmp_path: Path) -> None:
 
 
 def test_what_is_left_out_is_said(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(files, "HEX_MOST", 5)
+    monkeypatch.setattr(files, "MAX_HEX_BYTES", 5)
     index = written(requantized(2), tmp_path, VectorsForm(most=8))
     assert [case["name"] for case in index["cases"]] == ["lowest"]
     assert "case highest: 1 of 8 codes are left" in index["left_out"]

@@ -98,7 +98,7 @@ def test_switching_goes_on_with_other_weights():
     assert actor.version == 2
     assert (actor(x) == Actor(second)(x)).all()
     assert (actor(x) != before).any()
-    with pytest.raises(LoadError, match="another program"):
+    with pytest.raises(LoadError, match="a different program"):
         actor.switch(Packer(mlp(6, 21, 3)).pack(random_weights(mlp(6, 21, 3))))
     damaged = first.copy()
     damaged[-1] ^= 1

@@ -50,9 +50,9 @@ def _foreign(node: Node) -> UnsupportedError:
 
 
 # `emit` writes inputs and constants, and `written_out` replaces these functions by steps.
-APART = frozenset({"input", "const", "composed", "gelu"})
+WRITTEN_ELSEWHERE = frozenset({"input", "const", "composed", "gelu"})
 LOWERINGS: Lowerings[Lower] = Lowerings(
     "backends/tf/lower",
-    OPS.keys() - APART,
+    OPS.keys() - WRITTEN_ELSEWHERE,
     {**LINEAR, **MOVEMENT, **POINTWISE, **QUANTIZERS, **NORM, "opaque": _opaque},
 )

@@ -47,7 +47,7 @@ def _via(*steps: tuple[str, float | None]) -> Lower:
     return lower
 
 
-ITSELF = float("nan")  # in `_via`: the second input is x itself
+FIRST_INPUT = float("nan")  # in `_via`: the second input is x itself
 
 
 def _hard_sigmoid(e: Emission, node: Node) -> str:
@@ -131,8 +131,8 @@ POINTWISE: Mapping[str, Lower] = {
     "relu6": _relu6,
     "leaky_relu": _leaky_relu,
     "elu": _elu,
-    "swish": _via(("Sigmoid", None), ("Mul", ITSELF)),
+    "swish": _via(("Sigmoid", None), ("Mul", FIRST_INPUT)),
     "hard_sigmoid": _hard_sigmoid,
-    "hard_swish": _via(("AddV2", 3.0), ("Relu6", None), ("Mul", ITSELF), ("RealDiv", 6.0)),
+    "hard_swish": _via(("AddV2", 3.0), ("Relu6", None), ("Mul", FIRST_INPUT), ("RealDiv", 6.0)),
     "softmax": simple("Softmax"),
 }

@@ -14,7 +14,7 @@ from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.onnx.ops.layout import back, image
 
 EPSILON = 1e-5
-LARGEST_SIZE = 64
+MAX_WINDOW = 64
 
 
 def _batch_norm(site: OnnxSite) -> Result:
@@ -80,7 +80,7 @@ def _lrn(site: OnnxSite) -> Result:
     """x / (bias + alpha / size * sum of squares over `size` channels) ** beta"""
     node, rank = site.node, site.rank()
     size = node.integer("size")
-    if not site.type().is_float or rank not in (3, 4) or not 1 <= size <= LARGEST_SIZE:
+    if not site.type().is_float or rank not in (3, 4) or not 1 <= size <= MAX_WINDOW:
         raise Inexpressible
     x = image(site)
     square = site.helper("square", "square", x)

@@ -15,10 +15,10 @@ import numpy as np
 
 from qgraph.errors import LoadError
 from qgraph.frontends.inexpressible import Inexpressible
-from qgraph.frontends.onnx.builder import LARGEST_TOTAL, Importer, OnnxSite, Result
+from qgraph.frontends.onnx.builder import MAX_TOTAL, Importer, OnnxSite, Result
 from qgraph.frontends.partial import Partial
 
-MOST_COPIES = 64
+MAX_COPIES = 64
 AXIS_OF = re.compile(r"(.*)\[(\d+)\]", re.DOTALL)
 Dim = int | str  # a size, or the name of an unknown one
 
@@ -63,7 +63,7 @@ def _constant_of_shape(site: OnnxSite) -> Result:
     known = tuple(d if isinstance(d, int) else 1 for d in wanted)
     if value.size != 1 or any(d < 0 for d in known):
         raise LoadError(f"a constant of shape {known}, filled with {value.size}", node=site.name)
-    if math.prod(known) > LARGEST_TOTAL:
+    if math.prod(known) > MAX_TOTAL:
         raise LoadError(f"a constant of {math.prod(known):,} elements", node=site.name)
     filled = np.broadcast_to(value.reshape(()), known)
     if known == wanted:
@@ -102,7 +102,7 @@ def _repeated(site: OnnxSite, x: str, times: list[int], *, last: bool) -> str:
     array = site.builder.constant(x)
     if array is not None and site.builder.allows(array.size * math.prod(times)):
         return site.const(np.tile(array, times), None if last else "whole")
-    if math.prod(times) > MOST_COPIES or min(times) < 1:
+    if math.prod(times) > MAX_COPIES or min(times) < 1:
         raise Inexpressible
     axes = [axis for axis, count in enumerate(times) if count > 1]
     for axis in axes[:-1] if last else axes:

@@ -15,8 +15,8 @@ from qgraph.frontends.partial import Partial
 from qgraph.ir.ops.movement import nearest
 from qgraph.ir.types import Array
 
-MOST_COPIES = 64
-LARGEST_SIDE = 1 << 16
+MAX_COPIES = 64
+MAX_SIDE = 1 << 16
 # Forms of the IR's op: plain, half-pixel centres, aligned corners.
 FORMS = (
     {"align_corners": False, "half_pixel": False},
@@ -99,7 +99,7 @@ def _to(
 ) -> Result:
     """The form of the IR's op that reads the same elements, if there is one."""
     spatial = (site.builder.graph.types[image(site)].shape or ())[1:3]
-    if None in spatial or not all(1 <= t <= LARGEST_SIDE for t in target):
+    if None in spatial or not all(1 <= t <= MAX_SIDE for t in target):
         raise Inexpressible
     sizes = [d or 0 for d in spatial]
     ratios = factors or tuple(t / d for t, d in zip(target, sizes, strict=True))
@@ -144,7 +144,7 @@ def _indices(site: OnnxSite, size: int, out: int, ratio: float, where: str, roun
 def _copied(site: OnnxSite, factors: tuple[float, ...], where: str, rounding: str) -> Result:
     """Integer factors on an image of unknown size: adjacent copies of each element."""
     times = int(factors[0])
-    if factors != (times, times) or times * times > MOST_COPIES:
+    if factors != (times, times) or times * times > MAX_COPIES:
         return None
     ahead = _indices(site, 8, 8 * times, times, where, rounding)
     if not np.array_equal(ahead, np.repeat(np.arange(8), times)):

@@ -12,7 +12,7 @@ from qgraph.frontends.division import Quotient, divided, number_range, remainder
 from qgraph.frontends.onnx.builder import Evaluator, OnnxSite
 from qgraph.frontends.onnx.tensors import NUMPY, dtype_name
 from qgraph.frontends.partial import (
-    LARGEST,
+    MAX_TRACKED,
     Partial,
     elementwise,
     joined,
@@ -114,10 +114,10 @@ def _reshape(site: OnnxSite, args: list[Partial]) -> Partial | None:
 def _expand(site: OnnxSite, args: list[Partial]) -> Partial | None:
     x, wanted = args
     dims = wanted.values.tolist()
-    if not wanted.complete or min(dims, default=1) < 0 or math.prod(dims) > LARGEST:
+    if not wanted.complete or min(dims, default=1) < 0 or math.prod(dims) > MAX_TRACKED:
         return None
     shape = np.broadcast_shapes(x.values.shape, tuple(dims))
-    return None if math.prod(shape) > LARGEST else x.moved(lambda a: np.broadcast_to(a, shape))
+    return None if math.prod(shape) > MAX_TRACKED else x.moved(lambda a: np.broadcast_to(a, shape))
 
 
 def _equal(site: OnnxSite, args: list[Partial]) -> Partial:
@@ -148,7 +148,7 @@ def _where(site: OnnxSite, args: list[Partial]) -> Partial:
 def _constant_of_shape(site: OnnxSite, args: list[Partial]) -> Partial | None:
     dims, fill = args[0], site.node.attrs.get("value")
     sizes = dims.values.tolist()
-    if not dims.complete or min(sizes, default=1) < 0 or math.prod(sizes) > LARGEST:
+    if not dims.complete or min(sizes, default=1) < 0 or math.prod(sizes) > MAX_TRACKED:
         return None
     value = np.zeros(1, np.float32) if fill is None else site.builder.decoded(fill, site.name)
     if value.size != 1:

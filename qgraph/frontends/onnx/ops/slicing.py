@@ -14,7 +14,7 @@ from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.tf_ops.slicing import FULL, Part, slice_attrs
 from qgraph.ir.types import Array
 
-MOST_PIECES = 256
+MAX_PIECES = 256
 
 
 def along(rank: int, axis: int, part: Part) -> dict[str, object]:
@@ -96,7 +96,7 @@ def _gather(site: OnnxSite) -> Result:
 def _picked(site: OnnxSite, axis: int, size: int | None, indices: Array) -> Result:
     """A single index drops the axis; several are one slice, or joined slices."""
     rank, x = site.rank(), site.inputs[0]
-    if indices.size > MOST_PIECES:
+    if indices.size > MAX_PIECES:
         return None
     chosen = [int(i) for i in np.ravel(indices)]
     if size is not None and any(not -size <= i < size for i in chosen):

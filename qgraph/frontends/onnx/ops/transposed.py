@@ -18,7 +18,7 @@ from qgraph.frontends.onnx.ops.layout import (
     pair,
     refuse_pads,
 )
-from qgraph.frontends.transposed import around, check_room, cut, laid_out, phases, taps_of
+from qgraph.frontends.transposed import around, check_filter_size, cut, laid_out, phases, taps_of
 from qgraph.ir.types import Array
 from qgraph.ops.attribute_types import Pair
 
@@ -36,7 +36,7 @@ def _conv_transpose(site: OnnxSite) -> Result:
     extra = _output_padding(site)
     pads = _pads(site, kernel, strides, extra)
     taps = taps_of(kernel, extra, strides)
-    check_room((*w.shape[:2], taps[0] * strides[0], taps[1] * strides[1]), weights)
+    check_filter_size((*w.shape[:2], taps[0] * strides[0], taps[1] * strides[1]), weights)
     filters = phases(w, strides, taps)
     made = site.helper(
         "phases", "conv2d", image(site), site.const(filters, "weights"),
@@ -58,7 +58,7 @@ def _dense(site: OnnxSite, weights: Array) -> Array:
         raise GraphError(f"{groups} groups do not fit weights of {weights.shape}", node=site.name)
     kernel = ((height - 1) * dh + 1, (width - 1) * dw + 1)
     shape = (channels, per_group * groups, *kernel)
-    check_room(shape, weights)
+    check_filter_size(shape, weights)
     made = np.zeros(shape, w.dtype)
     share = channels // groups
     for g in range(groups):

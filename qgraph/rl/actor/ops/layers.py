@@ -34,7 +34,7 @@ from qgraph.rl.actor.ops.base import (
 )
 
 SMALLEST = F(2.0**-100)  # a range of an input, or a largest weight, below this counts as 0
-LARGEST = np.finfo(F).max
+FLOAT32_MAX = np.finfo(F).max
 PARTS = 4  # partial sums of float products: values 0, 4, 8, ... of a segment; 1, 5, 9, ...; ...
 
 
@@ -98,10 +98,10 @@ def quantize_input(x: Array) -> tuple[Array, Array, Array]:
     """delta [n], zero [n], codes [n, k] of x [n, k]."""
     low, high = np.fmin.reduce(x, 1, initial=F(0)), np.fmax.reduce(x, 1, initial=F(0))
     span = high - low
-    there = (span >= SMALLEST) & (span <= LARGEST)
+    there = (span >= SMALLEST) & (span <= FLOAT32_MAX)
     inverse = np.divide(F(255), span, out=np.zeros_like(span), where=there)
     delta = np.where(there, span / F(255), F(0))
-    delta[(span > LARGEST) | np.isnan(x).any(1)] = np.nan
+    delta[(span > FLOAT32_MAX) | np.isnan(x).any(1)] = np.nan
     zero = np.clip(np.rint(-low * inverse), 0, 255)
     codes = np.clip(np.rint(np.nan_to_num(x) * inverse[:, None]) + zero[:, None], 0, 255)
     return delta, zero.astype(np.int64), codes.astype(np.int64)

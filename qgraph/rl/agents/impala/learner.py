@@ -81,7 +81,7 @@ class ImpalaLearner:
 
     def _step(
         self, x: Tensor, action: Tensor, reward: Tensor, discount: Tensor, following: Tensor,
-        goes_on: Tensor, log_mu: Tensor | None = None,
+        same_episode: Tensor, log_mu: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         with tf.GradientTape() as tape:
             logits, critic = self._outputs(x)
@@ -94,9 +94,9 @@ class ImpalaLearner:
                 log_mu,
                 self.config.reward_scale * reward,
                 discount,
-                goes_on,
+                same_episode,
                 tf.stop_gradient(values),
-                self._next_values(values, following, goes_on),
+                self._next_values(values, following, same_episode),
                 tf.stop_gradient(chosen) if self.correct.of_actions else None,
             )
             found = self.correct(steps, tf)
@@ -110,9 +110,9 @@ class ImpalaLearner:
         self.adam.descend(tape, loss)
         return tf.abs(errors), loss
 
-    def _next_values(self, values: Tensor, following: Tensor, goes_on: Tensor) -> Tensor:
+    def _next_values(self, values: Tensor, following: Tensor, same_episode: Tensor) -> Tensor:
         """V after each step: of the next row, or computed if the next row is another state."""
-        elsewhere = tf.where(goes_on == 0)  # the last row is among them
+        elsewhere = tf.where(same_episode == 0)  # the last row is among them
         found = self._values(*self._outputs(tf.gather_nd(following, elsewhere)))
         later = tf.concat([values[1:], values[-1:]], 0)
         return tf.stop_gradient(tf.tensor_scatter_nd_update(later, elsewhere, found))

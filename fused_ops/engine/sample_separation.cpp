@@ -8,9 +8,9 @@
 namespace qgraph::engine {
 namespace {
 
-class SamplesApart {
+class SampleSeparation {
   public:
-    SamplesApart(const Step& step, const Network& network) : step_(step), network_(network) {}
+    SampleSeparation(const Step& step, const Network& network) : step_(step), network_(network) {}
 
     void check() const {
         require(!output().empty() && output()[0] == 1);
@@ -45,7 +45,7 @@ class SamplesApart {
             case Family::reshape:
                 return;
         }
-        no_case(step_.op, "engine/samples_apart.cpp, check");
+        no_case(step_.op, "engine/sample_separation.cpp, check");
     }
 
   private:
@@ -61,14 +61,14 @@ class SamplesApart {
             case MoveOp::take:
                 return step_.axis != 0;
         }
-        no_case(step_.op, "engine/samples_apart.cpp, moves_within_samples");
+        no_case(step_.op, "engine/sample_separation.cpp, moves_within_samples");
     }
 
     const Tensor& input(size_t i) const { return network_.tensors[step_.inputs[i]]; }
     const Shape& output() const { return network_.tensors[step_.output].shape; }
 
-    void require(bool apart) const {
-        if (!apart) refuse(step_, network_, "mixes samples");
+    void require(bool separate) const {
+        if (!separate) refuse(step_, network_, "mixes samples");
     }
 
     const Step& step_;
@@ -77,8 +77,8 @@ class SamplesApart {
 
 }  // namespace
 
-void check_samples_apart(const Step& step, const Network& network) {
-    SamplesApart(step, network).check();
+void check_sample_separation(const Step& step, const Network& network) {
+    SampleSeparation(step, network).check();
 }
 
 }  // namespace qgraph::engine

@@ -1,1 +1,1 @@
-"""Timings, and the real networks and images they run on."""
+"""Timings of qgraph, and measurements on real networks and images."""

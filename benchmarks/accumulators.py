@@ -1,7 +1,7 @@
 """The narrowest accumulators of real networks: ``python -m benchmarks.accumulators``.
 
-What each layer's sums can reach, from its real weights; and what as many products of such codes
-could reach with any weights.
+The table has the range that each layer's sums reach with its real weights, and the range that the
+same number of products of such codes could reach with any weights.
 """
 
 from __future__ import annotations

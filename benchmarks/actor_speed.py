@@ -1,12 +1,11 @@
 """Time actors beside other tools: ``python -m benchmarks.actor_speed`` (torch, LiteRT: pip).
 
-One policy, one batch, one thread at a time, in a separate process on one core, with the other
-cores at rest or with a learner at work on the next. All that run it take turns, again and again.
-A call is from Python and back: float observations in, float outputs out, except LiteRT, which
-takes and gives codes. qgraph's actors find ranges in every step, except the static one, which has
-them from calibration, as LiteRT and ONNX Runtime's int8 have. Weights are drawn at random, and
-where images lie as [c, h, w] those behind are not brought into that order: times do not depend on
-them.
+Each policy and batch is timed on one thread, in a separate process on one core. The other cores are
+idle, or a learner runs on the next core. All tools that run a policy take turns, many times. A call
+starts and ends in Python: float observations in, float outputs out, except that LiteRT takes and
+returns codes. qgraph's actors compute ranges in every step; the static actor has them from
+calibration, as LiteRT and ONNX Runtime's int8 do. Weights are random. Where a tool stores images as
+[c, h, w], the weights behind them are not reordered, because times do not depend on their order.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ def observations(program: ActorProgram, count: int) -> Array:
     return rng.standard_normal((count, *program.shape), np.float32)
 
 
-# -- the same network elsewhere -----------------------------------------------------------------
+# -- the same network in other tools --------------------------------------------------------------
 
 
 def keras_model(program: ActorProgram, weights: Mapping[str, Array]) -> Any:
@@ -121,7 +120,7 @@ def keras_model(program: ActorProgram, weights: Mapping[str, Array]) -> Any:
 
 
 def torch_model(program: ActorProgram, weights: Mapping[str, Array]) -> Any:
-    """Takes images as [n, c, h, w]."""
+    """The network in PyTorch; it takes images as [n, c, h, w]."""
     import torch
 
     activations = {"relu": torch.nn.ReLU, "tanh": torch.nn.Tanh, "linear": torch.nn.Identity}
@@ -146,7 +145,7 @@ def torch_model(program: ActorProgram, weights: Mapping[str, Array]) -> Any:
 
 
 def onnx_model(program: ActorProgram, weights: Mapping[str, Array]) -> bytes:
-    """Takes images as [n, c, h, w]."""
+    """The network as ONNX; it takes images as [n, c, h, w]."""
     from onnx import TensorProto, helper, numpy_helper
 
     nodes, constants = [], []
@@ -181,7 +180,7 @@ def onnx_model(program: ActorProgram, weights: Mapping[str, Array]) -> bytes:
 
 
 def prepare(name: str, folder: Path) -> None:
-    """Write the files of those that need some."""
+    """Write the files of the tools that read files."""
     from benchmarks.peers.litert import full_integer
     from benchmarks.peers.onnx_runtime import quantized
     from qgraph.frontends import load
@@ -199,7 +198,7 @@ def prepare(name: str, folder: Path) -> None:
 
 
 def calls(name: str, batch: int, prepared: Path) -> dict[str, Call]:
-    """The timed calls, by contestant."""
+    """The calls to time, by tool."""
     import tensorflow as tf
 
     from benchmarks.peers.litert import LiteRT
@@ -233,7 +232,7 @@ def _torch_calls(
     import torch
 
     torch.set_num_threads(1)
-    warnings.simplefilter("ignore")  # that its quantizer moves to its own package
+    warnings.simplefilter("ignore")  # its quantizer moves to another package
     plain = torch_model(program, weights)
     quantize: Any = torch.ao.quantization.quantize_dynamic
     dynamic = quantize(plain, {torch.nn.Linear}, dtype=torch.qint8)
@@ -257,7 +256,7 @@ def measure(name: str, batch: int, prepared: Path) -> Times:
 
 
 def turns(contestants: Mapping[Any, Call]) -> dict[Any, list[float]]:
-    """Microseconds of a call, turn by turn, each taking its turn after the one before."""
+    """Microseconds per call, in turns: each tool is called in every turn, one after the other."""
     times: dict[Any, list[float]] = {who: [] for who in contestants}
     often = {}
     for who, call in contestants.items():
@@ -266,7 +265,7 @@ def turns(contestants: Mapping[Any, Call]) -> dict[Any, list[float]]:
     start = time.perf_counter()
     for _ in range(TURNS):
         for who, call in contestants.items():
-            call()  # the caches hold this one's data, not another's
+            call()  # fill the caches with this tool's data
             times[who].append(_timed(call, often[who]))
         if time.perf_counter() - start >= MAX_SECONDS:
             break
@@ -296,13 +295,13 @@ def learn() -> None:
 
 @contextmanager
 def learner(core: int | None) -> Iterator[None]:
-    """A learner at work on a core, for as long as it takes."""
+    """Run a learner on a core during the block."""
     if core is None:
         yield
         return
     process = _start(core, "--learner")
     try:
-        time.sleep(2)  # until it is at it
+        time.sleep(2)  # until the learner has started
         yield
     finally:
         process.kill()
@@ -328,7 +327,7 @@ def _apart(name: str, batch: int, prepared: Path, core: int) -> Times:
 
 
 def speeds(found: Mapping[tuple[str, str, int], Times]) -> Table:
-    """A row for each policy, runtime and batch, alone and beside a learner."""
+    """A row for each policy, tool and batch, alone and beside a learner."""
     table = Table(
         "A step of an actor",
         {"network": "", "runtime": "", "beside": "", "batch": "d", "us an observation": ".3g",

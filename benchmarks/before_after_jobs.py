@@ -1,6 +1,7 @@
-"""Jobs of `before_after.py`: they use only what both checkouts have.
+"""Jobs of `before_after.py`, which use only functions that both checkouts have.
 
-``python benchmarks/before_after_jobs.py NAME`` prints the seconds of each figure of a job as JSON.
+``python benchmarks/before_after_jobs.py NAME`` prints the seconds of each measurement of a job as
+JSON.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def _compile() -> Seconds:
     graph_def = chain(LARGE)
     runs = []
     for _ in range(6):
-        gc.collect()  # else a collection of all that is imported hits some of the runs
+        gc.collect()  # otherwise a collection of all imported objects delays some of the runs
         runs.append(compile_once(graph_def)[0])
     stages = {stage: statistics.median(run[stage] for run in runs[1:]) for stage in runs[0]}
     return {f"compile {LARGE:,} nodes, {stage}": seconds for stage, seconds in stages.items()}
@@ -67,7 +68,7 @@ def _calibration() -> Seconds:
     graph = _network()
     samples = np.random.default_rng(0).standard_normal((16, 8, 8, 4)).astype(np.float32)
 
-    def sweep(method: Any) -> None:  # its text, which every checkout takes
+    def sweep(method: Any) -> None:  # the method as text, which every checkout accepts
         calibrate(graph.copy(), {"x": samples}, Calibration(method))
 
     methods = "max", "kl_j"
@@ -134,7 +135,9 @@ def _imports() -> Seconds:
 
 
 def _check_imports() -> None:
-    """An editable install, or a missing checkout, would measure the same code twice."""
+    """Fail if both processes would run the same code: an editable install, or a missing
+    checkout.
+    """
     import qgraph
 
     found = Path(qgraph.__file__).resolve()
@@ -152,6 +155,6 @@ JOBS: dict[str, Callable[[], Seconds]] = {
 }
 
 if __name__ == "__main__":
-    sys.path.pop(0)  # this folder: the checkout's own modules count
+    sys.path.pop(0)  # without this folder, so that modules come from the checkout
     _check_imports()
     print(json.dumps(JOBS[sys.argv[1]]()))

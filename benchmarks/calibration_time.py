@@ -1,10 +1,10 @@
-"""One-sweep calibration of MobileNetV1 against plain float inference of the same images.
+"""Time the calibration of MobileNetV1 beside plain float inference of the same images.
 
     python -m benchmarks.calibration_time [--images 50] [--repeats 5] [--json FILE]
 
-Both are run in turn, in one process, after a warm-up; medians and their ratio count. Plain float
-inference is the original frozen graph in TensorFlow (all cores), and beside it the folded
-graph in qgraph's own numpy interpreter.
+Both run in turn in one process, after a warm-up; the table has medians and their ratio. Plain float
+inference is the original frozen graph in TensorFlow on all cores and, beside it, the folded graph
+in qgraph's numpy interpreter.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OUTPUT = "MobilenetV1/Predictions/Reshape"
 
 
 def images(count: int) -> Array:
-    """Real photographs as the network takes them, repeated where there are fewer than asked for."""
+    """Photographs as the network takes them, repeated if there are fewer than `count`."""
     photographs, _ = assets.imagenet_images(224)
     scaled = photographs.astype(np.float32) / 127.5 - 1
     repeated: Array = np.concatenate([scaled] * (count // len(scaled) + 1))

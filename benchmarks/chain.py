@@ -1,10 +1,10 @@
 """Break down the time of small tensors: ``python -m benchmarks.chain``.
 
-One kind of op, 64 of them in a row within one graph, on one thread. With 16 elements, a call of the
-op is all; what 65,536 elements add is its work. Times are CPU times, which waiting for a busy
-machine does not count in, the lower decile of many rounds in which all take turns. `kept` means
-that all results stay, as they do for a backward pass; else each op may have the memory of the one
-before.
+A graph has 64 ops of one kind in sequence, on one thread. With 16 elements, the time is that of a
+call of the op; the time that 65,536 elements add is that of its arithmetic. Times are processor
+times, which do not include waiting on a busy machine: the lowest decile of many rounds, in which
+all chains take turns. `kept` means that all results stay in memory, as for a backward pass;
+otherwise an op may reuse the memory of the previous one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Run = Callable[[Any, Any], Any]
 
 
 def runs() -> dict[str, Run]:
-    """Chains of one op each."""
+    """One chain for each op."""
     import tensorflow as tf
 
     from qgraph.rl.half.precision import plain_round
@@ -55,7 +55,7 @@ def runs() -> dict[str, Run]:
 
 
 def chain_of(op: Callable[[Any, Any], Any], keep: bool) -> Run:
-    """CHAIN of them; returns the last result, or all."""
+    """A chain of CHAIN ops; it returns the last result, or all."""
     import tensorflow as tf
 
     def run(x: Any, g: Any) -> Any:
@@ -69,14 +69,14 @@ def chain_of(op: Callable[[Any, Any], Any], keep: bool) -> Run:
 
 
 def main(json_file: JsonFile = None) -> None:
-    """Print microseconds of one op."""
+    """Print the microseconds of one op."""
     import tensorflow as tf
 
     from qgraph.train import fused
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    # Its graph optimiser would make one op of many additions.
+    # Otherwise its graph optimiser would merge many additions into one op.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     fused.set_threads(1)
     rng = np.random.default_rng(0)

@@ -1,7 +1,7 @@
 """Run the code of a checkout that is not the installed one: another commit, or a copy.
 
-An editable install finds `qgraph` by an import hook, which comes before `PYTHONPATH` and the
-current directory. A process that should run the code of another checkout removes such hooks.
+An editable install finds `qgraph` by an import hook, which has precedence over `PYTHONPATH` and the
+current directory. A process that runs the code of another checkout must remove such hooks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-HOOKS = ("_editable", "__editable__")  # modules of scikit-build-core's hooks, and of setuptools'
+HOOKS = ("_editable", "__editable__")  # modules of the hooks of scikit-build-core and of setuptools
 
 
 def remove_editable_hooks() -> None:

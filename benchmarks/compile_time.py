@@ -1,11 +1,11 @@
-"""Compile time: GraphDef -> IR -> passes -> GraphDef, without TensorFlow's import.
+"""Compile time: GraphDef -> IR -> passes -> GraphDef, without the import of TensorFlow.
 
     python -m benchmarks.compile_time [--resnet] [--json FILE]
 
-Graphs are chains of residual blocks (conv, batch norm, ReLU, add) from 50 to 50,000 nodes;
-`--resnet` adds ResNet-152 with random weights. Calibration is left out: activations get a made-up
-exponent, weights their real one. Each size is compiled several times; the median counts. Seconds
-are processor time, which other programs disturb less than the clock.
+Graphs are chains of residual blocks (conv, batch norm, ReLU, add) with 50 to 50,000 nodes;
+`--resnet` adds ResNet-152 with random weights. Calibration is not measured: activations get a fixed
+exponent, weights their real one. Each size is compiled several times, and the table has medians.
+Seconds are processor time, which other programs disturb less than wall time.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def resnet152() -> Any:
 
 
 def assume_exponents(graph: Graph) -> None:
-    """Stand in for calibration, which is not compilation."""
+    """Set exponents without calibration, which is not part of compilation."""
     for node in graph.topological():
         if node.op not in ("quantize", "lookup"):
             continue
@@ -96,7 +96,7 @@ def assume_exponents(graph: Graph) -> None:
 
 
 def compile_once(graph_def: Any) -> tuple[dict[str, float], int]:
-    """Seconds for each stage, and the nodes of the graph that was read."""
+    """Seconds of each stage, and the number of nodes of the graph that was read."""
     start = time.process_time()
     graph = load_graph_def(graph_def)
     loaded = time.process_time()

@@ -1,17 +1,17 @@
-"""Policies compressed in more ways than bits: ``python -m benchmarks.compression run``.
+"""Compress policies by more than fewer bits: ``python -m benchmarks.compression run``.
 
-Each run is `qgraph rl train --algo impala` with a chain of links, in a separate directory; those
-that are complete are passed over. ``python -m benchmarks.compression report`` makes a table and a
-figure of the runs that are there:
+Each run is `qgraph rl train --algo impala` with a chain of links, in a separate directory. Complete
+runs are skipped. ``python -m benchmarks.compression report`` makes a table and a figure of the
+existing runs:
 
-- actor: microseconds of a step's inference, as actors took them in the run, beside all its other
-  processes, and how many times less that is than without compression; `inference` is its share of
-  their own time, `of wall` that of all their time, with what they wait for the learner (figure 1);
-- alone: the same for the run's best policy, compressed again, with nothing else running;
-- block: bytes of a broadcast, of the compressor in the beginning and in the end;
-- KL: mean over the run of the divergence between the learner's policy and the compressed one;
-- return: the best of the mean of three evaluations in a row of the full policy; `of actors` is the
-  mean return that actors had in the last quarter of the run.
+- actor: microseconds of inference per step during the run, beside all its other processes, and the
+  ratio to a run without compression; `inference` is its share of the actors' own time, `of wall`
+  its share of all their time, which includes waiting for the learner (figure 1);
+- alone: the same for the run's best policy, compressed again, without other processes;
+- block: bytes of a broadcast, with the compressor of the beginning and that of the end;
+- KL: the divergence between the learner's policy and the compressed one, as a mean over the run;
+- return: the best mean of three consecutive evaluations of the full policy; `of actors` is the
+  mean return of the actors in the last quarter of the run.
 
 ``python -m benchmarks.compression networks`` times the four networks of AcceRL's table 6.
 """
@@ -53,16 +53,16 @@ from qgraph.rl.head import Head
 from qgraph.rl.monitor.log import LINES, read_log
 
 RUNS = Path("runs/compression")
-OWN = ("acting", "choosing", "environment", "looking")  # what an actor's own time goes into
-PARTS = (*OWN, "waiting")
+ACTIVE = ("acting", "choosing", "environment", "looking")  # the parts of an actor's own time
+PARTS = (*ACTIVE, "waiting")
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task, what IMPALA is told for it, and a network to distill into.
+    """A task, IMPALA's options for it, and a network to distill into.
 
-    Layers are wide enough for actors to be what runs wait for. gap: between returns, that the
-    monitor does not let pass.
+    Layers are so wide that actors are the bottleneck of a run. gap: the difference of returns at
+    which the monitor reacts.
     """
 
     name: str
@@ -74,20 +74,20 @@ class Task:
 
     @property
     def places(self) -> int:
-        """Decimal places that returns are worth."""
+        """The number of decimal places of returns in the table."""
         return 1 if self.gap <= 1 else 0
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A chain, "" for none, and what steers it, with `{student}` and `{gap}` of the task."""
+    """A chain ("" for none) and a monitor, with `{student}` and `{gap}` of the task."""
 
     name: str
     chain: str
     monitor: str = "watch"
 
 
-# A layer norm keeps a wide policy from falling again; entropy counts less where rewards are small.
+# A layer norm keeps a wide policy stable. The entropy has a smaller weight where rewards are small.
 STEADY = ("--actors", "2", "--layer-norm", "--evaluate-every", "60")
 SMALL = ("--reward-scale", "0.05", "--entropy", "0.005")
 TASKS = {
@@ -99,7 +99,8 @@ TASKS = {
         Task(
             "breakout", "MinAtar/Breakout-v1", ("--steps", "300000"), 1, "512", "8x3x1-64",
         ),
-        # AcceRL's original network and its smallest. Too short to learn: it measures speed.
+        # AcceRL's original network and its smallest one. The run measures speed; it is too short to
+        # learn.
         Task(
             "pong", "ALE/Pong-v5",
             ("--steps", "20000", "--evaluate-every", "100", "--episodes", "1"), 1, "2048", "net3",
@@ -115,11 +116,12 @@ GROUPS: dict[str, tuple[Variant, ...]] = {
         Variant("distilled", "distill({student})"),
         Variant("pruned, int8", "prune(0.5)|quantize(8)"),
         Variant("distilled, int8", "distill({student})|quantize(8)"),
-        # The rest of the policy learns, from the start each time.
+        # The rest of the policy is trained, each time from the start.
         Variant("pruned, taught", "prune(0.5)|distill(steps=40)"),
         Variant("pruned, taught, int8", "prune(0.5)|distill(steps=40)|quantize(8)"),
     ),
-    # How much a critic's values count for a student, which learns them beside its actions.
+    # The weight of the critic's values in the loss of a student, which learns them with its
+    # actions.
     "values": tuple(
         Variant(f"values count {value:g}", f"distill({{student}}, value={value})|quantize(8)")
         for value in (1.0, 0.1, 0.01, 0.0)
@@ -186,7 +188,7 @@ def folder_of(out: Path, task: Task, variant: Variant, seed: int) -> Path:
 
 
 def complete(out: Path, task: Task, variant: Variant) -> list[Path]:
-    """The runs of all seeds that came to their end."""
+    """The complete runs of all seeds."""
     name = folder_of(out, task, variant, 0).name.removesuffix("0")
     return [
         folder
@@ -199,15 +201,15 @@ def _variants(groups: str) -> list[Variant]:
     return list(dict.fromkeys(v for group in chosen(groups, GROUPS) for v in group))
 
 
-# -- what became of them ------------------------------------------------------------------------
+# -- results of the runs ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Run:
-    """Numbers of one run; `curve` is steps and returns of its evaluations."""
+    """The results of one run; `curve` has steps and returns of its evaluations."""
 
-    parts: Mapping[str, float]  # microseconds of a step, by PARTS
-    seconds: float  # of the whole run, evaluations not counted
+    parts: Mapping[str, float]  # microseconds per step, by PARTS
+    seconds: float  # of the whole run without evaluations
     kl: float | None
     best: float
     of_actors: float
@@ -219,7 +221,7 @@ class Run:
 
     @property
     def inference(self) -> float:
-        return self.acting / sum(self.parts[part] for part in OWN)
+        return self.acting / sum(self.parts[part] for part in ACTIVE)
 
     @property
     def of_wall(self) -> float:
@@ -247,7 +249,7 @@ def read_run(folder: Path) -> Run:
 
 
 def compressed(folder: Path, chain: str) -> ChainPolicy:
-    """The broadcast policy: the run's best one, by its chain, packed."""
+    """The broadcast policy: the run's best policy, compressed by its chain and packed."""
     from qgraph.rl.policy import read_policy
 
     network = read_policy(folder / "policy.pb")
@@ -257,13 +259,13 @@ def compressed(folder: Path, chain: str) -> ChainPolicy:
 
 
 def block_bytes(policy: ChainPolicy) -> int:
-    """Size of a packed policy."""
+    """The size of a packed policy."""
     assert policy.block is not None
     return len(policy.block)
 
 
 def alone_times(policies: Mapping[Variant, ChainPolicy]) -> dict[Variant, float]:
-    """Microseconds of a step, one observation at a time, in turns."""
+    """Microseconds per step of each policy, one observation at a time, in turns."""
     calls = {
         variant: partial(policy.actor(), observations(policy.program, 1))
         for variant, policy in policies.items()
@@ -279,7 +281,7 @@ def report(
     json_file: JsonFile = None,
     figure: Annotated[Path | None, typer.Option(metavar="PNG", help="Learning curves.")] = None,
 ) -> None:
-    """A table for each task, and a figure, of the runs that are there."""
+    """Make a table for each task, and a figure, of the existing runs."""
     import_tensorflow_quietly()
     found = {
         (task.name, variant): [read_run(folder) for folder in complete(out, task, variant)]
@@ -330,7 +332,7 @@ def _table(task: Task, found: dict[tuple[str, Variant], list[Run]], out: Path) -
 
 
 def draw(found: dict[tuple[str, Variant], list[Run]], path: Path) -> None:
-    """A row for each task: learning curves, and what actors' time goes into."""
+    """Draw a row for each task: learning curves, and the parts of actors' time."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -357,9 +359,9 @@ def draw(found: dict[tuple[str, Variant], list[Run]], path: Path) -> None:
 
 
 def _curves(axis: Any, name: str, of_task: Mapping[Variant, list[Run]]) -> None:
-    """The mean over seeds, and one standard deviation, against steps.
+    """The mean over seeds and one standard deviation, by steps.
 
-    What lies far below all of the second half is cut off.
+    Values far below all values of the second half are not shown.
     """
     means = []
     for variant, runs in of_task.items():
@@ -373,7 +375,7 @@ def _curves(axis: Any, name: str, of_task: Mapping[Variant, list[Run]]) -> None:
 
 
 def _shares(axis: Any, of_task: Mapping[Variant, list[Run]]) -> None:
-    """A bar for each variant, the mean over seeds: figure 1, without and with compression."""
+    """A bar for each variant, as a mean over seeds: figure 1, with and without compression."""
     left = np.zeros(len(of_task))
     for part in PARTS:
         took = np.array([np.mean([run.parts[part] for run in runs]) for runs in of_task.values()])

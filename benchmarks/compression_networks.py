@@ -22,7 +22,7 @@ ACTIONS = 6  # of Pong
 
 
 def networks(json_file: JsonFile = None) -> None:
-    """Time the networks of table 6, interleaved, one observation at a time."""
+    """Time the networks of table 6 in turns, one observation at a time."""
     calls: dict[tuple[str, int | str], Any] = {}
     sizes: dict[tuple[str, int], int] = {}
     for name, network in NETWORKS.items():
@@ -56,7 +56,7 @@ def networks(json_file: JsonFile = None) -> None:
 
 
 def _pong() -> ActorProgram:
-    """A program with the observations and outputs; a student takes no more of it."""
+    """A program with the observations and outputs of Pong; a student uses nothing else of it."""
     shapes = {"kernel": (84 * 84 * 4, ACTIONS), "bias": (ACTIONS,)}
     steps = (ActorStep("flatten", ("observation",), "flat"),
              ActorStep("dense", ("flat",), "logits", ("kernel", "bias")))  # fmt: skip

@@ -1,12 +1,11 @@
 """Bandwidth of the CUDA kernels beside a copy: ``python -m benchmarks.cuda_quantizer``.
 
-It times the quantizer and the epilogue of a layer.
-
-Needs a GPU, its driver and `_cuda.so`; no TensorFlow. All variants take turns on one stream, each
-timed by events around a run of launches, warmed before; a figure is the median of its rounds. Each
-launch of a run has its own tensors, as many as it takes to be larger than the GPU's caches. The
-bytes of a variant are what it has to read and write: two tensors for a copy (cuMemcpyDtoDAsync) and
-the forward pass, three for the backward pass, whose figure holds both of its kernels.
+It times the quantizer and the epilogue of a layer. It needs a GPU, its driver and `_cuda.so`, and
+no TensorFlow. All variants take turns on one stream. Events around a series of launches measure the
+time, after a warm-up; the table has medians over the rounds. Each launch of a series has its own
+tensors, which together are larger than the GPU's caches. The bytes of a variant are those that it
+must read and write: two tensors for a copy (cuMemcpyDtoDAsync) and for the forward pass, three for
+the backward pass, whose time is that of both its kernels.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def seconds(launches: dict[str, list[Launch]]) -> dict[str, float]:
 
 
 def measure(size: int, dtype: str, channels: int) -> dict[str, float]:
-    """Gigabytes a second of each variant."""
+    """Gigabytes per second of each variant."""
     width = 4 if dtype == "float32" else 2
     numbers = np.random.default_rng(0).normal(size=size).astype(np.float32)
     # The upper half of a float32 is a bfloat16.
@@ -83,7 +82,7 @@ def measure(size: int, dtype: str, channels: int) -> dict[str, float]:
 
 
 def measure_epilogue(size: int, activation: str, channels: int) -> dict[str, float]:
-    """Gigabytes a second of each variant, with the epilogue in place of the quantizer."""
+    """Gigabytes per second of each variant, with the epilogue in place of the quantizer."""
     size = size // channels * channels
     array = np.random.default_rng(0).normal(size=size).astype(np.float32)
     device = gpu()
@@ -110,14 +109,16 @@ def measure_epilogue(size: int, activation: str, channels: int) -> dict[str, flo
 
 
 def partial_of(kernel: Callable[..., None], *arguments: object) -> OnTensors:
-    """A forward pass as a function of its tensors."""
+    """The forward pass as a function of its tensors."""
     return lambda t: kernel(t.x, t.out, *arguments)
 
 
 def bandwidth(
     sets: list[Tensors], size: int, forward: OnTensors, backward: OnTensors
 ) -> dict[str, float]:
-    """Gigabytes a second of a copy and of both passes over tensors of `size` bytes; frees them."""
+    """Gigabytes per second of a copy and of both passes over tensors of `size` bytes; frees
+    them.
+    """
     times = seconds(
         {
             "copy": [partial(gpu().copy, t.out, t.x, size) for t in sets],
@@ -132,7 +133,7 @@ def bandwidth(
 
 
 def measured(device: Gpu, sizes: list[int], channels: list[int]) -> Table:
-    """The copy's bandwidth, and the shares of it that the kernels reach."""
+    """The bandwidth of a copy, and the kernels' shares of it."""
     table = Table(
         f"Bandwidth on {device.name}",
         {"kernel": "", "elements": ",d", "type": "", "channels": "d", "copy, GB/s": ".0f",

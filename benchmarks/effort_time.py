@@ -1,12 +1,12 @@
-"""Time of static mode by effort, and how near its results are to float on held-out images.
+"""Time of static mode by effort, and the agreement of its results with float on held-out images.
 
     python -m benchmarks.effort_time [NETWORK[:PROFILE[:EFFORT,...]] ...] [--peers] [--json FILE]
 
 For example `cifar_10_model:graffitist-int4:fast,default MobileNetV1`. Networks are read and
-libraries are imported before the clock starts. Efforts run in turn, in one process; the medians of
-wall and CPU time count. Every repeat has to give the same network. Beside them, `--peers` converts
-the same networks with LiteRT and ONNX Runtime, calibrated on the same images (8 bits, float scales,
-one for each channel of weights).
+libraries are imported before the measurement. Efforts run in turn in one process; the table has
+medians of wall and processor time. Every repeat must give the same network. With `--peers`, LiteRT
+and ONNX Runtime convert the same networks, calibrated on the same images (8 bits, float scales, one
+scale per channel of weights).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Predict = Callable[[Array], Array]
 
 @dataclass(frozen=True)
 class Run:
-    """A network that is quantized for a profile, by each of some efforts."""
+    """A network that is quantized for a profile, with some efforts."""
 
     network: str
     profile: str = PROFILE
@@ -87,7 +87,7 @@ def _litert(model: Graph, calibration: Array) -> Predict:
 def _onnx_runtime(model: Graph, calibration: Array) -> Predict:
     float_file = float_onnx(model, None)
     int8 = quantized(float_file, calibration, 1, per_channel=True)
-    session = OnnxRuntime(int8, optimized=False)  # exact on every processor
+    session = OnnxRuntime(int8, optimized=False)  # gives the exact result on every processor
     return lambda images: session.predict(images, 1)
 
 
@@ -99,7 +99,7 @@ FOLDED = ", batch norms folded"
 
 
 def tables(runs: Sequence[Run], repeats: int, peers: bool) -> Iterator[Table]:
-    """One table; it is printed once all networks are done."""
+    """One table, which is printed when all networks are done."""
     table = Table("Static mode by effort", COLUMNS)
     how = "one run" if repeats == 1 else f"medians of {repeats} runs in turns"
     table.notes.append(
@@ -143,7 +143,7 @@ def _measured(case: Case, run: Run, repeats: int) -> Iterator[tuple[Effort, list
 
 
 def _of_peers(case: Case) -> Iterator[tuple[str, list[Any]]]:
-    """Each peer, given the network as it is and with batch norms folded."""
+    """The results of each peer, for the network as it is and with folded batch norms."""
     (name,), (output,) = case.original.inputs, case.original.outputs
     wanted = TFProgram(emit_graph_def(case.original)).predict(name, case.test, output, 1)
     for (peer, convert), (form, model) in product(
@@ -170,7 +170,7 @@ def main() -> None:
     options = parser.parse_args()
     import_tensorflow_quietly()
     if options.peers:
-        importlib.import_module("onnxruntime.quantization")  # before the clock starts
+        importlib.import_module("onnxruntime.quantization")  # import it before the measurement
     runs = options.runs or [Run(network) for network in CASES]
     report("benchmarks.effort_time", tables(runs, options.repeats, options.peers), options.json)
 

@@ -1,9 +1,9 @@
 """Time the integer engine's kernels, layer by layer: ``python -m benchmarks.engine_kernels``.
 
-Builds fused_ops/benchmarks/engine_kernels.cpp (needs cmake and a C++ compiler) and runs it: all
-convolutions of MobileNetV1 and ResNet50 on one thread, stages of profile graffitist included,
-beside a loop that does nothing but multiply and add. Times are the least of many rounds, so that
-what else runs on the machine shows little.
+It builds fused_ops/benchmarks/engine_kernels.cpp (with cmake and a C++ compiler) and runs it: all
+convolutions of MobileNetV1 and ResNet50 on one thread, with the stages of profile graffitist,
+beside a loop that only multiplies and adds. Times are the shortest of many rounds, which other
+programs affect least.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class Timing:
-    """One layer: how often its network has it, its multiply-adds, seconds for one run."""
+    """One layer: its number in the network, its multiply-adds, and the seconds of one run."""
 
     network: str
     layer: str
@@ -33,7 +33,7 @@ class Timing:
 
 
 def built(folder: Path) -> Path:
-    """The benchmark's program, built in `folder`."""
+    """Build the benchmark's program in `folder`."""
     target = "engine_kernels_bench"
     at = str(folder)
     for options in (
@@ -45,7 +45,9 @@ def built(folder: Path) -> Path:
 
 
 def timings(program: Path, rounds: int, level: str | None) -> list[Timing]:
-    """Timings that the program prints; the first is the loop that only multiplies and adds."""
+    """The timings that the program prints. The first is that of the loop that multiplies and
+    adds.
+    """
     command = [str(program), str(rounds)] + (
         [] if level is None else [str(NATIVE_LEVELS.index(level))]
     )
@@ -90,7 +92,7 @@ def add(
     macs: float,
     best: float,
 ) -> None:
-    """Add a row."""
+    """Add a row for a layer, or for the sum of a network."""
     rate = macs / seconds
     table.add(network, layer, times, seconds * 1e6, rate / 1e9, rate / best if best else None)
 

@@ -1,11 +1,11 @@
 """Time inference beside other tools: ``python -m benchmarks.engine_speed``.
 
-All that run one network take turns, a few calls each, again and again; a ratio is to ONNX Runtime
-fp32 in the same turn. Beside the clock's stands that of the processor time of all threads, which
-other programs disturb less; with two threads it shows little, since some tools spin. Each network,
-batch and number of threads has a separate process: TensorFlow takes its number of threads once.
-Integer networks are timed from codes to codes, except ONNX Runtime's, whose QDQ files take and
-give floats.
+All tools that run a network take turns, with a few calls each time. A ratio is to ONNX Runtime fp32
+in the same turn. The table has wall time and the processor time of all threads, which other
+programs disturb less; with two threads processor time is less meaningful, because some tools wait
+actively. Each network, batch and number of threads has a separate process, because TensorFlow reads
+its number of threads only once. Integer networks are timed from codes to codes, except ONNX
+Runtime's, whose QDQ files take and return floats.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ INT8_LITERT, FLOAT_TF = "LiteRT int8", "TensorFlow fp32"
 ENGINES = {profile: f"integer engine, {profile}" for profile in PROFILES}
 CONTESTANTS = (FLOAT_ORT, INT8_ORT, INT8_LITERT, FLOAT_TF, *ENGINES.values())
 BATCHES, THREADS = (1, 32), (1, 2)
-TURNS, MIN_TURNS, SECONDS = 15, 5, 30.0  # fewer than TURNS once so many seconds have passed
+TURNS, MIN_TURNS, SECONDS = 15, 5, 30.0  # fewer than TURNS after this many seconds
 WARM_UP, TURN_SECONDS = 2, 0.1
 CALIBRATION = 32
 SLOWEST = 12
@@ -51,7 +51,7 @@ Times = dict[str, list[tuple[float, float]]]
 
 @dataclass(frozen=True)
 class Network:
-    """How a network is loaded with inputs [batch, *shape], and how large its inputs are."""
+    """A network: how to load it with inputs [batch, *shape], and the range of its inputs."""
 
     load: Callable[[], Graph]
     shape: tuple[int, int, int]
@@ -60,7 +60,7 @@ class Network:
     plan: str
 
     def images(self, count: int) -> Array:
-        """Noise, smooth enough that no layer falls silent."""
+        """Smooth noise, which keeps all layers active."""
         small = (count, self.shape[0] // 8, self.shape[1] // 8, self.shape[2])
         noise = np.random.default_rng(0).uniform(self.low, self.high, small)
         return noise.repeat(8, axis=1).repeat(8, axis=2).astype(np.float32)
@@ -106,7 +106,7 @@ NETWORKS: Mapping[str, Network] = {
 
 
 def _calls(name: str, batch: int, threads: int, prepared: Path) -> dict[str, Call]:
-    """The timed calls, by contestant, warm."""
+    """The calls to time, by tool, after a warm-up."""
     from benchmarks.peers.litert import LiteRT
     from benchmarks.peers.onnx_runtime import OnnxRuntime
     from qgraph.backends.tf.emit import emit_graph_def
@@ -141,7 +141,7 @@ def _engine(prepared: Path, profile: str, threads: int) -> Engine:
 
 
 def prepare(name: str, folder: Path) -> None:
-    """Write the files of all contestants."""
+    """Write the files of all tools."""
     from benchmarks.peers.float_onnx import float_onnx
     from benchmarks.peers.litert import full_integer
     from benchmarks.peers.onnx_runtime import quantized
@@ -159,7 +159,7 @@ def prepare(name: str, folder: Path) -> None:
 
 
 def measure(name: str, batch: int, threads: int, prepared: Path) -> Times:
-    """Milliseconds a call, turn by turn, of each contestant: by the clock, of the processor."""
+    """Milliseconds per call in each turn, for each tool: wall time and processor time."""
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -175,7 +175,7 @@ def measure(name: str, batch: int, threads: int, prepared: Path) -> Times:
         if turn >= MIN_TURNS and time.perf_counter() - start > SECONDS:
             break
         for contestant, call in calls.items():
-            call()  # the caches hold this one's data, not another's
+            call()  # fill the caches with this tool's data
             times[contestant].append(_timed(call, often[contestant]))
     return times
 
@@ -198,7 +198,7 @@ COLUMNS = {
 
 
 def speeds(found: Mapping[tuple[str, int, int], Times]) -> Table:
-    """A row for each network, runtime, batch and number of threads."""
+    """A row for each network, tool, batch and number of threads."""
     table = Table(
         "Time of a call",
         COLUMNS,
@@ -218,7 +218,7 @@ def speeds(found: Mapping[tuple[str, int, int], Times]) -> Table:
 
 
 def layers(name: str, prepared: Path) -> Table:
-    """The calls of our engine that take longest, one thread, one sample."""
+    """The slowest calls of the engine, with one thread and one sample."""
     rows = _engine(prepared, PROFILES[0], 1).profile(1, 20)
     whole = sum(seconds for _, seconds in rows)
     table = Table(name, {"call": "", "us": ".0f", "share": ".1%"})

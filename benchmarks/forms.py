@@ -1,7 +1,8 @@
-"""Every form against the integer reference: ``python -m benchmarks.forms [--only NAME] ...``.
+"""Compare every form with the integer reference: ``python -m benchmarks.forms [--only NAME] ...``.
 
-Real networks, ten policies (where they are), architectures of tf_keras with random weights, and
-those of the onnx package. What is compared are codes, tensor by tensor; nothing has a tolerance.
+The networks are real networks, ten policies (if they are available), architectures of tf_keras with
+random weights, and those of the onnx package. Codes are compared, tensor by tensor, without a
+tolerance.
 """
 
 from __future__ import annotations
@@ -47,9 +48,10 @@ PP_OCR: Mapping[str, Shape] = {
     "detection": (64, 64),
     "recognition": (48, 96),
 }
-STRUCTURE = ("int32-bias",)  # every form can carry it
-# With more weights these are not tried, as compilers take minutes and files are gigabytes, and the
-# other forms take turns: all of them together are more than memory may hold.
+STRUCTURE = ("int32-bias",)  # every form supports it
+# Networks with more weights are not tried with these forms, because compilers take minutes and
+# files have gigabytes. The other forms run one after the other, because all of them together need
+# too much memory.
 MANY_WEIGHTS = 30_000_000
 NOT_TRIED = ("c", "qonnx", "vectors")
 CALIBRATION = 4
@@ -57,7 +59,7 @@ CALIBRATION = 4
 
 @dataclass(frozen=True)
 class Source:
-    """A network and inputs for it: `samples` of them to compare on."""
+    """A network, and inputs for it: `samples` of them are compared."""
 
     name: str
     load: Callable[[], Graph]
@@ -115,7 +117,7 @@ def _pp_ocr(name: str, sizes: Shape) -> Graph:
 
 
 def _light(name: str) -> Graph:
-    """An architecture of the onnx package, with random weights instead of ones all alike."""
+    """An architecture of the onnx package, with random weights, because its own are all equal."""
     graph, rng = load(assets.light_network(name)), np.random.default_rng(0)
     for node in graph.topological():
         weights = graph.constant(node.inputs[1]) if node.op in COMPUTE else None
@@ -127,7 +129,7 @@ def _light(name: str) -> Graph:
 
 
 def _application(name: str) -> Graph:
-    """An architecture with random weights, batch norms as if they had been trained a little."""
+    """An architecture with random weights, and batch norms that look slightly trained."""
     import tf_keras
 
     tf_keras.backend.clear_session()
@@ -151,7 +153,7 @@ def _of_keras(model: Any) -> Graph:
 
 
 def networks(source: Source) -> Iterator[tuple[str, Network | str]]:
-    """By profile: the network, or why there is none."""
+    """By profile: the network, or the reason why it cannot be quantized."""
     graph = source.load()
     data = source.inputs(graph)
     for profile in source.profiles:
@@ -171,7 +173,7 @@ def _sizes(graph: Graph, data: Array) -> dict[str, Shape]:
 
 
 def measured(network: Network, wanted: list[str]) -> dict[str, dict[str, Any]]:
-    """By form: elements compared and how many differ, or why it was not compared."""
+    """By form: the elements compared and those that differ, or why it was not compared."""
     if _weights(network) > MANY_WEIGHTS and len(wanted) > 1:
         return {name: measured(network, [name])[name] for name in wanted}
     cases = [*from_samples(network, network.samples), random_case(network.program, 0)]
@@ -218,7 +220,7 @@ def main(
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Compare, and print a table of elements compared and of those that differ."""
+    """Compare the forms, and print a table of elements compared and elements that differ."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import_tensorflow_quietly()
     wanted = list(forms or FORMS)
@@ -248,7 +250,7 @@ def _row(network: Network | str, wanted: list[str]) -> Row:
 
 
 def table(rows: Mapping[str, Row], wanted: list[str]) -> Table:
-    """A row for each network and profile, a column for the elements compared in each form."""
+    """A row for each network and profile, a column for each form with the elements compared."""
     made = Table(
         "Codes compared with the integer reference",
         {"network": "", "profile": "", "steps": "d", **dict.fromkeys(wanted, ",d"),
@@ -263,7 +265,7 @@ def table(rows: Mapping[str, Row], wanted: list[str]) -> Table:
 
 
 def refusals(rows: Mapping[str, Row], wanted: list[str]) -> Table:
-    """The reason why a form cannot carry a network."""
+    """The reasons why forms do not support a network."""
     made = Table(
         "What a form cannot carry", {"network": "", "profile": "", "forms": "", "reason": ""}
     )

@@ -1,4 +1,4 @@
-"""A GPU's memory and clock through its driver alone, to test and time the CUDA kernels."""
+"""A GPU's memory and clock through its driver only, to test and time the CUDA kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ Array = npt.NDArray[Any]
 
 
 class Gpu:
-    """The first GPU. Raises OSError where there is none, and RuntimeError where CUDA does."""
+    """The first GPU. Raises OSError if there is no GPU, and RuntimeError if CUDA reports an
+    error.
+    """
 
     def __init__(self) -> None:
         self._driver = ctypes.CDLL("libcuda.so.1")
@@ -24,26 +26,26 @@ class Gpu:
             self._call("cuDeviceGet", byref(self._device), c_int(0))
         except RuntimeError as error:
             raise OSError(f"no GPU: {error}") from error
-        # The context that kernels launched by the CUDA runtime use.
+        # Use the context that kernels launched by the CUDA runtime use.
         self._call("cuDevicePrimaryCtxRetain", byref(context), self._device)
         self._call("cuCtxSetCurrent", context)
 
     @property
     def name(self) -> str:
-        """Name of the GPU."""
+        """The name of the GPU."""
         text = ctypes.create_string_buffer(100)
         self._call("cuDeviceGetName", text, c_int(len(text)), self._device)
         return text.value.decode()
 
     def empty(self, size: int) -> int:
-        """Memory of so many bytes, all 0xff; its pointer."""
+        """Allocate memory of `size` bytes, all 0xff, and return its pointer."""
         pointer = c_uint64()
         self._call("cuMemAlloc_v2", byref(pointer), c_size_t(max(size, 1)))
         self._call("cuMemsetD8_v2", pointer, ctypes.c_ubyte(0xFF), c_size_t(max(size, 1)))
         return pointer.value
 
     def put(self, array: Array) -> int:
-        """A copy of an array; its pointer."""
+        """Copy an array to the GPU, and return its pointer."""
         array = np.ascontiguousarray(array)
         pointer = self.empty(array.nbytes)
         size = c_size_t(array.nbytes)
@@ -51,14 +53,14 @@ class Gpu:
         return pointer
 
     def get(self, pointer: int, like: Array) -> Array:
-        """Content of the memory, as an array of the shape and type of another."""
+        """The content of the memory, as an array with the shape and type of `like`."""
         array = np.empty(like.shape, like.dtype)
         size = c_size_t(array.nbytes)
         self._call("cuMemcpyDtoH_v2", c_void_p(array.ctypes.data), c_uint64(pointer), size)
         return array
 
     def free(self, pointer: int) -> None:
-        """Give memory back."""
+        """Free memory."""
         self._call("cuMemFree_v2", c_uint64(pointer))
 
     def copy(self, to: int, source: int, size: int) -> None:
@@ -68,14 +70,14 @@ class Gpu:
         )
 
     def event(self) -> Event:
-        """A moment that is now queued on the default stream."""
+        """Queue an event on the default stream."""
         event = Event()
         self._call("cuEventCreate", byref(event), c_int(0))
         self._call("cuEventRecord", event, c_void_p())
         return event
 
     def milliseconds(self, start: Event, end: Event) -> float:
-        """Between two events, after waiting for the second."""
+        """The time between two events, after waiting for the second."""
         taken = c_float()
         self._call("cuEventSynchronize", end)
         self._call("cuEventElapsedTime", byref(taken), start, end)
@@ -92,10 +94,10 @@ class Gpu:
 
 
 class Event(c_void_p):
-    """A moment on a GPU's stream."""
+    """An event on a GPU's stream."""
 
 
 @functools.cache
 def gpu() -> Gpu:
-    """The one GPU of this process; OSError where there is none."""
+    """The GPU of this process. Raises OSError if there is none."""
     return Gpu()

@@ -1,9 +1,9 @@
 """Check and time everything that runs on a GPU: ``make test-gpu``.
 
-Each part runs if the machine has what it needs; the last table names those that did not run. The
-CUDA kernels need a GPU, its driver and `_cuda.so`; TensorFlow's ops and training steps need a
-TensorFlow that sees the GPU; the fusion by XLA needs JAX. Ends with an error without a GPU, or if a
-bit differs.
+Each part runs if the machine has what it needs; the last table names the parts that did not run.
+The CUDA kernels need a GPU, its driver and `_cuda.so`; TensorFlow's ops and training steps need a
+TensorFlow that can use the GPU; the fusion by XLA needs JAX. The program fails if there is no GPU,
+or if a bit differs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from benchmarks.result import ROOT, add_json_option, report
 from benchmarks.tables import Table
 from qgraph.train import cuda
 
-AIM, AIMED_FROM = 0.92, 1 << 24  # share of a copy's bandwidth, and elements from which it counts
+# The share of a copy's bandwidth, and the number of elements from which it is required.
+AIM, AIMED_FROM = 0.92, 1 << 24
 SIZES = (1 << 20, 1 << 24, 1 << 26)
 ROUNDS = 15
 PACKAGES = ("tensorflow", "tf-keras", "jax", "torch", "cupy")
@@ -52,7 +53,7 @@ class Part:
 
 
 def bits() -> tuple[Table, str]:
-    """The tests of the kernels, and of TensorFlow's ops if it sees the GPU."""
+    """Run the tests of the kernels and, if TensorFlow can use the GPU, of its ops."""
     table = Table("Bits of the CPU", {"tests": "", "passed": "d", "failed": "d", "skipped": "d"})
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "tests.xml"
@@ -67,7 +68,7 @@ def bits() -> tuple[Table, str]:
 
 
 def add_counts(table: Table, found: ET.Element) -> None:
-    """Counts of each file of tests, and the reasons of those that were skipped."""
+    """The counts of each file of tests, and the reasons of skipped tests."""
     counts: dict[str, dict[str, int]] = {}
     reasons: dict[str, None] = {}
     for case in found.iter("testcase"):
@@ -99,7 +100,7 @@ def bandwidth() -> tuple[Table, str]:
 
 
 def fusion_by_xla() -> tuple[Table, str]:
-    """The quantizer in JAX, as XLA fuses it, with the bytes of the CUDA kernels."""
+    """The quantizer in JAX, fused by XLA, beside the CUDA kernels, with the same count of bytes."""
     import jax
 
     device = jax.devices()[0].device_kind
@@ -115,7 +116,9 @@ def fusion_by_xla() -> tuple[Table, str]:
 
 
 def jax_seconds(size: int, rounds: int = ROUNDS) -> tuple[float, float]:
-    """Median times of the forward and the backward pass on tensors that no cache holds."""
+    """Median times of the forward and the backward pass on tensors that are larger than the
+    caches.
+    """
     import jax
     import jax.numpy as jnp
 
@@ -155,7 +158,7 @@ def jax_seconds(size: int, rounds: int = ROUNDS) -> tuple[float, float]:
 
 
 def training_steps() -> tuple[Table, str]:
-    """Times of a training step beside float, and of both under XLA."""
+    """Times of a training step beside float, with and without XLA."""
     from benchmarks import training_step as steps
 
     cases = {
@@ -166,7 +169,9 @@ def training_steps() -> tuple[Table, str]:
 
 
 def step_table(cases: dict[str, Any], rounds: int) -> Table:
-    """Times of the steps of some networks; ratios are to float, batch norms treated alike."""
+    """Times of the steps of some networks. Ratios are to float with the same treatment of batch
+    norms.
+    """
     from benchmarks import training_step as steps
     from qgraph.train.quantizer import form_in_use
 
@@ -183,7 +188,7 @@ def step_table(cases: dict[str, Any], rounds: int) -> Table:
     return table
 
 
-# -- what a machine has -----------------------------------------------------------------------
+# -- properties of the machine ----------------------------------------------------------------
 
 
 def no_jax() -> str | None:
@@ -214,7 +219,7 @@ PARTS = (
 
 
 def checked(parts: tuple[Part, ...], device: str, faults: list[str]) -> Iterator[Table]:
-    """The tables of all parts, and last what ran. `faults` gets what is wrong."""
+    """The tables of all parts, then which parts ran. Errors are added to `faults`."""
     summary = Table(f"What ran on {device}", {"part": "", "result": ""})
     for part in parts:
         reason = part.missing()

@@ -22,7 +22,7 @@ ROUNDS = 7
 
 
 def milliseconds(variants: list[Run]) -> list[float]:
-    """Median time of each variant; they take turns, so that all meet the same disturbances."""
+    """Median time of each variant. Variants take turns, so that disturbances affect all of them."""
     for run in variants:
         run()
     times: list[list[float]] = [[] for _ in variants]

@@ -1,19 +1,18 @@
 """SAC in float16, with and without what it needs: ``python -m benchmarks.low_precision run``.
 
-Each run is `qgraph rl train --algo sac --in-process` in a separate directory. Those that came to
-an end are passed over, those that were stopped continue from their checkpoint.
-``python -m benchmarks.low_precision report`` makes a table and a figure of the runs that are there,
-``memory`` counts what learners keep, ``speed`` times them where there is float16. Groups of
-variants (Bjorck et al., 2021):
+Each run is `qgraph rl train --algo sac --in-process` in a separate directory. Complete runs are
+skipped, and stopped runs continue from their checkpoint. ``python -m benchmarks.low_precision
+report`` makes a table and a figure of the existing runs, ``memory`` counts the bytes of learners,
+and ``speed`` times them on hardware with float16. Groups of variants (Bjorck et al., 2021):
 
 - baselines: float32, float16, with loss scaling, mixed precision, with all six methods (figure 1);
 - adding: methods one after the other, in the order of table 1 (figure 3);
 - leaving: all but one (appendix E);
-- mixing: mixed precision, and with softplus-fix besides;
-- significands: all six, numbers rounded to 10 to 3 significand bits (figure 4).
+- mixing: mixed precision, without and with softplus-fix;
+- significands: all six, with numbers rounded to 10 to 3 significand bits (figure 4).
 
-A run whose numbers are not finite has crashed; it counts as the return of one who knows nothing,
-as the paper counts it as 0. Else a run's return is the mean of its last three evaluations. +- is
+A run whose numbers are not finite has crashed. It counts as the return of a random policy, since
+the paper counts it as 0. Otherwise a run's return is the mean of its last three evaluations. +- is
 one standard deviation over seeds.
 """
 
@@ -47,12 +46,12 @@ from qgraph.errors import TrainingError
 from qgraph.rl.half.methods import METHODS
 
 RUNS = Path("runs/low_precision")
-ENDED = "ended.json"  # written beside a run's files when it is over, whatever became of it
+ENDED = "ended.json"  # written in the directory of a run when it has ended or crashed
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task, and the return of one who knows nothing."""
+    """A task, and the return of a random policy."""
 
     name: str
     environment: str
@@ -61,7 +60,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Variant:
-    """Options of `qgraph rl train` beyond the task."""
+    """A variant: options of `qgraph rl train` in addition to those of the task."""
 
     name: str
     options: tuple[str, ...]
@@ -120,7 +119,7 @@ def run(
         str, typer.Option(metavar="OPTIONS", help="For all runs: '--hidden 64,64 --batch 128'.")
     ] = "",
 ) -> None:
-    """Make the missing runs, and continue with stopped ones, seed by seed."""
+    """Make the missing runs, and continue stopped ones, seed by seed."""
     waiting: list[tuple[Path, list[str]]] = []
     for seed in range(seeds):
         for task in chosen(tasks, {task.name: task for task in TASKS}):
@@ -138,7 +137,7 @@ def command(task: Task, variant: Variant, seed: int, steps: int | None) -> list[
 
 
 def end(folder: Path, code: int) -> None:
-    """Note what became of a run. Raises SystemExit where it was neither its end nor a crash."""
+    """Record how a run ended. Raises SystemExit if it was neither complete nor crashed."""
     crashed = code == TrainingError.exit_code
     if code and not crashed:
         raise SystemExit(f"{folder.name} ended with {code}; see {log_of(folder)}")
@@ -154,11 +153,11 @@ def folder_of(out: Path, task: Task, variant: Variant, seed: int) -> Path:
 
 
 def variants_of(groups: str) -> list[Variant]:
-    """Variants of all groups, each once."""
+    """The variants of all groups, without repetition."""
     return list(dict.fromkeys(v for group in chosen(groups, GROUPS) for v in group))
 
 
-# -- what became of them ------------------------------------------------------------------------
+# -- results of the runs ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,7 @@ class Run:
 
 
 def read_runs(out: Path, task: Task, variant: Variant) -> list[Run]:
-    """Those that are over, seed by seed."""
+    """The runs that have ended, by seed."""
     found, seed = [], 0
     while (folder := folder_of(out, task, variant, seed)).exists():
         seed += 1
@@ -196,7 +195,7 @@ def report(
     json_file: JsonFile = None,
     figure: Annotated[Path | None, typer.Option(metavar="PNG")] = None,
 ) -> None:
-    """A table, and a figure, of the runs that are over."""
+    """Make a table and a figure of the runs that have ended."""
     facts = []
     for task in chosen(tasks, {task.name: task for task in TASKS}):
         floats = scores(out, task, FLOAT)
@@ -225,7 +224,9 @@ def scores(out: Path, task: Task, variant: Variant) -> list[float]:
 def facts_of(
     out: Path, task: Task, variant: Variant, each: list[float], floats: list[float]
 ) -> dict[str, Any]:
-    """A row; `of float32`: of the way from the floor to float32's return."""
+    """A row of the table; `of float32` is the share of the way from the floor to float32's
+    return.
+    """
     share = None
     if floats:
         share = (np.mean(each) - task.floor) / (np.mean(floats) - task.floor)
@@ -240,7 +241,7 @@ def facts_of(
 
 
 def draw(out: Path, tasks: Sequence[Task], groups: Sequence[str], path: Path) -> None:
-    """A row for each task: learning curves of baselines, and bars of each other group."""
+    """A row for each task: learning curves of the baselines, and bars for each other group."""
     import matplotlib
 
     matplotlib.use("Agg")

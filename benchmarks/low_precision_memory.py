@@ -1,4 +1,4 @@
-"""Bytes that SAC keeps, in float32 and in float16, counted from variables and from shapes."""
+"""Bytes that SAC keeps in float32 and in float16, computed from variables and shapes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.result import JsonFile, report
 from benchmarks.tables import Table
 from qgraph.rl.environments import Actions
 
-# As the paper's: states of cheetah run and layers of 1024; images of 84 x 84, 3 frames.
+# As in the paper: states of cheetah run and layers of 1024; images of 84 x 84, 3 frames.
 WORLDS: Mapping[str, tuple[tuple[int, ...], int]] = {
     "states": ((17,), 1024),
     "images": ((84, 84, 9), 512),
@@ -23,7 +23,7 @@ PARTS = ("parameters", "average", "optimizer", "activations", "for actors")
 
 @dataclass(frozen=True)
 class World:
-    """Properties of an environment that a learner needs."""
+    """The properties of an environment that a learner needs."""
 
     shape: tuple[int, ...]
     actions: Actions = ACTIONS
@@ -34,7 +34,7 @@ class World:
 
 
 def memory(json_file: JsonFile = None) -> None:
-    """Count bytes of parameters, target network, optimizer, and activations of the critics."""
+    """Count the bytes of parameters, target network, optimizer, and activations of the critics."""
     from qgraph.quiet import import_tensorflow_quietly
 
     import_tensorflow_quietly()
@@ -83,7 +83,7 @@ def bytes_of(world: World, batch: int, how: str) -> dict[str, int]:
     learner.precision = replace(learner.precision, rounded=noted)
     learner.rounded = noted
     inputs = [(batch, *world.shape), (batch, len(world.actions.low))]
-    # Traced, not run: shapes say it.
+    # The step is traced but not run, because shapes are enough.
     tf.function(critics).get_concrete_function(*(tf.TensorSpec(s, tf.float32) for s in inputs))
     return {
         "parameters": _bytes([*learner.actor.values(), *learner.critic.values()]),

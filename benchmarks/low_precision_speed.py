@@ -1,4 +1,4 @@
-"""Time of a learner's step, float16 beside float32, where the hardware has float16."""
+"""Time of a learner's step in float16 beside float32, on hardware that computes in float16."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from qgraph.words import counted
 
 VARIANTS = ("float32", "mixed", "all")
 WARM = 2
-# Of a CPU; TensorFlow converts to float32 and back where there is neither this nor a GPU.
+# CPU flags. Without them and without a GPU, TensorFlow converts to float32 and back.
 FLAGS = ("avx512_fp16", "amx_fp16")
 
 
 def hardware() -> str:
-    """Name of the hardware that computes in float16, "" without any."""
+    """The name of the hardware that computes in float16, or ""."""
     import tensorflow as tf
 
     for device in tf.config.list_physical_devices("GPU"):
@@ -42,7 +42,7 @@ def speed(
     ] = False,
     json_file: JsonFile = None,
 ) -> None:
-    """Milliseconds of a step of SAC, in turns; only where the hardware has float16."""
+    """Milliseconds of a step of SAC, in turns, on hardware that computes in float16."""
     from qgraph.quiet import import_tensorflow_quietly
 
     import_tensorflow_quietly()
@@ -68,7 +68,7 @@ def speed(
 
 
 def times(world: World, batch: int, steps: int, turns: int) -> dict[str, float]:
-    """Median milliseconds of a step, by variant; they take turns."""
+    """Median milliseconds of a step, by variant, taken in turns."""
     from qgraph.rl.agents.former_names import half_settings
     from qgraph.rl.agents.sac.config import SacConfig
     from qgraph.rl.agents.sac.learner import SacLearner
@@ -95,7 +95,7 @@ def times(world: World, batch: int, steps: int, turns: int) -> dict[str, float]:
 
 
 def batch_of(world: Any, size: int, rng: np.random.Generator) -> Batch:
-    """Transitions of nothing in particular."""
+    """Random transitions."""
     records = np.zeros(size, record_type(world))
     for name in ("observation", "next_observation"):
         shape = (size, *world.shape)

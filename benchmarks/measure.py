@@ -1,8 +1,8 @@
 """Measure results again: ``python -m benchmarks.measure [NAME ...]``, or ``make measure``.
 
-A name is that of a file in `benchmarks/results/`. The command is the one in the file; what it
-writes takes the file's place if its page can be made from it. Without names, these are the times
-that were transcribed from older pages. They need a quiet machine.
+A name is that of a file in `benchmarks/results/`. The command in the file runs, and its output
+replaces the file if the page can be made from it. Without names, the times are measured that were
+transcribed from older pages. They need a machine without other load.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.result import MEASURED, OPTION, RESULTS, ROOT, read
 from benchmarks.topics.site import TOPICS
 from benchmarks.topics.topic import generated
 
-# Times, in the order in which they are measured: the short ones first.
+# Times, in the order of measurement: the short ones first.
 TIMED = (
     "transport", "actor_time", "more_actors", "weight_update", "policies_deployed",
     "compression_networks", "quantizer", "training_step", "actor_speed", "engine_speed",
@@ -34,7 +34,7 @@ Run = Callable[[Sequence[str]], int]
 
 
 def transcribed() -> list[str]:
-    """Results of `TIMED` that no script of this repository wrote."""
+    """Results of `TIMED` that were not written by a script of this repository."""
     return [name for name in TIMED if read(name).source != MEASURED]
 
 
@@ -44,7 +44,7 @@ def run(command: Sequence[str]) -> int:
 
 
 def measure(name: str, folder: Path = RESULTS, run: Run = run) -> str:
-    """Run the command of a result and replace its file. Return what is wrong, or ""."""
+    """Run the command of a result and replace its file. Return the error, or ""."""
     with tempfile.TemporaryDirectory() as scratch:
         new = Path(scratch) / f"{name}.json"
         code = run([*shlex.split(read(name, folder).command), OPTION, str(new)])

@@ -1,11 +1,12 @@
-"""Leave each place of one op out: ``python -m benchmarks.one_op [abs]``.
+"""Remove each place of one op in turn: ``python -m benchmarks.one_op [abs]``.
 
 An op is named in definitions, in tables of targets and importers, and in `switch`es of the engine.
-Each of these places is removed once, in a copy of the checkout. Then the tests that walk all ops
-run, or the compiler for C++, and a small network with the op is quantized and compared in every
-form (`one_op_network.py`). The table shows what a developer and a user see. A place fails where no
-test does, where an error does not name the op, where Python crashes, and where a form differs from
-the reference. Without a trait another network may be made, in which all forms agree: tests find it.
+Each of these places is removed once, in a copy of the checkout. Then the tests that cover all ops
+run (or the compiler, for C++), and a small network with the op is quantized and compared in every
+form (`one_op_network.py`). The table shows what a developer and a user see. A place fails if no
+test fails, if an error does not name the op, if Python crashes, or if a form differs from the
+reference. Without a trait, another network may result, in which all forms agree; the tests detect
+that.
 """
 
 from __future__ import annotations
@@ -40,12 +41,13 @@ WALKS = (
     "tests/test_golden.py",
 )
 GENERATED = ("fused_ops/engine/ops.h",)
-IMPORTS = ("qgraph/frontends/onnx/ops/", "qgraph/frontends/tf_ops/")  # keys are names of formats
+# Keys are names in file formats.
+IMPORTS = ("qgraph/frontends/onnx/ops/", "qgraph/frontends/tf_ops/")
 
 
 @dataclass(frozen=True)
 class Place:
-    """Characters begin..end of a file, which are all that it has about the op there."""
+    """Characters begin..end of a file, which are its whole entry for the op at this place."""
 
     path: str
     line: int
@@ -58,8 +60,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Outcome:
-    developer: str  # what tests or the compiler say
-    user: str  # what a user of the op sees
+    developer: str  # the message of the tests or of the compiler
+    user: str  # the message for a user of the op
     sound: bool
 
 
@@ -68,7 +70,7 @@ def main(
     only: Annotated[str, typer.Option(help="Only places whose path contains this.")] = "",
     json_file: JsonFile = None,
 ) -> None:
-    """Print a line for each place, and exit with 1 where one fails."""
+    """Print a line for each place, and exit with 1 if a place fails."""
     places = [p for p in [*_python_places(op), *_native_places(op)] if only in p.path]
     files = sorted({place.path for place in places})
     print(f"`{op}` has {len(places)} places in {len(files)} files: {', '.join(files)}")
@@ -133,7 +135,7 @@ def _entries(path: str, text: str, op: str) -> Iterator[Place]:
                 if _is(element, op) or defined:
                     yield place(element, element)
                 if defined and isinstance(element, ast.Call):
-                    for keyword in element.keywords:  # what a definition may leave out
+                    for keyword in element.keywords:  # optional parts of a definition
                         yield place(keyword, keyword.value)
 
 
@@ -193,12 +195,12 @@ def _without(place: Place, copy: Path, op: str) -> Outcome:
 
 
 def _names(message: str, op: str) -> bool:
-    """True for a message that has the op's name, as the graph or a format writes it."""
+    """Whether a message contains the op's name, in the spelling of the graph or of a format."""
     return op.replace("_", "") in message.replace("_", "").lower()
 
 
 def _compiler_error(path: Path, copy: Path, op: str) -> str:
-    """The first error that names the op; empty where there is none."""
+    """The first error that names the op, or an empty text."""
     unit = path
     if path.suffix == ".h":
         unit = next(u for u in path.parent.glob("*_plain.cpp") if path.name in u.read_text("utf-8"))
@@ -217,26 +219,27 @@ def _compiler_error(path: Path, copy: Path, op: str) -> str:
 
 
 def _told(copy: Path, op: str) -> str:
-    """The message of the first failing test about the op; empty if all pass."""
+    """The message of the first failing test about the op, or an empty text if all pass."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *WALKS]
     done = _run(command, copy)
     if done.returncode == 0:
         return ""
-    output = done.stdout + done.stderr  # the latter where conftest.py cannot be imported
+    output = done.stdout + done.stderr  # stderr has the error if conftest.py cannot be imported
     lines = [line[1:].strip() for line in output.splitlines() if line.startswith("E ")]
     naming = [line for line in lines if op in line]
     return (naming or [""])[0]
 
 
 def _used(copy: Path, op: str) -> str:
-    """The last line that `one_op_network` prints, or what it crashed with."""
+    """The last line that `one_op_network` prints, or the error that ended it."""
     done = _run([sys.executable, "-m", "benchmarks.one_op_network", op], copy)
     if done.returncode:
         lines = done.stderr.splitlines() or ["no message"]
         named = [line for line in lines if line.startswith("qgraph.errors.") and op in line]
         if named:
             return named[0]
-        return f"exit code {done.returncode}: {lines[-1]}".replace(op, "?")  # never sound
+        # The "?" marks a crash, which always fails.
+        return f"exit code {done.returncode}: {lines[-1]}".replace(op, "?")
     return (done.stdout.splitlines() or [""])[-1]
 
 

@@ -1,7 +1,6 @@
 """A small network with one op, quantized and compared in every form: the user's side of `one_op`.
 
-The last line is `equal`, with forms, steps and a digest of the codes, or the error that a user
-sees.
+The last line is `equal` with forms, steps and a digest of the codes, or the error that a user sees.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ SHAPE = (1, 3, 8, 8)  # NCHW
 
 
 def model(op: str) -> onnx.ModelProto:
-    """Convolution, the op, convolution, the op."""
+    """The network: convolution, the op, convolution, the op."""
     rng = np.random.default_rng(0)
     shapes = {"w0": (4, 3, 3, 3), "w1": (4, 4, 3, 3)}
     weights = {n: rng.standard_normal(s).astype(np.float32) * 0.3 for n, s in shapes.items()}

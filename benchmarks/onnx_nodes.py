@@ -1,8 +1,8 @@
-"""ONNX's own node tests through the door: ``python -m benchmarks.onnx_nodes [--only Resize]``.
+"""Import ONNX's own node tests: ``python -m benchmarks.onnx_nodes [--only Resize]``.
 
-The wheel of `onnx` holds some 1,900 models of one node or few, each with inputs and the outputs
-that they give. Each is loaded with weights as constants, which is how networks have them, and run
-by the float reference.
+The wheel of `onnx` has some 1,900 models of one or a few nodes, each with inputs and expected
+outputs. Each is loaded with its weights as constants, as in networks, and run by the float
+reference.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ HALF = 2.0**-6  # two units in the last place of bfloat16
 
 
 class Verdict(str, Enum):
-    """`equal`: read and equal; `opaque`: equal, but a node is left to ONNX's reference."""
+    """`equal`: read, with equal results; `opaque`: equal, but a node is computed by ONNX's
+    reference.
+    """
 
     EQUAL = "equal"
     OPAQUE = "opaque"
@@ -47,24 +49,24 @@ class Outcome:
 
 @cache
 def node_cases() -> tuple[Any, ...]:
-    """Every node test of `onnx`: a model, and arrays that go in and come out."""
+    """Every node test of `onnx`: a model, its inputs and its outputs."""
     from onnx.backend.test.loader import load_model_tests
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the tests are computed, some of infinities
+        warnings.simplefilter("ignore")  # the expected outputs are computed, some from infinities
         return tuple(load_model_tests(kind="node"))
 
 
 def op_of(case: Any) -> str:
-    """The op of most nodes; a test of a function holds the function's body."""
+    """The op of most nodes, since a test of a function contains the function's body."""
     kinds = Counter(node.op_type for node in case.model.graph.node)
     return str(kinds.most_common(1)[0][0]) if kinds else "none"
 
 
 def with_constants(model: Any, feeds: list[Any]) -> tuple[Any, dict[str, Array]]:
-    """The model with all inputs but one as constants, and what to feed.
+    """The model with all inputs except one as constants, and the data of that input.
 
-    The first input of floats stays, or the first one if none has floats.
+    The first input of floats stays an input, or the first one if none has floats.
     """
     import onnx
 
@@ -91,7 +93,7 @@ def judged(case: Any) -> Outcome:
         return _tried(case)
     except QGraphError as error:
         return Outcome(case.name, op_of(case), Verdict.REFUSED, str(error))
-    except Exception as error:  # what escapes the error tree is what is looked for
+    except Exception as error:  # the benchmark looks for exceptions that are not in the error tree
         told = f"{type(error).__name__}: {error}"
         return Outcome(case.name, op_of(case), Verdict.CRASHED, told)
 
@@ -118,7 +120,7 @@ def _tried(case: Any) -> Outcome:
 
 
 def difference(found: Array, want: Any, rtol: float, atol: float) -> str:
-    """How the arrays differ, "" where they don't: by the tolerance that ONNX gives the test.
+    """The difference between the arrays, or "" if they agree within the tolerance of the ONNX test.
 
     Networks in half precision are read as float32, which rounds less.
     """
@@ -135,7 +137,7 @@ def difference(found: Array, want: Any, rtol: float, atol: float) -> str:
 
 
 def whole(value: Any) -> Any:
-    """Half precision as float32, the rest as it is."""
+    """Half precision as float32; other types unchanged."""
     from onnx import TensorProto, numpy_helper
 
     if isinstance(value, TensorProto):
@@ -160,7 +162,7 @@ def outcomes(only: Iterable[str] = ()) -> Iterator[Outcome]:
 
 
 def table(found: Iterable[Outcome]) -> Table:
-    """Counts in all and by op."""
+    """Counts of verdicts in total and by op."""
     ops: dict[str, Counter[Verdict]] = defaultdict(Counter)
     total: Counter[Verdict] = Counter()
     for outcome in found:
@@ -179,7 +181,7 @@ def main(
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Count what becomes of ONNX's node tests, by op."""
+    """Count the verdicts on ONNX's node tests, by op."""
     found = list(outcomes(only or ()))
     for outcome in found:
         if outcome.verdict in (show or ()):

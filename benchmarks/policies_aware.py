@@ -1,11 +1,11 @@
-"""Quantization-aware training against quantization afterwards: QuaRL's figure 4 and appendix A.
+"""Quantization-aware training beside quantization afterwards: QuaRL's figure 4 and appendix A.
 
-python -m benchmarks.policies_aware                          # stable-baselines3; an hour or more
-python -m benchmarks.policies_aware --only PPO --bits 4,2 --steps 20000 --seeds 1
+    python -m benchmarks.policies_aware  # stable-baselines3; an hour or more
+    python -m benchmarks.policies_aware --only PPO --bits 4,2 --steps 20000 --seeds 1
 
-Each algorithm learns in float, and aware at each number of bits from half of its steps on (quant
-delay). Float policies are then quantized (PTQ), aware ones run as they were trained (QAT), both by
-the papers' arithmetic, on the same episodes.
+Each algorithm is trained in float, and aware of each number of bits in the second half of its steps
+(quant delay). Float policies are then quantized (PTQ), and aware policies run as they were trained
+(QAT). Both use the arithmetic of the papers, on the same episodes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ EPISODES, FIRST_SEED = 50, 7000
 
 @dataclass(frozen=True)
 class Task:
-    """An algorithm of stable-baselines3 and where it learns, with options that are known to do."""
+    """An algorithm of stable-baselines3 and its environment, with options that are known to
+    work.
+    """
 
     environment: str
     steps: int
@@ -54,7 +56,7 @@ TASKS: Mapping[str, Task] = {
 
 
 def learnt(name: str, bits: int, seed: int, steps: int) -> Any:
-    """A model after so many steps; aware of its bits in the second half."""
+    """A trained model, which is aware of its bits in the second half of the steps."""
     import stable_baselines3
     import torch
 
@@ -69,7 +71,7 @@ def learnt(name: str, bits: int, seed: int, steps: int) -> Any:
 
 
 def returned(name: str, model: Any, bits: int) -> float:
-    """Mean return with weights and activations in this number of bits."""
+    """The mean return with weights and activations in this number of bits."""
     from qgraph.rl.sb3 import read
 
     found = read(model)

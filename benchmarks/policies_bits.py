@@ -1,10 +1,10 @@
 """Returns of ten trained policies with fewer bits: tables 1 and 2 of the papers, and sweeps.
 
-python -m benchmarks.policies_bits                                  # everything; half an hour
-python -m benchmarks.policies_bits --only CartPole --episodes 10 --bits 8 --json FILE
+    python -m benchmarks.policies_bits  # everything; half an hour
+    python -m benchmarks.policies_bits --only CartPole --episodes 10 --bits 8 --json FILE
 
-The policies are not a package: `QGRAPH_POLICIES` names their folder, or `shared/policies` beside
-the checkout. Needs `pip install 'qgraph-compiler[rl]'`, and gymnasium's box2d for some.
+The policies are not in a package: `QGRAPH_POLICIES` names their folder, or `shared/policies` beside
+the checkout is used. Needs `pip install 'qgraph-compiler[rl]'`, and gymnasium's box2d for some.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TITLES = {
 
 
 def studies(arguments: argparse.Namespace) -> Iterator[tuple[str, Study]]:
-    """One policy after the other; those that cannot be played are named and passed over."""
+    """The study of each policy. Policies that cannot be played are named and skipped."""
     files = sorted(folder().glob("*.pb"))
     if not files:
         print(f"no policies in {folder()}: set QGRAPH_POLICIES to where they are; skipped")
@@ -73,7 +73,9 @@ def _study(file: Path, arguments: argparse.Namespace) -> Study:
 
 
 def tables(found: Sequence[tuple[str, Study]]) -> Iterator[Table]:
-    """Returns and divergences at 16 and 8 bits, then the sweep, a row for each way and policy."""
+    """Returns and divergences with 16 and 8 bits, then the sweep with a row for each way and
+    policy.
+    """
     ways = dict.fromkeys(row.way for _, one in found for row in one.rows)
     of_way = {
         way: {name: [row for row in one.rows if row.way == way] for name, one in found}

@@ -1,12 +1,12 @@
-"""Policies I to III of QuaRL's table 2: time, memory, too little memory; float32, int8, int4 and C.
+"""Time and memory of policies I to III of QuaRL's table 2: float32, int8, int4 and C.
 
-python -m benchmarks.policies_deployed [--seconds 2] [--json FILE]
+    python -m benchmarks.policies_deployed [--seconds 2] [--json FILE]
 
-Each form runs in a separate process, from its file. `memory` is what the process grows by from
-before the file is opened until actions were made. `needs` is the least address space (RLIMIT_AS)
-beyond the process's own in which it does that: with less it fails. `evicted` drops the file's pages
-before each step, so that weights come from the disk again: what happens in each step where memory
-is too small.
+Each form runs in a separate process, from its file. `memory` is the growth of the process from
+before the file is opened until actions were computed. `needs` is the smallest address space
+(RLIMIT_AS), beyond the process's own, in which that succeeds. `evicted` removes the file's pages
+from memory before each step, so that weights are read from the disk again, as in each step of a
+device whose memory is too small.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ POLICIES: Mapping[str, tuple[int, ...]] = {
 }
 FORMS = {"float32": (32, "dynamic"), "int8": (8, "dynamic"), "int4": (4, "dynamic"),
          "static int8": (8, "static")}  # fmt: skip
-GRAIN = 1 << 17  # bytes that limits are told apart by
+GRAIN = 1 << 17  # resolution of the search for limits, in bytes
 
 
 def policy_of(hidden: tuple[int, ...]) -> Graph:
-    """Layers of weights of chance, with ReLU between."""
+    """A network of random weights with ReLU between its layers."""
     rng, graph = np.random.default_rng(0), Graph("policy")
     x, width = graph.input("observation", "float32", (None, INPUTS)), INPUTS
     for units in (*hidden, ACTIONS):
@@ -66,7 +66,7 @@ def seen(count: int) -> Any:
 
 
 def child(file: str, seconds: float, limit: int, evict: bool) -> dict[str, Any]:
-    """Time and memory of one form; `failed` where the limit was too small for it."""
+    """Time and memory of one form; `failed` if the limit was too small for it."""
     x = seen(64)
     before, space = _memory(), _status("VmSize")
     if limit:
@@ -79,7 +79,7 @@ def child(file: str, seconds: float, limit: int, evict: bool) -> dict[str, Any]:
             "memory": _memory() - before,
             "median": _median(policy, x, seconds, file if evict else None),
         }
-    except Exception as error:  # any error when memory is short
+    except Exception as error:  # any error can occur when memory is short
         return {"failed": f"{type(error).__name__}: {error}"}
 
 
@@ -96,7 +96,7 @@ def _median(policy: Policy, x: Any, seconds: float, evicted: str | None) -> floa
 
 
 def least_space(file: Path) -> int:
-    """Bytes of address space that a form needs, by halving."""
+    """The smallest address space in bytes that a form needs, by bisection."""
     fails, works = 0, GRAIN
     while "failed" in measured(file, 0, works):
         fails, works = works, 2 * works
@@ -146,7 +146,7 @@ def measured(file: Path, seconds: float, limit: int = 0, evict: bool = False) ->
 
 
 def in_c(policy: Policy, folder: Path) -> tuple[float, int] | None:
-    """Microseconds a step of the C program, and bytes of it; None without a compiler."""
+    """Microseconds per step of the C program, and its bytes; None without a compiler."""
     made = write_program(policy.program, folder)
     program = folder / "test"
     try:

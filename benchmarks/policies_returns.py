@@ -1,10 +1,11 @@
-"""Returns of one policy in fixed point and in float over many episodes: where falls decide.
+"""Returns of one policy in fixed point and in float over many episodes.
 
-python -m benchmarks.policies_returns ppo2_BipedalWalker-v2 --episodes 2000 --jobs 2
+    python -m benchmarks.policies_returns ppo2_BipedalWalker-v2 --episodes 2000 --jobs 2
 
-Quantized as in `benchmarks.real.policies`, on the same observations; then other episodes. Each
-episode is played from one seed by all of them, but a difference in the last bit soon makes another
-walk of it: returns of policies that sometimes fall differ between two runs in float as well.
+The policy is quantized as in `benchmarks.real.policies`, on the same observations, and played in
+other episodes. All versions play each episode from the same seed, but a difference in the last bit
+soon leads to a different walk. The returns of policies that sometimes fall therefore differ even
+between two runs in float.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ from qgraph.compiler import quantize
 from qgraph.ir.types import Array
 
 PROFILES = ("policy-int8", "policy-int4")
-FIRST = FIRST_SEED + EPISODES  # none that the other benchmark plays
+FIRST = FIRST_SEED + EPISODES  # seeds that the other benchmark does not play
 FLOATS = ("float32, numpy", "float32, TensorFlow")
 
 
 def returns(name: str, seeds: range) -> Mapping[str, Array]:
-    """The return of each episode, by what plays."""
+    """The return of each episode, by version of the policy."""
     file = folder() / f"{name}.pb"
     task = task_of(file, True, None)
     programs = {FLOATS[1]: TFProgram(emit_graph_def(task.model))}

@@ -1,14 +1,14 @@
 """Time and memory of the trainable quantizer: ``python -m benchmarks.quantizer``.
 
-Each row is measured in a separate process with that number of threads. All variants are warmed up
-alike and take turns; the table has the median of the ratios of each round. Small tensors are timed
-as a chain within one graph, because calling TensorFlow takes longer than they do. The floor is one
-copy (the faster of TensorFlow's two) and one maximum of two tensors: the least memory traffic of a
-forward and a backward pass (an addition has the same, but TensorFlow merges many additions into one
-op). For a forward pass alone it is the copy. The copies of a chain are kept for its maxima, as the
-inputs of quantizers are for their gradients. "Memory left" is that of the tensors which a forward
-pass under a tape leaves behind, including its result. The peak is how much memory a process gains
-in a step with both passes.
+Each row is measured in a separate process with that number of threads. All variants have the same
+warm-up and take turns; the table has the median of the ratios of each round. Small tensors are
+timed as a chain within one graph, because calling TensorFlow takes longer than their arithmetic.
+The floor is one copy (the faster of TensorFlow's two) and one maximum of two tensors, which is the
+smallest memory traffic of a forward and a backward pass. An addition has the same traffic, but
+TensorFlow merges many additions into one op. For a forward pass alone, the floor is the copy. The
+copies of a chain are kept for its maxima, as the inputs of quantizers are kept for their gradients.
+"Memory left" is that of the tensors that a forward pass under a tape leaves behind, including its
+result. The peak is the growth of a process's memory in a step with both passes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Forward = Callable[[Any, Any], Any]
 
 
 def plain_ops(x: Any, log2_t: Any) -> Any:
-    """The quantizer as one would write it, gradients left to TensorFlow."""
+    """The quantizer in plain TensorFlow ops, with TensorFlow's gradients."""
     import tensorflow as tf
 
     whole_log2_t = log2_t + tf.stop_gradient(tf.math.ceil(log2_t) - log2_t)
@@ -55,7 +55,7 @@ def plain_ops(x: Any, log2_t: Any) -> Any:
 
 
 def through_casts(x: Any, log2_t: Any) -> Any:
-    """The fused quantizer of a narrow type by way of float32, keeping only x."""
+    """The fused quantizer of a narrow type by casts to float32, which keeps only x."""
     import tensorflow as tf
 
     from qgraph.train.fused import fused_ops
@@ -98,7 +98,7 @@ def forwards() -> dict[str, tuple[Forward, bool]]:
 
 
 def step_of(forward: Forward, xla: bool, chain: int, backward: bool = True) -> Step:
-    """`chain` quantizers, one behind the other, and their gradients."""
+    """A step of `chain` quantizers in sequence, with their gradients."""
     import tensorflow as tf
 
     def step(x: Any, g: Any) -> Any:
@@ -118,7 +118,7 @@ def step_of(forward: Forward, xla: bool, chain: int, backward: bool = True) -> S
 
 
 def floor_of(copy: Callable[[Any], Any], chain: int, backward: bool = True) -> Step:
-    """`chain` copies, one behind the other, and the maximum of each one's input and g."""
+    """A step of `chain` copies in sequence, and the maximum of each copy's input and g."""
     import tensorflow as tf
 
     def step(x: Any, g: Any) -> Any:
@@ -134,7 +134,7 @@ def floor_of(copy: Callable[[Any], Any], chain: int, backward: bool = True) -> S
 
 
 def milliseconds(steps: dict[str, Step], x: Any, g: Any, rounds: int) -> dict[str, list[float]]:
-    """Times of each, round by round; they take turns."""
+    """The times of each step, by round; steps take turns."""
     times: dict[str, list[float]] = {name: [] for name in steps}
     for number in range(-2, rounds):
         for name, step in steps.items():
@@ -148,7 +148,7 @@ def milliseconds(steps: dict[str, Step], x: Any, g: Any, rounds: int) -> dict[st
 
 
 def measure(size: int, threads: int, dtype: str, passes: str) -> dict[str, float]:
-    """Each variant's time as a multiple of the floor's, and the floor's in milliseconds."""
+    """The time of each variant as a multiple of the floor, and the floor in milliseconds."""
     import tensorflow as tf
 
     from qgraph.train import fused
@@ -181,7 +181,7 @@ def tensors(size: int) -> list[Any]:
 
 
 def left(size: int, variant: str, dtype: str) -> float:
-    """Bytes an element that a forward pass under a tape leaves behind, with its result."""
+    """Bytes per element that a forward pass under a tape leaves behind, including its result."""
     import tensorflow as tf
 
     forward, xla = forwards()[variant]
@@ -197,7 +197,7 @@ def left(size: int, variant: str, dtype: str) -> float:
 
 
 def peak(size: int, variant: str, dtype: str) -> float:
-    """Bytes an element that a step, as a function, holds at most beyond x and the gradient."""
+    """Bytes per element that a step, as a function, holds at most beyond x and the gradient."""
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -205,20 +205,20 @@ def peak(size: int, variant: str, dtype: str) -> float:
     step(*(tf.ones(1024, dtype) for _ in range(2)))
     x, g = (tf.ones(size, dtype) for _ in range(2))
     before = kilobytes("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark is reset
+    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
     result = step(x, g)
     del result
     return (kilobytes("VmHWM") - before) * 1024 / size
 
 
 def kilobytes(field: str) -> int:
-    """Memory of this process, by Linux."""
+    """The memory of this process, as Linux reports it."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(field))
 
 
 def alive() -> int:
-    """Bytes of all tensors that Python or a tape still holds; those in one buffer count once."""
+    """Bytes of all tensors that Python or a tape still holds; a shared buffer counts once."""
     import tensorflow as tf
 
     gc.collect()
@@ -230,7 +230,7 @@ def alive() -> int:
 
 
 def in_a_process(*arguments: object) -> Any:
-    """Output of one measurement in a fresh process."""
+    """The output of one measurement in a new process."""
     command = [sys.executable, "-m", "benchmarks.quantizer", "--one", *map(str, arguments)]
     environment = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ}
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
@@ -253,7 +253,7 @@ def times_table(sizes: list[int], dtype: str, passes: str) -> Table:
 
 
 def memory_table(size: int, dtype: str) -> Table:
-    """Bytes an element."""
+    """Bytes per element."""
     names = VARIANTS if dtype == "float32" else NARROW
     table = Table(f"{dtype}: bytes an element", {"memory": "", **dict.fromkeys(names, ".1f")})
     for what, row in (("left", "left by the forward pass"), ("peak", "peak of a step")):

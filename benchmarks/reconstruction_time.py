@@ -1,9 +1,9 @@
-"""CPU time of `reconstruct_weights` on two networks, with native and with plain rounding.
+"""Processor time of `reconstruct_weights` on two networks, with native and with plain rounding.
 
-    python -m benchmarks.reconstruction_time [--repeats 3] [--network cifar_10_model] [--json FILE]
+python -m benchmarks.reconstruction_time [--repeats 3] [--network cifar_10_model] [--json FILE]
 
-Both are run in turn, in one process; the least CPU time of each counts. Both have to choose the
-same codes.
+Both run in turn in one process, and the table has the shortest processor time of each. Both must
+choose the same codes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def plain() -> Iterator[None]:
 
 
 def reconstructed(case: Case, floating: Graph, graph: Graph) -> tuple[Graph, float]:
-    """The network with other weights, and the CPU seconds that it took."""
+    """The network with reconstructed weights, and the processor seconds."""
     result, data = graph.copy(), {case.model.inputs[0]: case.calibration}
     start = time.process_time()
     reconstruct_weights(result, floating, data)

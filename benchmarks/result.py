@@ -40,13 +40,13 @@ JsonFile: TypeAlias = Annotated[Path | None, typer.Option(OPTION, metavar="FILE"
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the option that `JsonFile` is for Typer, as `json`."""
+    """Give a parser the option `json`, as `JsonFile` does for Typer."""
     parser.add_argument(OPTION, metavar="FILE", type=Path, help=HELP)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The processor; `load` is the mean number of busy processes in the last minute of the run."""
+    """The processor; `load` is the mean number of running processes in the last minute."""
 
     processor: str
     cores: int
@@ -56,10 +56,10 @@ class Machine:
 
 @dataclass(frozen=True)
 class Result:
-    """The tables of one run of a benchmark, and the conditions under which they were made.
+    """The tables of one run of a benchmark, and the conditions of the run.
 
     `source` is `measured`, or names the page from which the tables were transcribed. `seeds` are
-    those of the runs that the tables compare; empty where nothing is drawn.
+    those of the runs that the tables compare; empty if nothing is random.
     """
 
     command: str
@@ -80,7 +80,7 @@ class Result:
         raise KeyError(f"no table `{title}`: there are {[t.title for t in self.tables]}")
 
     def write(self, file: Path) -> None:
-        """Write it as JSON, each row of a table in one line."""
+        """Write the result as JSON, with each row of a table in one line."""
         file.write_text(_text(to_json(self)) + "\n", "utf-8")
 
 
@@ -91,7 +91,7 @@ def report(
     seeds: Iterable[int] = (),
     packages: Iterable[str] = (),
 ) -> None:
-    """Print each table as it is made, and write all of them to `file` if one is given.
+    """Print each table as soon as it is made, and write all of them to `file` if it is given.
 
     packages: distributions that other processes of the benchmark import.
     """
@@ -106,7 +106,9 @@ def report(
 def measured(
     module: str, tables: Iterable[Table], seeds: Iterable[int] = (), packages: Iterable[str] = ()
 ) -> Result:
-    """Tables of a benchmark that just ran: `python -m module` with this process's arguments."""
+    """The tables of a benchmark that has just run: `python -m module` with this process's
+    arguments.
+    """
     used = [name for name in PACKAGES if name in packages or _module(name) in sys.modules]
     return Result(
         command=command(module, sys.argv[1:]),
@@ -127,7 +129,7 @@ def read(name: str, folder: Path = RESULTS) -> Result:
 
 
 def command(module: str, arguments: Iterable[str]) -> str:
-    """The command line of a benchmark, without where its JSON goes."""
+    """The command line of a benchmark, without the option for its JSON file."""
     kept, left = [], iter(arguments)
     for argument in left:
         if argument == OPTION:
@@ -138,9 +140,9 @@ def command(module: str, arguments: Iterable[str]) -> str:
 
 
 def commit(*more: str) -> str:
-    """The last commit that changed the product, marked where the working tree changes it too.
+    """The last commit that changed the product, with a mark if the working tree has changes.
 
-    more: files and folders that count besides the product.
+    more: files and folders that count in addition to the product.
     """
     paths = (*PRODUCT, *more)
     found = _git("log", "-1", "--format=%h", "--abbrev=10", "--", *paths)

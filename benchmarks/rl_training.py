@@ -1,15 +1,15 @@
 """Learn policies from actors of 32 and of 8 bits: ``python -m benchmarks.rl_training run``.
 
-Each run is `qgraph rl train` in a separate directory; those that are complete are passed over, so
-it can be ended and begun again. With `--jobs 2` runs of one seed and of other bits go side by side,
-under the same conditions. ``python -m benchmarks.rl_training report`` makes tables and figures of
-the runs that are there:
+Each run is `qgraph rl train` in a separate directory. Complete runs are skipped, so the benchmark
+can be stopped and started again. With `--jobs 2`, runs of the same seed with different bits run
+side by side, under the same conditions. ``python -m benchmarks.rl_training report`` makes tables
+and figures of the existing runs:
 
-- the best return: of the mean of three evaluations in a row of the full-precision policy;
-- what it takes to 95 % of the way from the task's floor to the float runs' best return, on average
-  over them: actor steps and seconds (evaluations not counted), for the seeds that get there;
-- who waited for whom: a learner that waits has actors that are too slow, and the other way round;
-- energy: codecarbon's estimate from the load of the processor, in ratio to the float runs.
+- the best return: the best mean of three consecutive evaluations of the full-precision policy;
+- the actor steps and seconds (without evaluations) until a run reaches 95 % of the way from the
+  task's floor to the mean best return of the float runs, for the seeds that reach it;
+- waiting: a learner that waits has actors that are too slow, and the other way round;
+- energy: codecarbon's estimate from the load of the processor, as a ratio to the float runs.
 
 Return +- is the standard error over seeds; bands in figures are one standard deviation.
 """
@@ -45,12 +45,12 @@ from benchmarks.training_runs import (
 )  # fmt: skip
 
 FLOAT = 32
-REACH = 0.95  # of the way to the best return
+REACH = 0.95  # share of the way to the best return
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task, what it is learnt by, and the return of one who knows nothing."""
+    """A task, its algorithm, and the return of a random policy."""
 
     name: str
     algorithm: str
@@ -64,8 +64,8 @@ TASKS = (
     Task("acrobot", "dqn", "Acrobot-v1", -500.0),
     Task("mountain-car", "dqn", "MountainCar-v0", -200.0),
     Task("balance", "d4pg", "dm_control:cartpole-balance", 0.0),
-    # Actors are the bottleneck here: a wide policy, learnt from seldom. It shows how fast runs are,
-    # not how well they learn.
+    # Actors are the bottleneck of this task: a wide policy, and few learner steps. It shows the speed
+    # of runs, not the quality of what they learn.
     Task(
         "balance-wide",
         "d4pg",
@@ -124,7 +124,7 @@ def folder_of(out: Path, task: Task, bits: int, seed: int) -> Path:
     return out / f"{task.name}-{bits}-{seed}"
 
 
-# -- what became of them ------------------------------------------------------------------------
+# -- results of the runs ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -136,32 +136,32 @@ class Run:
     energy: dict[str, Any]
 
     def first(self, reach: float) -> Row | None:
-        """First row at which the mean of a whole window comes to `reach`."""
+        """The first row at which the mean of a whole window reaches `reach`."""
         there = [i for i, v in enumerate(smooth(self.rows)) if i + 1 >= WINDOW and v >= reach]
         return self.rows[there[0]] if there else None
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs of one task with one number of bits."""
+    """The runs of one task with one number of bits."""
 
     task: Task
     bits: int
     runs: tuple[Run, ...]
 
     def of(self, name: str) -> Any:
-        """The last value of a column, of each run."""
+        """The last value of a column, for each run."""
         return np.array([run.rows[-1][name] for run in self.runs])
 
     @property
     def best(self) -> Any:
-        """Best mean of each run; NaN where it has too few evaluations."""
+        """The best mean of each run, or NaN if it has too few evaluations."""
         whole = [smooth(run.rows)[WINDOW - 1 :] for run in self.runs]
         return np.array([values.max() if len(values) else np.nan for values in whole])
 
 
 def read_runs(out: Path, tasks: Sequence[Task]) -> Iterator[Group]:
-    """Complete ones, of each task the widest first."""
+    """The complete runs of each task, the widest first."""
     for task in tasks:
         found: dict[int, list[Run]] = {}
         for folder in sorted(out.glob(f"{task.name}-[0-9]*-[0-9]*")):
@@ -184,7 +184,7 @@ def report(
         Path | None, typer.Option(metavar="PNG", help="Learning curves over seeds.")
     ] = None,
 ) -> None:
-    """Tables, and a figure, of the runs that are there."""
+    """Make tables and a figure of the existing runs."""
     groups = list(read_runs(out, chosen(tasks, BY_NAME)))
     if not groups:
         raise typer.BadParameter(f"{out} has no complete run")
@@ -220,7 +220,7 @@ NOTE = "energy: estimated by codecarbon from the load of the processor"
 
 
 def facts_of(group: Group, floating: Group | None) -> dict[str, Any]:
-    """Facts of a row of the table; `energy` in ratio to the float runs of the same seeds."""
+    """A row of the table; `energy` is the ratio to the float runs of the same seeds."""
     base = floating or group
     high = float(base.best.mean())
     reach = group.task.floor + REACH * (high - group.task.floor)
@@ -247,7 +247,7 @@ def facts_of(group: Group, floating: Group | None) -> dict[str, Any]:
 
 
 def ratio(group: Group, base: Group, part: str) -> float | None:
-    """Ratio of a part of the energy, to the end of the runs, over seeds that both have."""
+    """The ratio of a part of the energy at the end of the runs, over seeds that both have."""
     ours = {run.seed: run.energy[part] for run in group.runs}
     theirs = {run.seed: run.energy[part] for run in base.runs}
     both = ours.keys() & theirs.keys()

@@ -1,9 +1,9 @@
-"""The cost of rounding `double` next to the others: ``python -m benchmarks.roundings``.
+"""The cost of rounding `double` beside the others: ``python -m benchmarks.roundings``.
 
-The engine has no chain in 16 bits for `double`, and training no fused epilogue: both take another
-way to the same numbers. Each network is quantized once for each rounding and profile; then whole
-runs of the engine and whole training steps take turns. Times are medians of processor time on one
-thread of the engine and all threads of TensorFlow; ratios are to `half_even`.
+The engine has no chain in 16 bits for `double`, and training has no fused epilogue for it, so both
+compute the same numbers in another way. Each network is quantized once for each rounding and
+profile; then whole runs of the engine and whole training steps take turns. Times are medians of
+processor time on one thread of the engine and all threads of TensorFlow. Ratios are to `half_even`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ Step = Callable[[], object]
 
 @dataclass(frozen=True)
 class Case:
-    """A network, the shape of its images, and how many the engine and a training step take."""
+    """A network, the shape of its images, and the batch sizes of the engine and of a training
+    step.
+    """
 
     load: Callable[[], Graph]
     shape: tuple[int, int, int]
@@ -56,7 +58,7 @@ class Case:
 
 
 def cifar_like() -> Graph:
-    """Six convolutions of 32 to 128 channels with ReLU, not trained."""
+    """Six convolutions with 32 to 128 channels and ReLU, not trained."""
     import tf_keras
 
     tf_keras.utils.set_random_seed(0)

@@ -12,9 +12,9 @@ from qgraph.cli.console import table as rich_table
 
 @dataclass
 class Table:
-    """Rows by heading, and how they are written.
+    """Rows by heading, with the format of each column.
 
-    `columns` maps a heading to the format of its values (`.2%`, `.3g`; empty: as they are). A value
+    `columns` maps a heading to the format of its values (`.2%`, `.3g`; empty: unchanged). A value
     that is a pair of numbers is a mean and its error.
     """
 
@@ -32,14 +32,14 @@ class Table:
         return [written(row[heading], how) for heading, how in self.columns.items()]
 
     def where(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> Table:
-        """The rows that have these values, or one of these where a tuple is given."""
+        """The rows that have these values, or one of these if a tuple is given."""
         wanted = {**(values or {}), **more}
         allowed = {k: v if isinstance(v, tuple) else (v,) for k, v in wanted.items()}
         rows = [row for row in self.rows if all(row[k] in v for k, v in allowed.items())]
         return Table(self.title, self.columns, rows, self.notes)
 
     def only(self, *headings: str) -> Table:
-        """These columns, in this order."""
+        """The table with these columns, in this order."""
         columns = {heading: self.columns[heading] for heading in headings}
         rows = [{heading: row[heading] for heading in headings} for row in self.rows]
         return Table(self.title, columns, rows, self.notes)
@@ -55,7 +55,7 @@ class Table:
         return made
 
     def row(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str, Any]:
-        """The one row that has these values. Raises ValueError if there is none, or several."""
+        """The row that has these values. Raises ValueError if there is none, or several."""
         (found,) = self.where(values, **more).rows
         return found
 
@@ -68,7 +68,7 @@ class Table:
         return made
 
     def show(self) -> None:
-        """Print it, with its notes."""
+        """Print the table with its notes."""
         console().print(self.rich())
         for note in self.notes:
             console().print(f"  {note}", style="dim")
@@ -80,7 +80,7 @@ class Table:
 
 
 def merged(title: str, heading: str, parts: Iterable[tuple[str, Table]]) -> Table:
-    """One table of several that have the same columns; `heading` names the table of each row."""
+    """Join tables that have the same columns; `heading` names the table of each row."""
     made = Table(title, {})
     for name, table in parts:
         made.columns = {heading: "", **table.columns}
@@ -90,7 +90,7 @@ def merged(title: str, heading: str, parts: Iterable[tuple[str, Table]]) -> Tabl
 
 
 def written(value: Any, how: str) -> str:
-    """A cell as text; three significant digits from 1000 on are a whole number."""
+    """A cell as text. From 1000 on, numbers with three significant digits are whole numbers."""
     if value is None:
         return "-"
     if isinstance(value, list | tuple):

@@ -1,8 +1,8 @@
-"""Show that one build of the TensorFlow ops serves several TensorFlow versions.
+"""Show that one build of the TensorFlow ops works with several TensorFlow versions.
 
-``python -m benchmarks.tf_versions 2.15.1 2.18.1`` installs each version into an environment of
-its own (in `$QGRAPH_CACHE`, or `~/.cache/qgraph`), puts this checkout beside it with the libraries
-that are built now, and runs the tests of the fused ops.
+``python -m benchmarks.tf_versions 2.15.1 2.18.1`` installs each version into a separate environment
+(in `$QGRAPH_CACHE`, or `~/.cache/qgraph`), adds this checkout with its compiled libraries, and runs
+the tests of the fused ops.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TESTS = (
 
 
 def environment(version: str) -> Path:
-    """The Python of an environment with that TensorFlow."""
+    """The Python of an environment with this TensorFlow."""
     cache = Path(os.environ.get("QGRAPH_CACHE", Path.home() / ".cache" / "qgraph"))
     folder = cache / f"tensorflow-{version}-py{sys.version_info[0]}.{sys.version_info[1]}"
     python = folder / "bin" / "python"
@@ -41,7 +41,7 @@ def environment(version: str) -> Path:
 
 
 def serves(version: str) -> bool:
-    """Whether the tests pass, none of the fused form skipped."""
+    """Whether the tests pass, and none of the fused form is skipped."""
     python = str(environment(version))
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS]
     variables = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, "PYTHONPATH": str(ROOT)}

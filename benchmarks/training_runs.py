@@ -1,4 +1,4 @@
-"""Runs of `qgraph rl train`, each in a separate folder, some side by side."""
+"""Runs of `qgraph rl train`, each in a separate folder, several side by side."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ import typer
 WINDOW = 3  # evaluations that are averaged
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 Row = dict[str, float]
-Waiting = tuple[Path, list[str]]  # a folder, and what `qgraph rl train` is told
+Waiting = tuple[Path, list[str]]  # a folder, and the arguments of `qgraph rl train`
 
 
 def chosen(names: str, known: Mapping[str, Any]) -> list[Any]:
-    """Select from `known`, in its order, those named: comma separated."""
+    """The items of `known` that are named in a comma-separated text, in the order of `known`."""
     for name in names.split(","):
         if name not in known:
             raise typer.BadParameter(f"there is no `{name}`; there are {', '.join(known)}")
@@ -30,7 +30,7 @@ def chosen(names: str, known: Mapping[str, Any]) -> list[Any]:
 
 
 def side_by_side(waiting: Iterable[Waiting], jobs: int, ended: Callable[[Path, int], None]) -> None:
-    """Make so many runs at a time; `ended` gets each one's folder and exit code."""
+    """Make `jobs` runs at a time; `ended` gets the folder and the exit code of each."""
     left = list(waiting)
     going: list[tuple[Path, subprocess.Popen[bytes]]] = []
     while left or going:
@@ -46,7 +46,7 @@ def side_by_side(waiting: Iterable[Waiting], jobs: int, ended: Callable[[Path, i
 
 
 def start(folder: Path, said: Sequence[str]) -> subprocess.Popen[bytes]:
-    """A run; one that has a checkpoint continues from there."""
+    """Start a run; one that has a checkpoint continues from there."""
     resumed = (folder / "checkpoint.npz").exists()
     line = [sys.executable, "-m", "qgraph", "rl", "train", "--out", str(folder), "--threads", "1"]
     line += ["--resume"] if resumed else said
@@ -56,7 +56,7 @@ def start(folder: Path, said: Sequence[str]) -> subprocess.Popen[bytes]:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether a run came to its end; one that was stopped has written its energy too."""
+    """Whether a run is complete. A run that was stopped has written its energy too."""
     if not (folder / "energy.json").exists():
         return False
     wanted = json.loads((folder / "options.json").read_text())["steps"]
@@ -73,7 +73,7 @@ def last_line(folder: Path) -> str:
 
 
 def rows_of(file: Path) -> list[Row]:
-    """A CSV of numbers."""
+    """The rows of a CSV file of numbers."""
     with file.open() as stream:
         return [{k: float(value) for k, value in row.items()} for row in csv.DictReader(stream)]
 
@@ -83,13 +83,13 @@ def column(rows: Sequence[Row], name: str) -> Any:
 
 
 def smooth(rows: Sequence[Row]) -> Any:
-    """The mean return of each evaluation and those before it, WINDOW in all."""
+    """The mean return of each evaluation and of those before it, WINDOW in total."""
     values = column(rows, "return_mean")
     return np.array([values[max(0, i + 1 - WINDOW) : i + 1].mean() for i in range(len(values))])
 
 
 def spread(values: Any) -> list[float] | None:
-    """Mean and its standard error; None of nothing."""
+    """The mean and its standard error; None without values."""
     found = np.asarray(values, float)
     if not len(found):
         return None
@@ -98,16 +98,16 @@ def spread(values: Any) -> list[float] | None:
 
 
 def known(found: list[float] | None) -> list[float] | None:
-    """The result of `spread`, or None where it is not a number."""
+    """The result of `spread`, or None if it is not a number."""
     return found if found is not None and np.isfinite(found[0]) else None
 
 
 def curve(
     axis: Any, runs: Sequence[tuple[Any, Any]], label: str, alpha: float = 0.2, **style: Any
 ) -> Any:
-    """The mean over runs (steps, returns) where all have some, and one standard deviation.
+    """The mean of runs (steps, returns) at steps that all of them have, and one standard deviation.
 
-    alpha: of the band. Gives the mean, at 60 points.
+    alpha: of the band. Returns the mean at 60 points.
     """
     first, last = max(steps[0] for steps, _ in runs), min(steps[-1] for steps, _ in runs)
     steps = np.linspace(first, last, 60)

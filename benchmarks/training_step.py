@@ -1,11 +1,12 @@
 """Time whole training steps: ``python -m benchmarks.training_step``.
 
-A step is forward, backward and update, compiled, on one batch that is in memory. Steps of one
-network are warmed alike and take turns in one process; ratios are of one run. Beside the median of
-the wall clock stands that of the processor time of all threads, which other programs disturb less.
-Peak memory is that of a separate process for each, above what it held before its network was
-built, with batches eight times as large: at these sizes the process itself would outweigh some
-networks' tensors. TFMOT joins where it is installed (`pip install tensorflow-model-optimization`).
+A step is forward, backward and update, compiled, on one batch in memory. Steps of one network have
+the same warm-up and take turns in one process; ratios are between times of the same run. The table
+has the median wall time and the processor time of all threads, which other programs disturb less.
+Peak memory is measured in a separate process for each step, above the memory before its network was
+built, with batches eight times as large; otherwise the process itself would need more memory than
+the tensors of some networks. TFMOT is measured if it is installed (`pip install
+tensorflow-model-optimization`).
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ CASES: Mapping[str, Case] = {
 
 
 def step_of(variant: str, case: Case) -> Step:
-    """One training step of the network, to be called again and again."""
+    """One training step of the network, to be called repeatedly."""
     xla, variant = variant.endswith(XLA), variant.removesuffix(XLA)
     if variant in (FLOAT, FLOAT_FROZEN):
         return _keras_step(case.make(), case, training=variant == FLOAT, xla=xla)
@@ -102,7 +103,7 @@ def step_of(variant: str, case: Case) -> Step:
 
 
 def _keras_step(network: Network, case: Case, *, training: bool, xla: bool) -> Step:
-    """Adam on the cross entropy; batch norms as in inference unless `training`."""
+    """Adam on the cross entropy; batch norms work as in inference unless `training`."""
     import tensorflow as tf
     import tf_keras
 
@@ -149,7 +150,7 @@ def _qgraph_step(case: Case, variant: str, *, xla: bool) -> Step:
 
 
 def by_tfmot(network: Network) -> Network:
-    """The network with TFMOT's quantizers; batch norms that it has no pattern for stay float."""
+    """The network with TFMOT's quantizers. Batch norms that TFMOT has no pattern for stay float."""
     import tf_keras
     from tensorflow_model_optimization.quantization import keras as tfmot
 
@@ -189,7 +190,7 @@ def by_tfmot(network: Network) -> Network:
 
 
 def milliseconds(case: Case, variants: Iterable[str], rounds: int) -> dict[str, list[float]]:
-    """Median times of a step of each, wall clock and processor; they take turns."""
+    """Median times of each step, wall clock and processor; steps take turns."""
     steps = {variant: step_of(variant, case) for variant in variants}
     times: dict[str, list[tuple[float, float]]] = {variant: [] for variant in steps}
     for number in range(-WARM_UP, rounds):
@@ -206,7 +207,7 @@ def milliseconds(case: Case, variants: Iterable[str], rounds: int) -> dict[str, 
 
 
 def peak_megabytes(case: Case, variant: str) -> float:
-    """The most that the process holds in some steps of large batches, above what it held before."""
+    """The peak memory of the process in some steps of large batches, above its memory before."""
     import tensorflow as tf
     import tf_keras
 
@@ -215,7 +216,7 @@ def peak_megabytes(case: Case, variant: str) -> float:
     before = _held("VmRSS")
     step = step_of(variant, case)
     gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak, which building it had
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak that building the network had
     for _ in range(STEPS_FOR_MEMORY):
         step()
     return _held("VmHWM") - before
@@ -228,7 +229,7 @@ def _held(what: str) -> float:
 
 
 def in_a_process(what: str, *arguments: object) -> Any:
-    """Output of one measurement in a fresh process."""
+    """The output of one measurement in a new process."""
     command = [
         sys.executable,
         "-m",
@@ -243,7 +244,7 @@ def in_a_process(what: str, *arguments: object) -> Any:
 
 
 def table(names: Iterable[str], rounds: int) -> Table:
-    """Times and peak memory of each step, and their ratio to the float step's."""
+    """Times and peak memory of each step, and their ratios to the float step."""
     measures = ("ms", "processor ms", "peak MB")
     columns = {c: how for m in measures for c, how in ((m, ".0f"), (f"{m}, of float", ".2f"))}
     made = Table(

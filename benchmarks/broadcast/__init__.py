@@ -1,1 +1,1 @@
-"""Time the way of weights from a learner to its actors: ``python -m benchmarks.broadcast``."""
+"""Time the broadcast of weights to actors: ``python -m benchmarks.broadcast``."""

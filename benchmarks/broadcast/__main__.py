@@ -1,4 +1,4 @@
-"""The way of weights from a learner to its actors: ``python -m benchmarks.broadcast latency``."""
+"""Time the broadcast of weights: ``python -m benchmarks.broadcast latency``."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def _report(tables: Iterable[Table], json_file: Path | None) -> None:
 
 @app.callback()
 def _commands() -> None:
-    """Time the way of weights from a learner to its actors."""
+    """Time the broadcast of weights from a learner to its actors."""
 
 
 @app.command("latency")
 def latency_command(
     policy: str = "3x2048", updates: int = 40, rest: float = 0.0005, json_file: JsonFile = None
 ) -> None:
-    """Time a learner's step to the first action by its weights."""
+    """Time from the end of a learner's step to the first action with its weights."""
     _report([latency(policy, POLICIES[policy], updates, rest)], json_file)
 
 
 @app.command("transport")
 def transport_command(rounds: int = 40, json_file: JsonFile = None) -> None:
-    """Time a block to two processes: shared memory, sockets, ZeroMQ, Ray."""
+    """Time the transport of a block to two processes: shared memory, sockets, ZeroMQ, Ray."""
     _report([transport(rounds)], json_file)
 
 
@@ -45,7 +45,7 @@ def transport_command(rounds: int = 40, json_file: JsonFile = None) -> None:
 def breakdown_command(
     policy: str = "3x2048", steps: int = 1000, interval: float = 0.02, json_file: JsonFile = None
 ) -> None:
-    """Divide an actor's time, with many looks at new weights and with few."""
+    """Divide an actor's time, with frequent and with rare checks for new weights."""
     _report([breakdown(policy, POLICIES[policy], steps, interval)], json_file)
 
 

@@ -1,4 +1,6 @@
-"""Breakdown of an actor's time while a learner publishes: as figure 9 of ActorQ's paper."""
+"""Breakdown of an actor's time while a learner publishes weights, as in figure 9 of ActorQ's
+paper.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,17 @@ from benchmarks.tables import Table
 from qgraph.rl.actor import ActorProgram
 
 ENVIRONMENT = "CartPole-v1"
-PERIODS = (30, 300)  # steps between looks: communication-heavy and compute-heavy in the paper
+# Steps between checks for new weights: communication-heavy and compute-heavy in the paper.
+PERIODS = (30, 300)
 KINDS = (("torch", 32), ("torch", 8), ("ours", 32), ("ours", 16), ("ours", 8), ("ours", 4))
 NAMES = {"ours": "qgraph", "torch": "PyTorch, as ActorQ"}
 WARM_UP = 100  # steps that are not counted
 
 
 def breakdown(name: str, hidden: tuple[int, ...], steps: int, interval: float) -> Table:
-    """Milliseconds of 1000 steps of one actor, whose learner publishes every `interval` seconds."""
+    """Milliseconds per 1000 steps of one actor, whose learner publishes every `interval`
+    seconds.
+    """
     program = dense_policy(hidden)
     table = Table(
         f"1000 steps with {name} in {ENVIRONMENT}, ms",
@@ -40,7 +45,7 @@ def breakdown(name: str, hidden: tuple[int, ...], steps: int, interval: float) -
 def spent(
     timed: Timed, program: ActorProgram, steps: int, interval: float, actors: int = 1
 ) -> list[float]:
-    """Milliseconds of 1000 steps of an actor, by PARTS, while weights are published."""
+    """Milliseconds per 1000 steps of an actor, by PARTS, while weights are published."""
     weights = drawn_weights(program)
     version, due = 0, time.monotonic()
     first: list[Any] = []

@@ -1,4 +1,4 @@
-"""From the end of a learner's step to the first action by its weights."""
+"""Time from the end of a learner's step to the first action with its weights."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ KINDS = (
     ("torch", 8), ("torch", 32),
 )  # fmt: skip
 NAMES = {"ours": "qgraph", "direct": "qgraph, the learner packs", "torch": "ActorQ's, in PyTorch"}
-BATCH = 256  # of the learner's step
-FIRST = 3  # updates that map memory and are not counted
+BATCH = 256  # samples in a step of the learner
+FIRST = 3  # updates that map memory, which are not counted
 NOTES = (
     f"Learner, quantizer and actor are processes. Before each update the learner takes a step of "
     f"gradient descent with {BATCH} observations; then it sleeps until an actor acts by the new "
@@ -40,7 +40,7 @@ NOTES = (
 
 @dataclass
 class Times:
-    """Milliseconds of each update."""
+    """Milliseconds of each update, by part."""
 
     total: list[float] = field(default_factory=list)
     copy: list[float] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Times:
 
 
 def latency(name: str, hidden: tuple[int, ...], updates: int, rest: float) -> Table:
-    """Medians over `updates`. rest: seconds an actor sleeps between its steps."""
+    """Medians over `updates`. rest: seconds that an actor sleeps between its steps."""
     import_tensorflow_quietly()
     import tensorflow as tf
 
@@ -71,7 +71,7 @@ def latency(name: str, hidden: tuple[int, ...], updates: int, rest: float) -> Ta
 
 
 def learner(program: ActorProgram, variables: Mapping[str, Any]) -> Callable[[], object]:
-    """A step of gradient descent: it leaves weights and processors as those of a learner are."""
+    """A step of gradient descent, which leaves weights and caches as a learner does."""
     import tensorflow as tf
 
     generator = tf.random.Generator.from_seed(1)

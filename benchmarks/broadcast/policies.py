@@ -1,4 +1,4 @@
-"""Policies that weights are broadcast of."""
+"""Policies whose weights are broadcast."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POLICIES = {"3x2048": (2048,) * 3, "4096,512,1024": (4096, 512, 1024), "3x256": 
 def dense_policy(
     hidden: Sequence[int], inputs: int = OBSERVATION, outputs: int = ACTIONS
 ) -> ActorProgram:
-    """Layers with ReLU, then one with tanh."""
+    """A network of layers with ReLU, then one with tanh."""
     sizes = (inputs, *hidden, outputs)
     steps, value = [], "observation"
     shapes: dict[str, tuple[int, ...]] = {}
@@ -31,7 +31,7 @@ def dense_policy(
 
 
 def drawn_weights(program: ActorProgram, seed: int = 0) -> dict[str, Array]:
-    """As a fresh network has them."""
+    """Random weights, as in a network that is not trained yet."""
     rng = np.random.default_rng(seed)
     found: dict[str, Array] = {}
     for name, shape in program.weight_shapes.items():

@@ -1,4 +1,4 @@
-"""An actor that is timed, or PyTorch's quantizer: each a process of a run."""
+"""The processes of a run: an actor that is timed, and PyTorch's quantizer."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from qgraph.rl.actor import Actor, ActorProgram
 from qgraph.rl.broadcast import Channel, Member, joined
 
 MODULE = "benchmarks.broadcast.processes"
-# What an actor shows: the newest version that it acted by; when it first had (ns); seconds so far
-# of each part of its steps, and how many steps.
+# Numbers that an actor reports: the newest version that it acted with, the first time of that (ns),
+# the seconds of each part of its steps, and the number of steps.
 VERSION, MOMENT, FIRST_PART = 0, 1, 2
 PARTS = ("act", "pull", "deserialise", "load", "environment")
-# An actor beside others waits for its turn: then the processor's own time is its cost.
+# An actor beside others waits for its turn, so its processor time is the cost.
 CLOCKS = {"wall": time.perf_counter, "processor": time.thread_time}
 
 
@@ -33,7 +33,7 @@ class Ours:
         self.clock = clock
 
     def take(self, block: Array) -> tuple[float, float]:
-        """The seconds that it took to deserialise and to load a block."""
+        """Deserialize and load a block; return the seconds of each."""
         begin = self.clock()
         if self.actor is None:
             self.actor = Actor(block)
@@ -47,7 +47,7 @@ class Ours:
 
 
 def act(member: Member, settings: dict[str, Any]) -> None:
-    """Act, and take a newer block every `period` steps, until the run ends."""
+    """Act, and load a newer block every `period` steps, until the run ends."""
     clock = CLOCKS[settings.get("clock", "wall")]
     policy, program = _policy(settings, clock), ActorProgram.from_json(settings["program"])
     blocks = Channel.attach(settings["blocks"], settings["reader"])
@@ -84,7 +84,9 @@ def _policy(settings: dict[str, Any], clock: Callable[[], float]) -> Policy:
 
 
 def _environment(name: str | None, program: ActorProgram) -> Callable[[Array | None], Array]:
-    """A call from action to observation: one of gymnasium's, or nothing at all."""
+    """A function from action to observation: an environment of gymnasium, or one that does
+    nothing.
+    """
     room = np.random.default_rng(0).standard_normal((1, *program.shape), np.float32)
     if name is None:
         return lambda action: room

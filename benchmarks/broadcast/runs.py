@@ -1,4 +1,4 @@
-"""A learner's side of a run to be timed: ours, or one with PyTorch's quantizer and actors."""
+"""The learner's side of a timed run, with qgraph's or with PyTorch's quantizer and actors."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ from qgraph.rl.broadcast.weights import WeightSender
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 PATIENCE = 120.0  # seconds
-SPARE = 4096  # pickled weights are not all of one size
+SPARE = 4096  # pickled weights differ in size
 
 
 @dataclass
 class Timed:
-    """publish: give out weights, under a version."""
+    """A run to be timed. publish: publishes weights with a version number."""
 
     run: Supervisor
     publish: Callable[[Mapping[str, Any], int], None]
     blocks: str
     block_size: int
-    packed: Callable[[], tuple[int, float]]  # blocks so far, and the seconds that these took
-    kept: Any = None  # memory that actors open
+    # The number of packed blocks, and the seconds that packing took.
+    packed: Callable[[], tuple[int, float]]
+    kept: Any = None  # keeps memory alive that actors open
 
     def numbers(self, actor: int = 0) -> Any:
         return self.run.numbers(f"actor {actor}")
 
     def until(self, condition: Callable[[], bool], nap: float = 0.0005) -> None:
-        """Raises RunError where it takes too long."""
+        """Wait for a condition. Raises RunError if it takes too long."""
         end = time.monotonic() + PATIENCE
         while not condition():
             self.run.check()
@@ -49,7 +50,9 @@ class Timed:
 def timed_run(
     kind: str, program: ActorProgram, bits: int, actors: int = 1, **settings: Any
 ) -> Iterator[Timed]:
-    """kind: `ours`, `direct` (the learner packs) or `torch`. settings: of each actor."""
+    """Start a run. kind: `ours`, `direct` (the learner packs) or `torch`; actors: settings of
+    each.
+    """
     with Supervisor(actors + 1) as run:
         timed = MADE[kind](run, program, bits, actors)
         common = {

@@ -1,8 +1,8 @@
-"""More actors: steps per second, and the cost model of appendix B of ActorQ's paper.
+"""Many actors: steps per second, and the cost model of appendix B of ActorQ's paper.
 
-The model: quantization saves C = cb * na + ca * na - co * np, for na actors on np processors; cb is
-what it saves of a broadcast, ca what it saves of inference, co the overhead of each processor. Here
-C is processors' seconds of all actors together, for 1000 steps of each.
+The model: quantization saves C = cb * na + ca * na - co * np, for na actors on np processors. cb is
+the time saved in a broadcast, ca the time saved in inference, and co the overhead of each
+processor. Here C is the processor seconds of all actors together, for 1000 steps of each.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ FAR, NETWORK = 1000, 10e9 / 8  # actors, and bytes per second of a link to all o
 
 @dataclass(frozen=True)
 class Costs:
-    """Costs of 1000 steps of one of `actors` in parallel: seconds of its processor, and of all."""
+    """Costs of 1000 steps of one of several parallel actors, in seconds of its processor and of the
+    clock.
+    """
 
     actors: int
     bits: int
@@ -44,7 +46,7 @@ class Costs:
 def scaling(
     name: str, hidden: tuple[int, ...], counts: Sequence[int], steps: int, interval: float
 ) -> list[Table]:
-    """Tables of the measurements, and of the model fitted to them, with its prediction."""
+    """Tables of the measurements and of the fitted model, with its prediction."""
     program = dense_policy(hidden)
     found = []
     for actors in counts:
@@ -78,7 +80,7 @@ def _measured(name: str, found: Sequence[Costs]) -> Table:
 
 
 def _model(found: Sequence[Costs], sizes: dict[int, int]) -> Table:
-    """cb and ca from one actor alone, co by least squares from all."""
+    """Fit cb and ca from one actor alone, and co by least squares from all."""
     by = {(cost.actors, cost.bits): cost for cost in found}
     counts = sorted({cost.actors for cost in found})
     slow, fast = (by[counts[0], bits] for bits in BITS)
@@ -93,7 +95,7 @@ def _model(found: Sequence[Costs], sizes: dict[int, int]) -> Table:
     )
     for n, np_, measured in zip(counts, processors, saved, strict=True):
         table.add(n, int(np_), float(measured), (cb + ca) * n - co * int(np_))
-    # Afar, blocks go one after the other over a link, to each actor at each look.
+    # In a cluster, blocks are sent one after the other over a link, to each actor at each check.
     looks = 1000 / PERIOD
     link = looks * (sizes[BITS[0]] - sizes[BITS[1]]) / NETWORK
     table.add(FAR, FAR, None, (cb + link + ca - co) * FAR)

@@ -1,6 +1,6 @@
-"""ActorQ's path of weights in PyTorch: quantize dynamically, pickle, load a state dict.
+"""The broadcast of ActorQ in PyTorch: quantize dynamically, pickle, load a state dict.
 
-It has the same shared memory as ours, so that only its own work is compared.
+It uses the same shared memory as qgraph, so that the comparison covers only PyTorch's own work.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from qgraph.rl.broadcast import Channel, Member
 from qgraph.rl.broadcast.quantizer import PACKED, SECONDS
 from qgraph.rl.broadcast.weights import WeightChannels, WeightReceiver
 
-SIZE = 8  # bytes before a pickled block: how many there are
+SIZE = 8  # bytes before a pickled block, which hold its size
 
 
 class TorchPolicy:
-    """The actor: bits 32 or 8."""
+    """An actor with 32 or 8 bits."""
 
     def __init__(self, program: ActorProgram, bits: int) -> None:
         torch.set_num_threads(1)
@@ -33,7 +33,7 @@ class TorchPolicy:
             self.model = quantized(self.model)
 
     def take(self, block: Array) -> tuple[float, float]:
-        """The seconds that it took to deserialise and to load a block."""
+        """Deserialize and load a block; return the seconds of each."""
         begin = time.perf_counter()
         size = int(block[:SIZE].view(np.int64)[0])
         found = pickle.loads(block[SIZE : SIZE + size].tobytes())
@@ -61,7 +61,7 @@ def quantized(model: Any) -> Any:
 
 
 def pickled(program: ActorProgram, model: Any, weights: Mapping[str, Array], bits: int) -> bytes:
-    """Quantize and pickle weights."""
+    """Quantize and pickle the weights."""
     state: dict[str, Any] = {}
     for i, step in enumerate(program.steps):
         kernel, bias = (torch.from_numpy(np.array(weights[name])) for name in step.weights)

@@ -1,6 +1,6 @@
-"""A block on its way to two processes, by several carriers.
+"""Transport of a block to two processes, by several carriers.
 
-python -m benchmarks.broadcast.transport is a receiver, started by `transport`
+`transport` starts receivers as ``python -m benchmarks.broadcast.transport``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from qgraph.rl.broadcast import Channel, Member, Supervisor, joined
 
 MODULE = "benchmarks.broadcast.transport"
 SIZE, READERS = 8_400_000, 2
-SEEN, READ = 0, 1  # what a receiver shows: when it had the block (ns), and when it had read it all
+SEEN, READ = 0, 1  # times that a receiver reports (ns): it had the block, and it had read all of it
 ROUND = 2
 BOX = "box"
 GAP = 0.02
@@ -34,7 +34,7 @@ Receive = Callable[[float], Array | None]
 
 
 def transport(rounds: int) -> Table:
-    """Medians of `rounds`, for the last of the receivers."""
+    """Median times over `rounds`, for the slower of the receivers."""
     table = Table(
         f"{SIZE / 1e6:.1f} MB to {READERS} processes, ms",
         {"carrier": "", "there": ".2f", "read, all of it": ".2f"},
@@ -104,7 +104,7 @@ def _zeromq(run: Supervisor) -> Iterator[Send]:
         address = f"ipc://{folder}/socket"
         socket.bind(address)
         _start(run, "zeromq", address)
-        time.sleep(2.0)  # until they have subscribed
+        time.sleep(2.0)  # until the receivers have subscribed
         yield lambda block, number: socket.send(block, copy=False)
         socket.close(0)
 
@@ -129,7 +129,7 @@ def _ray(run: Supervisor) -> Iterator[Send]:
 
 
 class Box:
-    """Tells receivers which object of Ray's store is the latest: a Ray actor."""
+    """A Ray actor that tells receivers which object of Ray's store is the latest."""
 
     def __init__(self) -> None:
         self.latest: tuple[Any, int] = ([], 0)

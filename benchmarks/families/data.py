@@ -1,4 +1,4 @@
-"""Images in parts that are kept apart: training (calibration is part of it), validation, test."""
+"""Images in separate parts: training (which includes calibration), validation, test."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Split:
-    """Images to train, 10,000 to choose by, 10,000 to report on."""
+    """Training images, 10,000 images to choose checkpoints by, and 10,000 to report on."""
 
     training: Part
     validation: Part
@@ -35,7 +35,7 @@ class Split:
 
     @property
     def calibration(self) -> Array:
-        """The first of the training images, as files have them: in no order."""
+        """The first of the training images, which files have in random order."""
         return self.training.images[:CALIBRATION]
 
 
@@ -50,7 +50,7 @@ def cifar10(divisor: int = 1) -> Split:
 
 
 def _split(known: Labelled, test: Labelled, divisor: int) -> Split:
-    """Validation is the last of the training images that are known."""
+    """Split the images. Validation is the last part of the training images."""
     images, labels = known
     return Split(
         _part((images[:-VALIDATION], labels[:-VALIDATION]), divisor),

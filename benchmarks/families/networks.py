@@ -1,7 +1,7 @@
-"""Small networks of six families, 28x28 gray images in [0, 1] to the logits of 10 classes.
+"""Small networks of six families, from 28x28 gray images in [0, 1] to the logits of 10 classes.
 
-Each is what its family is known for, with 0.5 to 1.6 million multiplications. Every stem has a
-stride of 2, so that an epoch takes seconds on one core.
+Each has the characteristic layers of its family, with 0.5 to 1.6 million multiplications. Every
+stem has a stride of 2, so that an epoch takes seconds on one core.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ Tensor = Any
 Network = Any
 
 SIDE, CLASSES = 28, 10
-MOMENTUM = 0.95  # of batch-norm statistics: there are few steps
+MOMENTUM = 0.95  # of batch-norm statistics, small because there are few steps
 LEAK = 0.1
 
 
 def vgg() -> Network:
-    """Plain 3x3 convolutions, max pools, a hidden dense layer."""
+    """Plain 3x3 convolutions, max pools and a hidden dense layer."""
     x = image = _image()
     for channels, stride in ((16, 2), (24, 1)):
         x = conv(x, channels, 3, stride=stride)
@@ -30,7 +30,7 @@ def vgg() -> Network:
 
 
 def resnet() -> Network:
-    """Basic blocks; ReLU behind each sum."""
+    """Basic blocks with a ReLU after each sum."""
     image = _image()
     x = conv(image, 12, 3, stride=2)
     for channels, stride in ((12, 1), (24, 2), (48, 2)):
@@ -39,7 +39,7 @@ def resnet() -> Network:
 
 
 def mobilenet_v1() -> Network:
-    """Depthwise and pointwise convolutions in turn, each with batch norm and ReLU6."""
+    """Alternating depthwise and pointwise convolutions, each with batch norm and ReLU6."""
     image = _image()
     x = conv(image, 16, 3, stride=2, activation="relu6")
     for channels, stride in ((32, 1), (48, 2), (48, 1), (96, 2), (96, 1)):
@@ -60,7 +60,7 @@ def mobilenet_v2() -> Network:
 
 
 def inception() -> Network:
-    """Branches side by side: 1x1, 3x3, two 3x3 or 1x3 and 3x1, and an average pool."""
+    """Parallel branches: 1x1, 3x3, two 3x3 or 1x3 and 3x1, and an average pool."""
     image = _image()
     x = conv(conv(image, 12, 3, stride=2), 16, 3)
     x = _max_pool(x)
@@ -84,7 +84,7 @@ def inception() -> Network:
 
 
 def darknet() -> Network:
-    """Leaky ReLU; 3x3 convolutions squeezed by 1x1 ones; classes by a convolution, then a mean."""
+    """Leaky ReLU; 1x1 convolutions between 3x3 ones; classes by a convolution, then a mean."""
     image = _image()
     x = conv(image, 12, 3, stride=2, activation="leaky")
     x = _max_pool(conv(x, 20, 3, activation="leaky"))

@@ -1,9 +1,10 @@
-"""Static and retrained, six families: ``python -m benchmarks.families.table3 [--only NAME]``.
+"""Static and retrained networks of six families: ``python -m benchmarks.families.table3``.
 
-The shape of table 3 of the TQT paper (Jain et al., 2019) and of its table 5. Every run begins at
-the float network; the learning rates are one choice for all, made on validation images. The best
-checkpoint by validation is finalized, and its inference graph sees the test images. What is done
-lies in the cache folder and is not done again; a run that was killed continues where it was.
+The tables have the shape of tables 3 and 5 of the TQT paper (Jain et al., 2019). Every run starts
+from the float network. All runs have the same learning rates, which were chosen on validation
+images. The best checkpoint by validation is finalized, and its inference graph runs on the test
+images. Finished runs are kept in the cache folder and not repeated; a run that was killed
+continues.
 """
 
 from __future__ import annotations
@@ -57,12 +58,13 @@ from qgraph.train.score import Score, TrainingStatus
 OPTIONS = Options(epochs=5, batch_size=128, weight_rate=1e-4, threshold_rate=1e-2, seed=1)
 VALIDATIONS = 5  # in an epoch
 COMPARED = 16
-# A larger network, for which a whole epoch would take too long here.
+# A larger network, whose whole epochs would take too long.
 CIFAR_OPTIONS = replace(OPTIONS, epochs=1, batch_size=32, norm_epochs=0.5)
 CIFAR_TRAINING, CIFAR_VALIDATION = 16_000, 2_000
 BEST_AND_MEAN = ("mobilenet_v1", "vgg")
 BOTH_WAYS = ("mobilenet_v1", "mobilenet_v2", "cifar_10_model")
-BOTH_STARTS = ("mobilenet_v1", "inception")  # of several orders of the batches
+# Networks that are trained with several orders of the batches.
+BOTH_STARTS = ("mobilenet_v1", "inception")
 NOTES = (
     "wt: weights are trained; wt+th: weights and thresholds. INT4: weights of 4 bits, those of the "
     "first and the last layer of 8; activations of 8",
@@ -92,9 +94,10 @@ class Case:
 
 
 def measured(case: Case, way: Way, folder: Path, again: bool, seed: int = OPTIONS.seed) -> Facts:
-    """The row of `case` and `way`: from its file, or made now and written there.
+    """The row of `case` and `way`, from its file if it exists; else it is measured and written
+    there.
 
-    The seed orders the batches; calibration and the float network are the same for all.
+    The seed orders the batches; calibration and the float network are the same for all seeds.
     """
     steps = len(case.data.training.labels) // case.options.batch_size
     options = replace(
@@ -121,7 +124,7 @@ def measured(case: Case, way: Way, folder: Path, again: bool, seed: int = OPTION
 
 
 def _said(options: Facts | None) -> Facts | None:
-    """Without those that are not set, which options of another age may not have."""
+    """The options that are set, because versions may differ in the others."""
     return options and {name: value for name, value in options.items() if value is not None}
 
 
@@ -175,7 +178,7 @@ def _exact(graph: Graph, case: Case) -> Any:
 
 
 class _Told:
-    """Says how a run goes, once an epoch."""
+    """Prints the state of a run once per epoch."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -190,7 +193,9 @@ class _Told:
 
 
 def table_3(rows: dict[str, dict[Way, Facts]], notes: Iterable[str]) -> Table:
-    """Test accuracy by network and way; for retrained ones the epoch of the best checkpoint too."""
+    """Test accuracy by network and way; for retrained networks also the epoch of the best
+    checkpoint.
+    """
     columns: dict[str, str] = {}
     for way in WAYS:
         columns[way.title] = ".2%"
@@ -221,7 +226,7 @@ def _cell(facts: Facts) -> str:
 
 
 def table_5(rows: dict[str, dict[Way, Facts]]) -> Table:
-    """The best validation of a run against the mean of those of its last epoch."""
+    """The best validation of a run, and the mean of the validations of its last epoch."""
     shares = [f"{(i + 1) / VALIDATIONS:.0%}" for i in range(VALIDATIONS)]
     table = Table(
         f"Validation accuracy in the last epoch, {BOTH.title}",
@@ -238,7 +243,7 @@ def table_5(rows: dict[str, dict[Way, Facts]]) -> Table:
 
 
 def table_equalized(rows: dict[str, dict[Way, Facts]]) -> Table:
-    """Effect of equalizing channels, which changes no float function, before training."""
+    """Effect of equalizing channels before training, which does not change the float network."""
     ways = (FOUR_AS_IT_WAS, FOUR)
     table = Table(
         "4 bits, channels equalized before training",
@@ -278,7 +283,7 @@ def table_annealed(seeds: dict[str, dict[Way, list[Facts]]]) -> Table:
 
 
 def table_seeds(seeds: dict[str, dict[Way, list[Facts]]], count: int) -> Table:
-    """Retrained float and 8 bits, over several orders of the batches."""
+    """Retrained in float and with 8 bits, with several orders of the batches."""
     table = Table(
         f"Test accuracy over {count} orders of the batches, mean and standard deviation",
         {"network": "", "8 bits": "", REFERENCE.title: ".2f", BOTH.title: ".2f",
@@ -328,7 +333,7 @@ def main(
     ] = 1,
     json_file: JsonFile = None,
 ) -> None:
-    """Train what is not done yet, and print the tables."""
+    """Train what is missing, and print the tables."""
     import_tensorflow_quietly()
     import tensorflow as tf
 

@@ -1,8 +1,8 @@
-"""Trains the six networks in float: ``python -m benchmarks.families.train [--only NAME]``.
+"""Train the six networks in float: ``python -m benchmarks.families.train [--only NAME]``.
 
-Each is saved, frozen, in the cache folder of the assets (`path_of`), with its accuracy in a JSON
-file beside it. What is there already is not trained again. One core and the seed below make the
-same network each time, with the same TensorFlow on the same kind of machine.
+Each frozen network is saved in the cache folder of the assets (`path_of`), with its accuracy in a
+JSON file beside it. A network that exists is not trained again. The same seed, TensorFlow and kind
+of machine give the same network, on one core.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ INPUT, OUTPUT = "image", "logits"
 
 
 def path_of(name: str) -> Path:
-    """The frozen network of a family; trained, in a separate process, if missing."""
+    """The frozen network of a family. If it is missing, a separate process trains it."""
     path = _path(name)
     if not path.exists():
         subprocess.run([sys.executable, "-m", __name__, "--only", name], check=True)
@@ -39,13 +39,13 @@ def path_of(name: str) -> Path:
 
 
 def facts_of(name: str) -> dict[str, float]:
-    """Facts about a family's network: parameters, accuracies, how it was trained."""
+    """The facts of a family's network: parameters, accuracies, training."""
     facts: dict[str, float] = json.loads(path_of(name).with_suffix(".json").read_text("utf-8"))
     return facts
 
 
 def train_and_save(name: str, data: Split, path: Path) -> None:
-    """Train a network, write it frozen to `path` and what is known of it beside it."""
+    """Train a network, and write it frozen to `path`, with its facts as JSON beside it."""
     import tensorflow as tf
     import tf_keras
 
@@ -72,7 +72,9 @@ def train_and_save(name: str, data: Split, path: Path) -> None:
 
 
 def train(network: Network, data: Split) -> None:
-    """Adam; the rate rises linearly and falls by a cosine. Half of the images are mirrored."""
+    """Train with Adam; the rate rises linearly and falls by a cosine. Half of the images are
+    mirrored.
+    """
     import tf_keras
 
     steps = EPOCHS * (len(data.training.labels) // BATCH)
@@ -108,7 +110,7 @@ def freeze(network: Network) -> Any:
 
     shape = tf.TensorSpec([None, *network.input_shape[1:]], tf.float32, INPUT)
     frozen = convert_variables_to_constants_v2(infer.get_concrete_function(shape))
-    # What tf.function adds after its result, a barrier on every variable's read, is left out.
+    # Leave out what tf.function adds after its result, a barrier on the reads of all variables.
     return tf.compat.v1.graph_util.extract_sub_graph(frozen.graph.as_graph_def(), [OUTPUT])
 
 
@@ -117,7 +119,7 @@ def _path(name: str) -> Path:
 
 
 def mirrored(images: Array, rng: np.random.Generator) -> Array:
-    """Half of the images mirrored."""
+    """The images, with half of them mirrored."""
     chosen = rng.random(len(images)) < 0.5
     return np.where(chosen[:, None, None, None], images[:, :, ::-1], images)
 
@@ -128,7 +130,7 @@ def main(
     ] = None,
     again: Annotated[bool, typer.Option(help="Train what is there, too.")] = False,
 ) -> None:
-    """Train the networks that are not in the cache yet."""
+    """Train the networks that are not in the cache."""
     import_tensorflow_quietly()
     import tensorflow as tf
 

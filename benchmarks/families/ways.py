@@ -1,4 +1,4 @@
-"""The columns of table 3: in what way a network is quantized and trained."""
+"""The columns of table 3: how a network is quantized and trained."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from qgraph.quant.plan import PLAIN, Plan
 
 @dataclass(frozen=True)
 class Way:
-    """A column: a profile (none: float), and what is trained, if anything is."""
+    """A column: a profile (None for float), and what is trained."""
 
     title: str
     profile: str | None
     learn: str | None = None
     equalized: bool = True
     annealed: bool = False
-    searched: bool = False  # it begins as what the default effort of static mode finds
+    searched: bool = False  # training starts from the result of static mode's default effort
 
     @property
     def key(self) -> str:

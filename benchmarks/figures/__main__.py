@@ -1,6 +1,6 @@
 """Draw the figures: ``python -m benchmarks.figures --out build/figures [--run out/]``.
 
-Figures 5, 6 and 10 are of training runs, the others of the quantizer alone.
+Figures 5, 6 and 10 show training runs, the others the quantizer alone.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def of_runs(paths: list[Path], data: str | None) -> dict[str, Drawn]:
-    """The figures of training runs: 6 of all, 5 and 10 of each."""
+    """The figures of training runs: figure 6 for all runs, 5 and 10 for each."""
     from benchmarks.figures.deviations import figure6
     from benchmarks.figures.distributions import figure5, figure10
     from benchmarks.figures.run import load_run

@@ -24,26 +24,26 @@ def mean(i: int, beta1: float, r: float, period: float) -> float:
 
 
 def moved(t: int, beta1: float, r: float, period: float) -> float:
-    """(21): how far log2 t has come after steps 0 to t, in units of alpha."""
+    """Equation (21): the change of log2 t after steps 0 to t, in units of alpha."""
     start = beta1 * lowest_mean(beta1, r, period) + 1 - beta1 + 1 / r
     total = (1 - beta1 ** (t + 1)) / (1 - beta1) * start - (t + 1) / r
     return float(total / np.sqrt(1 / r**2 + 1 / period))
 
 
 def farthest_step(beta1: float, r: float) -> float:
-    """t_max of (26), where `moved` is greatest."""
+    """t_max of (26), the step at which `moved` is largest."""
     sought = (1 - beta1 ** (r + 1)) / (1 + r) / np.log(1 / beta1)
     return float(np.log(sought) / np.log(beta1) - 1)
 
 
 def farthest(beta1: float, r: float) -> float:
-    """(28): the greatest `moved`, for r much above 1."""
+    """Equation (28): the maximum of `moved`, for r much above 1."""
     return float(np.sqrt(r) * (1 + (1 + np.log(r * np.log(1 / beta1))) / (r * np.log(beta1))))
 
 
 @dataclass(frozen=True)
 class Guideline:
-    """Settings for thresholds of signed tensors of this number of bits."""
+    """Settings for the thresholds of signed tensors with this number of bits."""
 
     alpha: float
     beta2: float
@@ -51,7 +51,9 @@ class Guideline:
 
 
 def guideline(bits: int) -> Guideline:
-    """Table 4, by its formulas: the limits of alpha and beta2, and the steps that they need."""
+    """Table 4 by its formulas: the limits of alpha and beta2, and the number of steps that they
+    need.
+    """
     p = 2 ** (bits - 1) - 1
     alpha, beta2 = 0.1 / np.sqrt(p), 1 - 0.1 / p
     return Guideline(alpha, beta2, 1 / alpha + 1 / (1 - beta2))

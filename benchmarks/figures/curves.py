@@ -1,4 +1,4 @@
-"""Transfer curves: what a quantizer gives, and what it passes back, input by input."""
+"""Transfer curves: the output and the gradients of a quantizer for each input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.figures.gradients import Floats
 
 BITS, LOG2_T = 3, 0.0
-LIMITS = (-1.125, 0.875)  # of FakeQuant, where the signed quantizer of 3 bits clips
+LIMITS = (-1.125, 0.875)  # limits of FakeQuant at which the signed quantizer of 3 bits clips
 
 
 @dataclass(frozen=True)
@@ -24,14 +24,14 @@ class Curves:
     by_limits: dict[str, Floats]
 
     def of_loss(self) -> Curves:
-        """The same of the loss `(value - x)^2 / 2`: (9) and (10)."""
+        """The gradients of the loss `(value - x)^2 / 2`: (9) and (10)."""
         error = self.value - self.x
         by_limits = {name: error * slope for name, slope in self.by_limits.items()}
         return Curves(self.x, error**2 / 2, error * (self.by_x - 1), by_limits)
 
 
 def ours(x: Floats, bits: int = BITS, signed: bool = True, log2_t: float = LOG2_T) -> Curves:
-    """The quantizer that trains."""
+    """The curves of qgraph's quantizer."""
     from qgraph.train.quantizer import quantize
 
     def forward(x: Any, log2_t: Any) -> Any:
@@ -41,7 +41,7 @@ def ours(x: Floats, bits: int = BITS, signed: bool = True, log2_t: float = LOG2_
 
 
 def fake_quant(x: Floats, bits: int = BITS, limits: tuple[float, float] = LIMITS) -> Curves:
-    """TensorFlow's, which moves its limits until 0 is a code."""
+    """The curves of TensorFlow's FakeQuant, which moves its limits until 0 is a code."""
     import tensorflow as tf
 
     def forward(x: Any, low: Any, high: Any) -> Any:
@@ -52,7 +52,9 @@ def fake_quant(x: Floats, bits: int = BITS, limits: tuple[float, float] = LIMITS
 
 
 def _curves(x: Floats, forward: Callable[..., Any], limits: dict[str, float]) -> Curves:
-    """Each x is its own channel, so that its gradients are not added to those of others."""
+    """The curves of a quantizer. Each x is its own channel, so its gradients are not added to
+    others.
+    """
     import tensorflow as tf
 
     inputs = [tf.constant(x, tf.float32)]

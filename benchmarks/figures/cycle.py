@@ -1,4 +1,4 @@
-"""A threshold that has converged swings about `log2 t*`: how far, how often, and why.
+"""The oscillation of a converged threshold about `log2 t*`: amplitude, period and cause.
 
 Source: TQT (Jain et al., 2019), section B.3 and appendix C.
 """
@@ -16,10 +16,9 @@ from benchmarks.figures.gradients import Floats
 class Cycle:
     """A threshold at steady state.
 
-    ratio: r_g, the mean gradient below `log2 t*` against that above, without its sign.
-    period: steps from one entry below to the next, NaN if there are fewer than two.
-    low_share: share of steps that are below.
-    excursion: from the lowest to the highest log2 t.
+    ratio: r_g, the magnitude of the mean gradient below `log2 t*` divided by that above. period:
+    the number of steps from one entry below to the next, NaN if there are fewer than two.
+    low_share: the share of steps that are below. excursion: from the lowest to the highest log2 t.
     """
 
     ratio: float
@@ -29,12 +28,12 @@ class Cycle:
 
     @property
     def steepness(self) -> float:
-        """r_g, or 1 / r_g where the gradient above is the greater one."""
+        """r_g, or 1 / r_g if the gradient above is larger."""
         return max(self.ratio, 1 / self.ratio)
 
     @property
     def low_steps(self) -> float:
-        """Steps in a row below; the paper's analysis assumes one."""
+        """The number of consecutive steps below; the paper's analysis assumes one."""
         return self.low_share * self.period
 
     def bound(self, alpha: float) -> float:

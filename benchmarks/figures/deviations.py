@@ -1,4 +1,4 @@
-"""Figure 6: how far training moved thresholds, by bits and kind; and their first steps."""
+"""Figure 6: the changes of thresholds by training, by bits and kind, and their first steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS = {"weight": "tab:blue", "activation": "tab:orange", "internal": "0.6"}
 
 
 def figure6(runs: Sequence[Run], data: Source | None = None) -> Figure:
-    """A histogram for each run; with the data that they learned from, the first steps too."""
+    """A histogram for each run; with the training data, also its first steps."""
     columns = 2 if data is not None else min(len(runs), 4)
     rows = len(runs) if data is not None else -(-len(runs) // columns)
     figure, axes = grid_of(rows, columns, 3.4, 2.2)
@@ -37,7 +37,7 @@ def figure6(runs: Sequence[Run], data: Source | None = None) -> Figure:
 
 
 def counts_of(run: Run) -> dict[str, Counter[int]]:
-    """How many thresholds of each kind deviate by how much."""
+    """The number of thresholds of each kind with each change."""
     found: dict[str, Counter[int]] = {kind: Counter() for kind in KINDS}
     for scale in run.scales():
         kind = scale.spec.role if scale.spec.role in KINDS else "activation"

@@ -1,4 +1,4 @@
-"""Figures 5 and 10: what thresholds clip, before and after training, where they moved."""
+"""Figures 5 and 10: the values that moved thresholds clip, before and after training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INITIAL, TRAINED = "tab:cyan", "tab:blue"
 
 
 def figure5(run: Run) -> Figure:
-    """Those that moved the farthest, some in, some out."""
+    """The thresholds that moved the most, some inwards, some outwards."""
     return _figure(run, _selected(run.scales()))
 
 
@@ -32,7 +32,7 @@ def _moved(scales: list[Scale]) -> list[Scale]:
 
 
 def _selected(scales: list[Scale]) -> list[Scale]:
-    """Half of them from each end, in the order of the network."""
+    """Half of the thresholds from each end, in the order of the network."""
     moved = _moved(scales)
     by_deviation = sorted(moved, key=lambda s: s.deviation)
     ends = by_deviation[: SELECTED // 2] + by_deviation[-SELECTED // 2 :]
@@ -69,13 +69,13 @@ def _panel(axis: Any, scale: Scale, before: Array, after: Array) -> None:
 
 
 def _limits(scale: Scale, values: Array) -> tuple[float, float]:
-    """All that the thresholds leave, and nothing far out; what is beyond is in the last bins."""
+    """The limits of the histogram. Values beyond them are counted in the last bins."""
     farthest = 1.3 * 2 ** max(scale.before, scale.after)
     most = min(max(float(np.abs(values).max()), farthest), 2 * farthest)
     return (-most if scale.spec.signed else 0.0), most
 
 
 def _short(scale: Scale) -> str:
-    """The layer's name without the network's, and what of it is quantized."""
+    """The name of the layer without that of the network, and what is quantized."""
     parts = scale.node.name.split("/")[:-1]
     return "/".join(parts[1:] if len(parts) > 2 else parts)[-38:]

@@ -18,7 +18,7 @@ Gradient = Callable[[Any, Any], Floats]
 def l2_gradient(bits: int, weights: Any = 1.0, compiled: bool = False) -> Gradient:
     """A function of `x[n, columns]` and `log2_t[columns]`: the sum of (9) over each column.
 
-    weights: how much each of the n inputs counts, `[n, 1]`. compiled: for many calls.
+    weights: the weight of each of the n inputs, `[n, 1]`. compiled: for many calls.
     """
     import tensorflow as tf
 
@@ -43,7 +43,7 @@ def l2_gradient(bits: int, weights: Any = 1.0, compiled: bool = False) -> Gradie
 
 
 def mean_gradients(sigma: Any, bits: int, log2_t: Any, points: int = 20_001) -> Floats:
-    """The gradient to expect of one input from Gaussian(sigma), for each sigma and log2_t."""
+    """The expected gradient for one input from Gaussian(sigma), for each sigma and log2_t."""
     sigmas, thresholds = np.broadcast_arrays(np.atleast_1d(sigma), log2_t)
     z = np.linspace(-7, 7, points)[:, None]
     density = np.exp(-np.square(z) / 2)
@@ -51,15 +51,15 @@ def mean_gradients(sigma: Any, bits: int, log2_t: Any, points: int = 20_001) -> 
 
 
 def raw_gradients(log2_t: Floats, gradients: Floats) -> Floats:
-    """By t instead of log2 t."""
+    """The gradients by t instead of log2 t."""
     return np.asarray(gradients / (np.exp2(log2_t) * np.log(2.0)))
 
 
 def critical(sigma: float, bits: int) -> tuple[int, float]:
     """`log2 t*` and `r_g` of section B.3.
 
-    Gradients are negative in the bin `(log2 t* - 1, log2 t*]`, and push the threshold up; they are
-    positive in the next bin, and push it down. `r_g = -g_l / g_h` of the two.
+    Gradients are negative in the bin `(log2 t* - 1, log2 t*]` and push the threshold up; they are
+    positive in the next bin and push it down. `r_g = -g_l / g_h` of the two.
     """
     bins = np.ceil(np.log2(sigma)) + np.arange(-3.0, 7.0)
     gradients = mean_gradients(sigma, bits, bins)

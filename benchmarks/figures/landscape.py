@@ -1,4 +1,4 @@
-"""Figure 7: gradients by raw and log thresholds are not of one size; normed ones are."""
+"""Figure 7: gradients by raw and by log thresholds differ in size, normed ones do not."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ DECADES = (1e-6, 1e-3, 1e0, 1e3)
 
 
 def desired(sigma: float, bits: int, log2_t: Floats) -> Floats:
-    """The desired gradient of section B.2: flat on both sides of the jump, whose ratio stays."""
+    """The desired gradient of section B.2: constant on both sides of the jump, with the same
+    ratio.
+    """
     boundary, ratio = critical(sigma, bits)
     return np.where(log2_t <= boundary, -ratio, 1.0) / max(ratio, 1.0)
 
 
 def figure7() -> Figure:
-    """A row for each bit width."""
+    """The figure, with a row for each bit width."""
     columns = ("by raw t", "by log2 t", "by log2 t, normed (desired)")
     figure, axes = grid_of(len(BITS), 3, 3.6, 2.7, sharex=True)
     for row, bits in zip(axes, BITS, strict=True):

@@ -1,4 +1,4 @@
-"""Make the tables of docs/tqt.md: ``python -m benchmarks.figures.numbers``."""
+"""Print the tables of docs/tqt.md: ``python -m benchmarks.figures.numbers``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from benchmarks.tables import Table
 
 ALPHA = 0.01
 STEPS, SETTLED = 20_000, 10_000
-OCTAVE = [float(s) for s in 2 ** (np.arange(50) / 50)]  # other sigmas differ by powers of two
+OCTAVE = [float(s) for s in 2 ** (np.arange(50) / 50)]  # other sigmas are these times powers of two
 
 
 def steady(bits: int, fresh: bool, alpha: float = ALPHA, beta2: float = 0.999) -> list[Cycle]:
-    """The cycle of each sigma under Adam."""
+    """The cycle of each sigma with Adam."""
     boundaries = [critical(sigma, bits)[0] for sigma in SIGMAS]
     start = np.array(boundaries) + 0.5
     run = train(adam(alpha, beta2=beta2), bits, SIGMAS, STEPS, start, fresh=fresh).tail(SETTLED)
@@ -29,7 +29,7 @@ def steady(bits: int, fresh: bool, alpha: float = ALPHA, beta2: float = 0.999) -
 
 
 def of_cycles() -> Table:
-    """Period and excursion, without noise and with it."""
+    """Period and excursion, with and without noise."""
     made = Table(
         "Cycles",
         {"b": "d", "sigma": "g", "noise": "", "r_g": ".4g", "T": ".4g", "steps below": ".2f",
@@ -68,7 +68,7 @@ def of_guidelines() -> Table:
 
 
 def of_ratios() -> Table:
-    """r_g over an octave of sigma, against p."""
+    """r_g over an octave of sigma, by p."""
     made = Table(
         "Ratios of gradients",
         {"b": "d", "p": "d", "least r_g": ".2g", "median": ".3g", "greatest": ".3g",

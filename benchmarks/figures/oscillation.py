@@ -1,4 +1,4 @@
-"""Figure 9: how a threshold that has converged swings under Adam."""
+"""Figure 9: the oscillation of a converged threshold with Adam."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STEPS, SETTLED = 8000, 4000
 
 
 def figure9() -> Figure:
-    """Close-ups of 8 bits; measured over the last `SETTLED` steps."""
+    """Close-ups for 8 bits, measured over the last `SETTLED` steps."""
     boundaries = [critical(sigma, BITS)[0] for sigma in WINDOWS]
     start = np.array(boundaries) + 0.5
     run = train(adam(), BITS, list(WINDOWS), STEPS, start).tail(SETTLED)

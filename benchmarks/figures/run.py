@@ -28,7 +28,9 @@ from qgraph.train.tqt import TqtQuantizers
 
 @dataclass(frozen=True)
 class Scale:
-    """A trained scale, by the first quantizer that has it; `log2_t` are thresholds of that one."""
+    """A trained scale, with the first quantizer that has it; `log2_t` are that quantizer's
+    thresholds.
+    """
 
     node: Node
     before: float
@@ -36,7 +38,7 @@ class Scale:
 
     @property
     def deviation(self) -> int:
-        """By how many powers of two it moved: above 0 for range, below for precision."""
+        """The change in powers of two: above 0 for more range, below 0 for more precision."""
         return int(np.ceil(self.after) - np.ceil(self.before))
 
     @property
@@ -58,18 +60,20 @@ class Run:
         return self.path.name
 
     def scales(self) -> list[Scale]:
-        """All that learn, in the order of the network."""
+        """All scales that are trained, in the order of the network."""
         before, after = (self._log2_t(model) for model in self.models())
         return [Scale(node, before[node.name], after[node.name]) for node in self._first().values()]
 
     def models(self) -> tuple[TrainingGraph, TrainingGraph]:
-        """As calibration left it, and as trained."""
+        """The model after calibration, and after training."""
         before, after = self.found.model(), self.found.model()
         restore(after.named_variables(), self.last)
         return before, after
 
     def inputs_of(self, scales: list[Scale]) -> Iterator[tuple[Scale, Array, Array]]:
-        """Inputs of the quantizer of each, before and after, on calibration samples."""
+        """The inputs of each scale's quantizer, before and after training, on calibration
+        samples.
+        """
         import tensorflow as tf
 
         samples = {name: tf.constant(array) for name, array in self.found.measured_samples.items()}
@@ -79,10 +83,10 @@ class Run:
             yield scale, np.ravel(before[value]), np.ravel(after[value])
 
     def first_steps(self, data: Source, steps: int) -> Floats:
-        """`log2_t[steps + 1, scales]` of the first steps of the run, which are made again.
+        """`log2_t[steps + 1, scales]` of the first steps of the run, which are repeated.
 
-        data: all that the run learned from. A run without validation data holds some of its data
-        apart, and does not learn from that.
+        data: all data of the run. A run without validation data holds some of its data out, and
+        does not train on that.
         """
         options = Options(**self.last.facts["options"])
         batches = training_data(data, self.found.graph, options.batch_size, options.seed)
@@ -107,7 +111,7 @@ class Run:
         return np.array([log2_t[node.name] for node in self._first().values()])
 
     def _first(self) -> dict[str, Node]:
-        """The first quantizer of each scale that learns."""
+        """The first quantizer of each trained scale."""
         graph, learning = self.found.graph, set(self.found.model().quantizers.names)
         first: dict[str, Node] = {}
         for node in graph.topological():
@@ -123,7 +127,7 @@ class Run:
 
 
 class _EnoughError(Exception):
-    """Stops a run that was made again for its first steps."""
+    """Ends the repeated run after its first steps."""
 
 
 def load_run(path: Path) -> Run:

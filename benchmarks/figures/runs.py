@@ -1,8 +1,8 @@
-"""Makes training runs to draw: ``python -m benchmarks.figures.runs --out build/runs``.
+"""Make training runs to draw: ``python -m benchmarks.figures.runs --out build/runs``.
 
-The families of `benchmarks.families` at 8 and 4 bits, by the paper's schedule (batches of 24), each
-in a directory as `qgraph quantize --mode retrain` and `qgraph train` leave it. What is there is
-kept; a run that was killed continues.
+The families of `benchmarks.families` are trained with 8 and 4 bits, by the paper's schedule
+(batches of 24). The directory of each run is that of `qgraph quantize --mode retrain` and `qgraph
+train`. Existing runs are kept; a run that was killed continues.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OPTIONS = Options(epochs=2, batch_size=24, weight_rate=3e-5, seed=1)
 
 
 def train(name: str, bits: str, data: Split, out: Path) -> Path:
-    """One run, to its end."""
+    """Train one run to its end."""
     path = out / f"{name}-{bits}"
     if not path.exists():
         made = quantize(
@@ -36,12 +36,12 @@ def train(name: str, bits: str, data: Split, out: Path) -> Path:
 
 
 def arrays(part: Part) -> tuple[Array, Array]:
-    """Images and labels, as training takes them."""
+    """Images and labels in the form that training takes."""
     return part.images, part.labels
 
 
 def training() -> tuple[Array, Array]:
-    """Training data of runs: `--data benchmarks.figures.runs:training`."""
+    """The training data of runs: `--data benchmarks.figures.runs:training`."""
     return arrays(fashion_mnist().training)
 
 

@@ -1,4 +1,4 @@
-"""Common style of all figures."""
+"""The style that all figures share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RULE_COLORS = {
 
 
 def grid_of(rows: int, columns: int, width: float, height: float, **how: Any) -> tuple[Figure, Any]:
-    """A figure and its axes `[rows, columns]`; the size is that of one of them, in inches."""
+    """A figure and its axes `[rows, columns]`; the size is that of one axis, in inches."""
     figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, **how)
     for one in axes.flat:
@@ -30,7 +30,7 @@ def grid_of(rows: int, columns: int, width: float, height: float, **how: Any) ->
 
 
 def legend_below(figure: Figure, axis: Any) -> None:
-    """One legend for all axes, from the lines of one."""
+    """Add one legend for all axes, from the lines of one axis."""
     handles, labels = axis.get_legend_handles_labels()
     figure.legend(handles, labels, fontsize=8, ncols=len(labels), loc="outside lower center")
 
@@ -41,7 +41,7 @@ def power(sigma: float) -> str:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """As a small PNG file, of few colors."""
+    """Save the figure as a small PNG file with few colors."""
     whole = io.BytesIO()
     figure.savefig(whole, dpi=85)
     Image.open(whole).convert("RGB").quantize(64).save(path, optimize=True)

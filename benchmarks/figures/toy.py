@@ -1,8 +1,9 @@
-"""The toy problem: one quantizer learns its threshold for Gaussian inputs under an L2 loss.
+"""The toy problem: one quantizer learns its threshold for Gaussian inputs and an L2 loss.
 
-Source: TQT (Jain et al., 2019), sections 3.4 and B. A step draws `SAMPLES` fresh numbers for each
-sigma; the loss is their sum of `(q(x) - x)^2 / 2`. The paper leaves both open. Adam and normed
-gradients don't care; with a sum, plain gradient descent behaves as in the paper.
+Source: TQT (Jain et al., 2019), sections 3.4 and B. A step draws `SAMPLES` new numbers for each
+sigma; the loss is the sum of `(q(x) - x)^2 / 2`. The paper specifies neither the number nor whether
+the loss is a sum or a mean. Adam and normed gradients do not depend on this; with a sum, plain
+gradient descent behaves as in the paper.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ BITS = (4, 8)
 ALPHA = 0.1
 STEPS = 2000
 SAMPLES = 1000
-FARTHEST = 100.0  # past it, 2^|log2 t| has left the range of the quantizer
+FARTHEST = 100.0  # beyond it, 2^|log2 t| exceeds the range of the quantizer
 
 
-# -- one step of training: log2_t and its gradient in, log2_t out ----------------------------------
+# -- one step of training: from log2_t and its gradient to the next log2_t -----------------------
 
 
 def raw(alpha: float = ALPHA) -> Rule:
-    """Gradient descent on t itself. A threshold of 0 or less has no logarithm: NaN."""
+    """Gradient descent on t itself. A threshold of 0 or less has no logarithm and becomes NaN."""
 
     def step(log2_t: Floats, gradient: Floats) -> Floats:
         t = np.exp2(log2_t)
@@ -44,7 +45,7 @@ def log(alpha: float = ALPHA) -> Rule:
 
 
 def normed_log(alpha: float = ALPHA, beta: float = 0.999, epsilon: float = 1e-12) -> Rule:
-    """Gradient descent on log2 t by normed gradients (17, 18)."""
+    """Gradient descent on log2 t with normed gradients (17, 18)."""
     average = Average(beta)
 
     def step(log2_t: Floats, gradient: Floats) -> Floats:
@@ -68,7 +69,7 @@ def adam(
 
 @dataclass
 class Average:
-    """A moving average, corrected for its start at 0."""
+    """A moving average with a correction for its start at 0."""
 
     beta: float
     value: Floats | float = 0.0
@@ -93,9 +94,9 @@ RULES: dict[str, Callable[[], Rule]] = {
 
 @dataclass(frozen=True)
 class Run:
-    """`log2_t[steps + 1, columns]`, from the start on; `gradients[steps, columns]`.
+    """`log2_t[steps + 1, columns]` from the start on, and `gradients[steps, columns]`.
 
-    NaN from where a threshold has left the positive numbers or the range of the quantizer.
+    Values are NaN after a threshold has left the positive numbers or the range of the quantizer.
     """
 
     log2_t: Floats
@@ -114,9 +115,10 @@ def train(
     seed: int = 0,
     fresh: bool = True,
 ) -> Run:
-    """Train a threshold for each sigma. All see the same numbers, times their sigma.
+    """Train a threshold for each sigma. All sigmas use the same random numbers, times sigma.
 
-    fresh: new numbers for each step; else the first ones for all steps, as noise-free gradients.
+    fresh: draw new numbers for each step; otherwise the first ones are used in all steps, which
+    gives gradients without noise.
     """
     gradient = l2_gradient(bits, compiled=True)
     draw, scale = np.random.default_rng(seed), np.asarray(sigmas, np.float32)
@@ -125,7 +127,7 @@ def train(
     history, gradients = [now], []
     of_bins: dict[bytes, Floats] = {}
     for _ in range(steps):
-        bins = np.ceil(np.nan_to_num(now))  # all that a gradient depends on, except x
+        bins = np.ceil(np.nan_to_num(now))  # gradients depend on nothing else, except x
         if bins.tobytes() not in of_bins:
             of_bins[bins.tobytes()] = gradient(x, bins)
         found = np.where(np.isfinite(now), of_bins[bins.tobytes()], np.nan)

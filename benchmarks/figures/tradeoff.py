@@ -1,4 +1,6 @@
-"""Figure 2: range against precision. Inputs that fit pull a threshold in, others push it out."""
+"""Figure 2: range against precision. Inputs that fit pull a threshold in, the others push it
+out.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,18 @@ NARROW, WIDE = 0.25, 0.8
 
 
 def balanced() -> float:
-    """The sigma in between at which gradients cancel."""
+    """The sigma at which the gradients cancel."""
     sigmas = np.linspace(NARROW, WIDE, 56)
     return float(np.interp(0.0, -pull(sigmas), sigmas))
 
 
 def pull(sigmas: Any) -> Floats:
-    """Mean gradients by log2 t: positive moves the threshold in, negative out."""
+    """Mean gradients by log2 t: positive ones move the threshold in, negative ones out."""
     return mean_gradients(sigmas, BITS, LOG2_T, 5001)
 
 
 def figure2() -> Figure:
-    """Three Gaussians at one threshold."""
+    """The figure: three Gaussians with the same threshold."""
     figure, axes = grid_of(1, 3, 3.4, 2.8, sharey=True)
     x = np.linspace(-2, 2, 2001)
     titles = ("moves in: more precision", "moves out: more range", "converged")

@@ -1,4 +1,4 @@
-"""Figures 1 and 3: transfer curves of the quantizer that trains, and of TensorFlow's FakeQuant."""
+"""Figures 1 and 3: transfer curves of qgraph's quantizer and of TensorFlow's FakeQuant."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.figures.style import BACKWARD, FORWARD, OTHER, grid_of
 
 
 def figure1() -> Figure:
-    """Ours, signed and unsigned."""
+    """The curves of qgraph's quantizer, signed and unsigned."""
     x = np.linspace(-1.6, 1.6, 1601)
     figure, axes = grid_of(4, 3, 3.2, 1.9, sharex=True)
     for rows, signed in ((axes[:2], True), (axes[2:], False)):
@@ -23,7 +23,7 @@ def figure1() -> Figure:
 
 
 def figure3() -> Figure:
-    """TensorFlow's FakeQuant."""
+    """The curves of TensorFlow's FakeQuant."""
     figure, axes = grid_of(2, 3, 3.2, 1.9, sharex=True)
     _two_rows(axes, fake_quant(np.linspace(-1.6, 1.6, 1601)), "signed")
     low, high = LIMITS

@@ -1,1 +1,1 @@
-"""Graph algorithms of qgraph against networkx and onnx-graphsurgeon."""
+"""Time graph algorithms of qgraph beside networkx and onnx-graphsurgeon."""

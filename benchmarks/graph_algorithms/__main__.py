@@ -1,9 +1,9 @@
 """Print the tables: ``python -m benchmarks.graph_algorithms``.
 
-Each task is done by qgraph and by networkx or onnx-graphsurgeon, whose results have to agree. The
-library is timed on an existing graph of its type, and with the construction of that graph from a
-qgraph `Graph`, which every change of the `Graph` would make necessary again; the ratio is that of
-the latter. Times are medians of processor time, taken in turns.
+qgraph and networkx or onnx-graphsurgeon do the same tasks, and their results must be equal. The
+library is timed on an existing graph of its type, and together with the construction of that graph
+from a qgraph `Graph`, which would be necessary after every change of the `Graph`. The ratio is to
+the time with construction. Times are medians of processor time, taken in turns.
 """
 
 from __future__ import annotations

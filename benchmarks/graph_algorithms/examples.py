@@ -1,4 +1,4 @@
-"""Graphs to measure on, and the same as graphs of networkx."""
+"""Graphs to measure on, and the same graphs in networkx."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qgraph.frontends import load
 from qgraph.ir.graph import Graph, node_of
 
 ROOT = Path(__file__).resolve().parents[2]
-NEAR = 8  # how far back a node of a random graph takes its inputs from
+NEAR = 8  # the largest distance from a node of a random graph to its inputs
 
 
 def started() -> tuple[Graph, str]:
@@ -21,7 +21,7 @@ def started() -> tuple[Graph, str]:
 
 
 def skips(nodes: int) -> Graph:
-    """Additions one behind the other, each of the newest value and the one before it."""
+    """A sequence of additions. Each adds the newest value and the one before it."""
     graph, newest = started()
     before = newest
     for _ in range(nodes - 1):
@@ -31,14 +31,14 @@ def skips(nodes: int) -> Graph:
 
 
 def cyclic(nodes: int) -> Graph:
-    """The same, with a cycle at its far end: the first addition takes the last result."""
+    """The same with a cycle at its end: the first addition takes the last result."""
     graph = skips(nodes)
     graph.replace(replace(graph.nodes["add"], inputs=("x", graph.outputs["y"])))
     return graph
 
 
 def swishes(nodes: int) -> Graph:
-    """`x * sigmoid(x)` again and again."""
+    """A sequence of `x * sigmoid(x)`."""
     graph, x = started()
     for _ in range(nodes // 2):
         x = graph.add("mul", x, graph.add("sigmoid", x))
@@ -47,7 +47,7 @@ def swishes(nodes: int) -> Graph:
 
 
 def random_graph(nodes: int) -> Graph:
-    """Elementwise ops on values made shortly before."""
+    """Elementwise ops on recently computed values."""
     rng = np.random.default_rng(0)
     graph, x = started()
     values = [x]
@@ -64,12 +64,14 @@ def random_graph(nodes: int) -> Graph:
 
 
 def digits() -> Graph:
-    """The network of `examples/digits`, as loaded."""
+    """The network of `examples/digits`."""
     return load(ROOT / "examples/digits/digits.pb")
 
 
 def as_networkx(graph: Graph) -> networkx.DiGraph[str]:
-    """Nodes with their ops, and edges from each node to those that need it."""
+    """A networkx graph: nodes with their ops, and edges from each node to the nodes that need
+    it.
+    """
     made: networkx.DiGraph[str] = networkx.DiGraph()
     made.add_nodes_from((node.name, {"op": node.op}) for node in graph.nodes.values())
     for node in graph.nodes.values():

@@ -1,4 +1,4 @@
-"""Order, reachability, single sources, sets and patterns: qgraph and networkx."""
+"""Tasks in qgraph and networkx: order, reachability, single sources, sets and patterns."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from qgraph.rewrite.channels import ChannelUnion
 from qgraph.rewrite.functions import MAX_STEPS, single_sources
 from qgraph.rewrite.pattern import Op, Var, match
 
-CHANNELS = 16  # of a value
-ROOTS = 20  # results whose single sources are looked for
+CHANNELS = 16  # channels of a value
+ROOTS = 20  # results whose single sources are searched
 
 
 # -- order and reachability --------------------------------------------------------------------
@@ -90,9 +90,9 @@ def own_sources(graph: Graph, roots: list[str]) -> list[list[str]]:
 
 
 def dominators(turned: networkx.DiGraph[str], root: str) -> list[str]:
-    """Nodes that every way from the input to `root` leads through, the nearest first.
+    """The nodes that are on every path from the input to `root`, the nearest first.
 
-    Not more than qgraph looks for: those with at most `MAX_STEPS` nodes between.
+    As in qgraph, only nodes with at most `MAX_STEPS` nodes between them and the root.
     """
     above = networkx.immediate_dominators(turned, root)
     found, node = [], "x"
@@ -103,7 +103,7 @@ def dominators(turned: networkx.DiGraph[str], root: str) -> list[str]:
 
 
 def own_union(values: int) -> int:
-    """The number of sets where each value has the channels of the value before."""
+    """The number of sets if each value has the channels of the previous value."""
     union = ChannelUnion()
     before = union.new(CHANNELS)
     for _ in range(values - 1):
@@ -153,7 +153,9 @@ def is_op(node: dict[str, str], wanted: dict[str, str]) -> bool:
 
 
 def as_pattern(pattern: Op) -> networkx.DiGraph[str]:
-    """Variables are nodes of any op. The order of inputs is lost, as `DiGraph` has no place."""
+    """The pattern in networkx. Variables match any op. The order of inputs is lost in a
+    `DiGraph`.
+    """
     made: networkx.DiGraph[str] = networkx.DiGraph()
 
     def add(part: Any, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Writing and editing ONNX models: qgraph and onnx-graphsurgeon."""
+"""Tasks in qgraph and onnx-graphsurgeon: write and edit ONNX models."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def constants(nodes: int) -> Iterator[np.ndarray[Any, np.dtype[np.float32]]]:
 
 
 def own_model(nodes: int) -> onnx.ModelProto:
-    """Additions of constants, checked."""
+    """A checked model with additions of constants."""
     builder = OnnxModelBuilder("sums", 18, ["x", "y"])
     builder.input("x", "float32", ("N", 8))
     value = "x"
@@ -71,7 +71,7 @@ def library_with_outputs(model: onnx.ModelProto, names: list[str]) -> onnx.Model
 
 
 def kept(nodes: int) -> str:
-    """A note on what is left of a model's metadata when its outputs are changed."""
+    """A note on the metadata that a model keeps when its outputs are changed."""
     model = own_model(nodes)
     own, library = with_outputs(model, ["sum0"]), library_with_outputs(model, ["sum0"])
     return (

@@ -1,4 +1,4 @@
-"""A task done by qgraph and by a library, timed in turns."""
+"""Time a task in qgraph and in a library, in turns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ Construct = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Task:
-    """qgraph's way, and the library's on what `construct` makes; None where it needs nothing."""
+    """A task: qgraph's function, the library's function, and `construct`, which makes its argument
+    or is None.
+    """
 
     title: str
     nodes: int
@@ -24,7 +26,7 @@ class Task:
     construct: Construct | None = None
 
     def row(self) -> tuple[str, int, float, float | None, float, float]:
-        """A row of the table. Raises ValueError where the results differ."""
+        """A row of the table. Raises ValueError if the results differ."""
         construct = self.construct or (lambda: None)
         held = construct()
         if self.own() != self.library(held):

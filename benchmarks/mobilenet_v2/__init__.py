@@ -1,1 +1,1 @@
-"""A MobileNetV2 of the paper's depth, trained on CIFAR-10 and quantized: `table.py` runs it all."""
+"""A MobileNetV2 with the paper's depth, trained on CIFAR-10 and quantized; run `table.py`."""

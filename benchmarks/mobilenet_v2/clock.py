@@ -1,4 +1,4 @@
-"""The time that one call of the benchmark may take."""
+"""The time limit of one call of the benchmark."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import time
 
 
 class OutOfTime(Exception):
-    """The time is over; what was done is kept, and the same command continues from there."""
+    """The time is over. Finished work is kept, and the same command continues from there."""
 
 
 class Clock:
-    """Starts now and runs for that number of minutes."""
+    """A clock that starts now and ends after `minutes`."""
 
     def __init__(self, minutes: float) -> None:
         self.end = time.monotonic() + 60 * minutes
@@ -19,6 +19,6 @@ class Clock:
         return time.monotonic() >= self.end
 
     def check(self, done: str) -> None:
-        """Raise OutOfTime, which names what was done last, if the time is over."""
+        """Raise OutOfTime, with what was done last, if the time is over."""
         if self.over():
             raise OutOfTime(done)

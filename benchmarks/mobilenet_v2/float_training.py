@@ -1,4 +1,4 @@
-"""Trains the float network, an epoch at a time; a run that was stopped continues where it was."""
+"""Train the float network, one epoch at a time; a run that was stopped continues."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from qgraph.ir.types import Array
 
 PEAK_RATE, WARM_UP = 4e-3, 0.2  # the share of steps in which the rate rises
 WEIGHT_DECAY = 1e-2
-SHIFT = 4  # pixels that images move at most
+SHIFT = 4  # the most pixels that images are moved by
 
 
 @dataclass(frozen=True)
 class FloatRun:
-    """The float network that is trained, and for how long."""
+    """The float network to be trained, and the length of the training."""
 
     width: float = 1.0
     epochs: int = 30
@@ -34,7 +34,8 @@ class FloatRun:
 
 
 def trained(run: FloatRun, data: Split, folder: Path, clock: Clock) -> Path:
-    """The frozen network in `folder`, with its facts as JSON beside it; trained if missing.
+    """The frozen network in `folder`, with its facts as JSON beside it. If it is missing, it is
+    trained.
 
     Raises OutOfTime after the epoch in which the time ended.
     """
@@ -93,7 +94,7 @@ def _train(run: FloatRun, data: Split, folder: Path, clock: Clock) -> Network:
 
 
 def _shuffled(part: Part, run: FloatRun, epoch: int) -> tuple[Array, Array]:
-    """The images of an epoch, whole batches: half of them mirrored, all of them moved a little."""
+    """The images of an epoch in whole batches: half are mirrored, and all are moved a little."""
     rng = np.random.default_rng([run.seed, epoch])
     order = rng.permutation(len(part.labels))
     order = order[: max(len(order) // run.batch_size, 1) * run.batch_size]
@@ -101,7 +102,7 @@ def _shuffled(part: Part, run: FloatRun, epoch: int) -> tuple[Array, Array]:
 
 
 def moved(images: Array, rng: np.random.Generator) -> Array:
-    """Each image shifted by up to `SHIFT` pixels each way; what comes in is zero."""
+    """Each image moved by up to `SHIFT` pixels in each direction, with zeros at the edges."""
     count, height, width, _ = images.shape
     wide = np.pad(images, ((0, 0), (SHIFT, SHIFT), (SHIFT, SHIFT), (0, 0)))
     made = np.empty_like(images)

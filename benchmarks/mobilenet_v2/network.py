@@ -23,7 +23,9 @@ STEM, HEAD = 32, 1280
 
 
 def mobilenet_v2(width: float = 1.0) -> Network:
-    """`width` multiplies all channels, but the last layer's only where it is above 1."""
+    """The network. `width` multiplies all channels; those of the last layer only if it is above
+    1.
+    """
     from tf_keras import layers
 
     image = layers.Input([SIDE, SIDE, 3], name="image")

@@ -1,9 +1,9 @@
 """MobileNetV2 on CIFAR-10, float, static and trained: ``python -m benchmarks.mobilenet_v2.table``.
 
-Trains the float network and quantizes it to 8 bits, and to weights of 4 bits: plain, by the search
-of static mode, and trained from there. A call ends after `--minutes`; the same command continues
-it and repeats nothing that is done. Checkpoints are chosen on 10,000 validation images; the
-10,000 test images are for the table alone.
+Trains the float network and quantizes it with 8 bits and with weights of 4 bits: plain, by the
+search of static mode, and trained from the result of the search. A call ends after `--minutes`; the
+same command continues and repeats no finished work. Checkpoints are chosen on 10,000 validation
+images; the 10,000 test images are used for the table only.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from qgraph.train.score import TrainingStatus
 
 PROFILES = {"INT8": "graffitist-int8", "INT4": "graffitist-int4"}
 VALIDATIONS = 5  # in an epoch of training
-AT_ONCE = 500  # images
+AT_ONCE = 500  # images that run together
 
 
 @dataclass(frozen=True)
 class Ways:
-    """How the network is quantized: the effort of the search, and how it is trained from there."""
+    """How the network is quantized: the effort of the search, and the training that follows."""
 
     effort: Effort = Effort.DEFAULT
     epochs: int = 3
@@ -67,9 +67,9 @@ class Ways:
 def right_answers(
     network: Path, data: Split, ways: Ways, folder: Path, clock: Clock
 ) -> Iterator[tuple[str, Array]]:
-    """Which test images each network is right about, bool [n], by the name of its row.
+    """Which test images each network classifies correctly, bool [n], by the name of its row.
 
-    Raises OutOfTime between two networks, or in training, which keeps a checkpoint.
+    Raises OutOfTime between two networks or in training, which keeps a checkpoint.
     """
     yield "float", _right(TFProgram(network), data)
     asked = {"network": sha256_of(network), **asdict(ways)}
@@ -110,13 +110,13 @@ def _program(graph: Graph) -> TFProgram:
 
 
 def _right(program: TFProgram, data: Split) -> Array:
-    """Whether the answer to each test image is right."""
+    """Whether the class of each test image is right."""
     scores = program.predict(INPUT, data.test.images, OUTPUT, AT_ONCE)
     return np.asarray(scores.argmax(1) == data.test.labels)
 
 
 def accuracies(answers: dict[str, Array], notes: list[str]) -> Table:
-    """Accuracy of each network, and its distance from float on the same images, in points."""
+    """The accuracy of each network, and its difference from float on the same images, in points."""
     table = Table(
         "MobileNetV2 on CIFAR-10",
         {"network": "", "test accuracy": ".2%", "over float": "+.2f", "standard error": ".2f"},
@@ -139,7 +139,7 @@ def main(
     minutes: Annotated[float, typer.Option(help="Time after which this call ends.")] = 60.0,
     json_file: JsonFile = None,
 ) -> None:
-    """Train and quantize what is not done yet, and print the table."""
+    """Train and quantize what is missing, and print the table."""
     import_tensorflow_quietly()
     retrain.make_deterministic()
     clock, data = Clock(minutes), cifar10(255)

@@ -1,1 +1,1 @@
-"""Mutants of what has to be exact: do the tests notice them (docs/results/mutation.md)?"""
+"""Mutation tests of the code that must be exact (docs/results/mutation.md)."""

@@ -1,9 +1,9 @@
 """Mutation testing: ``python -m benchmarks.mutation run``, then ``report``.
 
-Needs `pip install cosmic-ray coverage`. A seeded sample of mutants of what has to be exact; each
-meets the tests that run its line, fastest first, until one fails. ``run`` writes a line of JSON a
-mutant, and passes over those that are there; ``report`` prints
-them, and writes them as data for docs/results/mutation.md.
+Needs `pip install cosmic-ray coverage`. A seeded sample of mutants is drawn from the code that must
+be exact. The tests that run a mutant's line are run on it, fastest first, until one fails. ``run``
+writes a line of JSON per mutant and skips mutants that have a result; ``report`` prints the
+results, and writes them as data for docs/results/mutation.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from benchmarks.result import JsonFile
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = Path("runs/mutation")
-FIRST = 40  # tests of the first try; most mutants fall to the fastest
+FIRST = 40  # tests of the first try; the fastest tests detect most mutants
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
@@ -47,7 +47,7 @@ def run(
         typer.Option(metavar="PATH", help="Only these tests, like new ones. Repeatable."),
     ] = None,
 ) -> None:
-    """Try mutants that have not been tried."""
+    """Run the tests on mutants that have no result yet."""
     folder.mkdir(parents=True, exist_ok=True)
     results = folder / "results.jsonl"
     known = read_results(results)
@@ -82,7 +82,9 @@ def run(
 
 
 def _drawn(file: Path, about: dict[str, Any]) -> list[Mutant]:
-    """The sample of an earlier run of the same commit, if there is one: drawing takes a while."""
+    """The sample, from an earlier run of the same commit if there is one, because drawing takes
+    long.
+    """
     found = json.loads(file.read_text()) if file.exists() else {}
     if any(found.get(key) != value for key, value in about.items()) or "dirty" in about["commit"]:
         return []
@@ -90,7 +92,7 @@ def _drawn(file: Path, about: dict[str, Any]) -> list[Mutant]:
 
 
 def name_of(commit: str, suite: Sequence[str]) -> str:
-    """A name of the coverage that is unique to the commit and the tests."""
+    """A name for the coverage that is unique to the commit and the tests."""
     return f"{commit}-{hashlib.sha256(' '.join(suite).encode()).hexdigest()[:8]}"
 
 
@@ -108,7 +110,7 @@ def _tried(mutant: Mutant, copy: Path, cover: Cover) -> tuple[str, str]:
 def report(
     folder: Annotated[Path, typer.Option(metavar="DIR")] = RUNS, json_file: JsonFile = None
 ) -> None:
-    """Print the results that `run` has so far."""
+    """Print the results of `run` so far."""
     drawn = json.loads((folder / "sample.json").read_text())
     known = read_results(folder / "results.jsonl")
     results = [known[one["name"]] for one in drawn["mutants"] if one["name"] in known]

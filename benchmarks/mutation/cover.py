@@ -1,4 +1,4 @@
-"""Which tests run which lines, and how long each takes."""
+"""Measure which tests run which lines, and how long each test takes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from benchmarks.checkouts import variables_of
 
-# Tests of the code that is changed; those that train or play are left out.
+# Tests of the code that is changed, without tests that train or play.
 SUITE = (
     "tests/exact",
     "tests/program",
@@ -35,7 +35,7 @@ SUITE = (
 
 @dataclass(frozen=True)
 class Cover:
-    """Tests by path and line, and the seconds that each took. Tests are pytest's node ids."""
+    """Tests by path and line, and the seconds of each. Tests are pytest's node ids."""
 
     by_line: Mapping[str, Mapping[int, Collection[str]]]
     seconds: Mapping[str, float]
@@ -43,7 +43,7 @@ class Cover:
     def tests(self, path: str, lines: tuple[int, int], loaded: bool) -> list[str]:
         """The tests that run one of the lines, fastest first.
 
-        What import runs is of all tests of the file's other lines.
+        Lines that run during import count for all tests that run other lines of the file.
         """
         known = self.by_line.get(path, {})
         wanted = known if loaded else range(lines[0], lines[1] + 1)
@@ -52,7 +52,7 @@ class Cover:
 
 
 class _Contexts:
-    """A plugin of pytest: the lines that run belong to the test that is running."""
+    """A plugin of pytest that assigns lines to the test that is running."""
 
     def __init__(self, cover: coverage.Coverage) -> None:
         self.cover = cover
@@ -69,7 +69,7 @@ class _Contexts:
 
 
 def covered(root: Path, tests: Sequence[str], sources: Sequence[str]) -> Cover:
-    """Run `tests` in `root`, once. Meant for a separate process: it imports what it measures."""
+    """Run `tests` in `root` once. It imports what it measures, so it needs a separate process."""
     paths = [(root / source).resolve() for source in sources]
     files = [f"{path}/**" if path.is_dir() else str(path) for path in paths]
     cover = coverage.Coverage(data_file=None, include=files, messages=False)
@@ -89,7 +89,9 @@ def covered(root: Path, tests: Sequence[str], sources: Sequence[str]) -> Cover:
 
 
 def cover_of(copy: Path, file: Path, tests: Sequence[str], sources: Sequence[str]) -> Cover:
-    """Coverage of `tests` in the tree `copy`, from `file` if it exists; else it is written."""
+    """Coverage of `tests` in the tree `copy`, read from `file` or, if it does not exist,
+    measured.
+    """
     if not file.exists():
         command = [
             sys.executable,

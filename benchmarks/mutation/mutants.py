@@ -1,4 +1,4 @@
-"""Mutants: copies of one source file with one operator, number or word changed (cosmic-ray)."""
+"""Mutants: copies of a source file with one operator, number or word changed (cosmic-ray)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ TARGETS = (
     "transforms",
     "qgraph/backends/c",
 )
-# Variables are replaced by name only where one asks for it. `is` instead of `==` shows what
-# CPython interns, which is not of the program.
+# Operators that are left out: variables are replaced by name only on request, and `is` instead of
+# `==` shows what CPython interns, which is not a property of the program.
 LEFT_OUT = ("VariableReplacer", "VariableInserter", "_Is", "_IsNot")
 
 Position = tuple[int, int]  # line from 1, column from 0
@@ -31,9 +31,8 @@ Position = tuple[int, int]  # line from 1, column from 0
 class Mutant:
     """A change of the file `path` (from the root) by an operator at its n-th `occurrence`.
 
-    `lines`: first and last line of the statement that is changed, without the blocks inside of it.
-    `loaded`: the statement runs when the module is imported. `before` and `after` are the lines
-    that differ.
+    `lines`: the first and last line of the changed statement, without the blocks inside. `loaded`:
+    the statement runs when the module is imported. `before` and `after` are the lines that differ.
     """
 
     name: str
@@ -52,10 +51,10 @@ class Mutant:
 
 
 def sample(root: Path, count: int, seed: int, targets: Sequence[str] = TARGETS) -> list[Mutant]:
-    """`count` mutants drawn by `seed` from all places that can be changed, one mutant for a place.
+    """`count` mutants drawn by `seed` from all places that can be changed, one mutant per place.
 
-    A place is a token and a kind of change. Places are ranked by a hash of what stands there, so
-    that edits elsewhere leave the sample as it is.
+    A place is a token and a kind of change. Places are ordered by a hash of their text, so that
+    edits elsewhere do not change the sample.
     """
     places = [place for path in files(root, targets) for place in _places(root, path, seed)]
     chosen = sorted(places, key=lambda place: place.rank)[:count]
@@ -63,14 +62,14 @@ def sample(root: Path, count: int, seed: int, targets: Sequence[str] = TARGETS) 
 
 
 def files(root: Path, targets: Sequence[str] = TARGETS) -> list[str]:
-    """Python files below `targets`, from `root`."""
+    """The Python files below `targets`, from `root`."""
     found = [f for t in targets for f in sorted((root / t).rglob("*.py")) or [root / t]]
     return [file.relative_to(root).as_posix() for file in found]
 
 
 @dataclass(frozen=True)
 class _Place:
-    """One change for each kind of change at a token."""
+    """A place where a mutant can be made: a kind of change at a token."""
 
     rank: str
     path: str
@@ -97,7 +96,7 @@ def _mutated(code: str, operator: str, occurrence: int) -> str:
 
 
 class _Positions(Visitor):  # type: ignore[misc]
-    """All that all operators can change in a file: operator, occurrence, where."""
+    """All possible changes of a file: operator, occurrence, position."""
 
     def __init__(self) -> None:
         self.operators = {
@@ -137,8 +136,8 @@ def _places(root: Path, path: str, seed: int) -> Iterator[_Place]:
         place = (name.split("_")[0], start)
         if place not in best or rank < best[place].rank:
             best[place] = made
-    # The rank among places is another hash than that within one: places of many mutations would
-    # come first.
+    # The rank among places and the choice within a place use different hashes. Otherwise places
+    # with many mutations would come first.
     for made in best.values():
         rank = hashlib.sha256(made.rank.encode()).hexdigest()
         yield _Place(rank, *list(vars(made).values())[1:])
@@ -158,7 +157,9 @@ def _annotations(tree: ast.AST) -> list[tuple[Position, Position]]:
 
 
 def _statements(tree: ast.Module) -> list[tuple[int, int, bool]]:
-    """First and last line of each statement without its blocks, and whether import runs it."""
+    """First and last line of each statement without its blocks, and whether it runs during
+    import.
+    """
     found: list[tuple[int, int, bool]] = []
 
     def visit(node: ast.stmt | ast.ExceptHandler, loaded: bool) -> None:

@@ -1,4 +1,4 @@
-"""The score of the tests, and every survivor with the reason why no test has to fail."""
+"""The score of the tests, and every survivor with the reason why no test needs to detect it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENDS = (KILLED, TIMEOUT, SURVIVED)
 
 
 def tables(results: Sequence[Mapping[str, Any]], drawn: Mapping[str, object]) -> Iterator[Table]:
-    """The score by code, and the survivors. `drawn`: commit and seed of the sample."""
+    """The score by file, and the survivors. `drawn`: commit and seed of the sample."""
     score = Table(
         "Score",
         {"code": "", **dict.fromkeys(("mutants", "killed", "too slow", "survived"), "d"),
@@ -40,13 +40,13 @@ def tables(results: Sequence[Mapping[str, Any]], drawn: Mapping[str, object]) ->
 
 
 def read_reasons() -> list[dict[str, str]]:
-    """Why mutants may survive: entries of `path`, `before`, `after` (may be left out), `why`."""
+    """Reasons why mutants may survive: entries of `path`, `before`, `after` (optional), `why`."""
     found: list[dict[str, str]] = yaml.safe_load(REASONS.read_text("utf-8")) or []
     return found
 
 
 def reason_of(reasons: Sequence[Mapping[str, str]], mutant: Mapping[str, Any]) -> str | None:
-    """The reason that is known for a survivor."""
+    """The known reason of a survivor."""
     for reason in reasons:
         same = all(mutant[key] == reason[key] for key in ("path", "before"))
         if same and reason.get("after", mutant["after"]) == mutant["after"]:

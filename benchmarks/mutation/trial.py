@@ -1,7 +1,7 @@
-"""One mutant against the tests that run its line, in a separate process.
+"""Run the tests of a mutant's line on it, in a separate process.
 
-The process is forked from one that has imported what does not change, so that a trial costs the
-import of qgraph and of a few test files.
+The process is forked from one that has imported all unchanged modules, so that a trial costs the
+import of qgraph and of a few test files only.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from benchmarks.mutation.mutants import Mutant
 KILLED, SURVIVED, TIMEOUT = "killed", "survived", "timeout"
 # A test is stopped after three times its time without a mutant, plus this number of seconds.
 PATIENCE = 5.0
-MEMORY = 12 << 30  # bytes of addresses; a mutant may ask for all that there is
+MEMORY = 12 << 30  # bytes of address space, because a mutant may ask for all memory
 STANDING = ("numpy", "hypothesis", "onnx", "networkx", "yaml", "tensorflow", "onnxruntime")
 
 
 @contextmanager
 def workshop(root: Path) -> Iterator[Path]:
-    """A copy of the repository at `root`, compiled, in which files can be changed."""
+    """A compiled copy of the repository at `root`, in which files can be changed."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as name:
         copy = Path(name) / "tree"
         unwanted = shutil.ignore_patterns(".git", ".venv", "runs", ".hypothesis", "*_cache")
@@ -42,18 +42,19 @@ def workshop(root: Path) -> Iterator[Path]:
 
 
 def import_what_stands() -> None:
-    """Import what no mutant changes, before anything is forked."""
+    """Import the modules that no mutant changes, before processes are forked."""
     import importlib
 
     for name in STANDING:
         importlib.import_module(name)
-    gc.freeze()  # nothing of it is garbage: the collections of pytest are quick without
+    # Exclude these objects from garbage collection, which makes pytest's collections fast.
+    gc.freeze()
 
 
 def trial(mutant: Mutant, copy: Path, tests: Mapping[str, float]) -> tuple[str, str]:
-    """How it ends when `tests` are run in `copy`, in order, and the test that failed.
+    """Run `tests` in `copy`, in order; return the outcome, and the test that failed.
 
-    tests: the seconds that each takes without a mutant, by node id.
+    tests: the seconds of each test without a mutant, by node id.
     """
     if not tests:
         return SURVIVED, ""
@@ -73,7 +74,8 @@ def trial(mutant: Mutant, copy: Path, tests: Mapping[str, float]) -> tuple[str, 
 
 
 def _in_child(copy: Path, tests: Mapping[str, float], note: Path) -> str:
-    longest = 10 * (sum(tests.values()) + PATIENCE)  # for what waits, or runs in its own programs
+    # Limits processes that wait, or that run in other programs.
+    longest = 10 * (sum(tests.values()) + PATIENCE)
     child = os.fork()
     if child == 0:
         os.setsid()
@@ -91,7 +93,7 @@ def _in_child(copy: Path, tests: Mapping[str, float], note: Path) -> str:
             break
         time.sleep(0.02)
     with suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)  # what it started, too
+        os.killpg(child, signal.SIGKILL)  # ends also the processes that it has started
     if not done:
         os.waitpid(child, 0)
         return TIMEOUT
@@ -101,9 +103,9 @@ def _in_child(copy: Path, tests: Mapping[str, float], note: Path) -> str:
 
 
 class Chosen:
-    """A plugin of pytest: runs chosen tests, in their order, and notes the first that fails.
+    """A plugin of pytest that runs chosen tests in order and records the first that fails.
 
-    The process ends by SIGPROF where one takes too long.
+    SIGPROF ends the process if a test takes too long.
     """
 
     def __init__(self, tests: Mapping[str, float], note: Path) -> None:
@@ -130,7 +132,7 @@ class Chosen:
 
 
 def run_tests(copy: Path, tests: Mapping[str, float], note: Path) -> int:
-    """Run `tests` of the tree `copy` in this process, silently, until one fails."""
+    """Run `tests` of the tree `copy` in this process without output, until one fails."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
@@ -139,10 +141,10 @@ def run_tests(copy: Path, tests: Mapping[str, float], note: Path) -> int:
     remove_editable_hooks()
     sys.dont_write_bytecode = True
     storage = note.parent / "hypothesis"
-    shutil.rmtree(storage / "examples", ignore_errors=True)  # of another mutant
+    shutil.rmtree(storage / "examples", ignore_errors=True)  # files of another mutant
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(storage)
     for name in [n for n in sys.modules if n.partition(".")[0] in ("benchmarks", "qgraph")]:
-        del sys.modules[name]  # those of the repository, not of its copy
+        del sys.modules[name]  # modules of the repository instead of its copy
     files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
     options = ["-q", "-x", "-p", "no:cacheprovider", "--hypothesis-seed=0", "--tb=no"]
     return pytest.main([*options, *files], plugins=[Chosen(tests, note)])

@@ -1,4 +1,4 @@
-"""A float graph as ONNX, NCHW, as an exporter of another tool would write it."""
+"""Write a float graph as ONNX in NCHW, as an exporter of another tool would."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from qgraph.transforms.fold_batch_norm import FoldBatchNorm
 
 OPSET = 17
 FREE = "N"
-# Batch norms go into the layers before them; those behind an activation stay, and pools do.
+# Batch norms are folded into the layers before them. Pools, and batch norms behind an activation,
+# stay.
 FOLDED: tuple[Pass, ...] = (*CLEAN, FoldBatchNorm())
 PLAIN: Mapping[str, str] = {
     "relu": "Relu",
@@ -34,9 +35,10 @@ PLAIN: Mapping[str, str] = {
 
 
 def float_onnx(model: Graph, batch: int | None) -> bytes:
-    """An ONNX file of `model`, with inputs [batch, channels, height, width]; None leaves it free.
+    """An ONNX file of `model` with inputs [batch, channels, height, width]; None leaves the batch
+    open.
 
-    Raises UnsupportedError for an op that networks of the benchmarks do not have.
+    Raises UnsupportedError for an op that no network of the benchmarks has.
     """
     import onnx
 
@@ -66,8 +68,8 @@ class _Writer:
         self.batch = batch
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
-        self.made: dict[str, str] = {}  # ONNX value by value of the graph
-        self.pads: dict[str, Any] = {}  # zeros around a value, [4, 2], not written yet
+        self.made: dict[str, str] = {}  # name of the ONNX value, by value of the graph
+        self.pads: dict[str, Any] = {}  # zeros around a value, [4, 2], which are not written yet
 
     def port(self, name: str, value: str) -> Any:
         from onnx import TensorProto
@@ -94,7 +96,7 @@ class _Writer:
     # -- helpers -------------------------------------------------------------------------------
 
     def _at(self, value: str) -> str:
-        """The ONNX value, written as a constant where it is one."""
+        """The name of the ONNX value. A constant is written first."""
         if value not in self.made:
             self.made[value] = self._constant(self._value(value), value)
         return self.made[value]
@@ -139,7 +141,7 @@ class _Writer:
     # -- ops -----------------------------------------------------------------------------------
 
     def _convolved(self, node: Node, w: Array, groups: int) -> str:
-        """[kh, kw, per group, out] -> OIHW; a bias that follows comes along."""
+        """The filters as OIHW, from [kh, kw, per group, out]; includes the bias that follows."""
         users = self.graph.users(node.name)
         biased = len(users) == 1 and users[0].op == "bias_add"
         weights = self._constant(w.transpose(3, 2, 0, 1), f"{node.name}/w")
@@ -161,7 +163,7 @@ class _Writer:
 
     def _bias_add(self, node: Node) -> str:
         before = self.graph.producer(node.inputs[0])
-        if before.op in ("conv2d", "depthwise_conv2d"):  # written with the layer
+        if before.op in ("conv2d", "depthwise_conv2d"):  # written together with the layer
             return self.made[node.inputs[0]]
         bias = self._value(node.inputs[1])
         shape = (-1, 1, 1) if self._rank(node.name) == 4 else (-1,)
@@ -177,7 +179,7 @@ class _Writer:
         return self._add("Clip", node, self._at(node.inputs[0]), *ends)
 
     def _pad(self, node: Node) -> str:
-        """Zeros around an image become the padding of what follows."""
+        """Zeros around an image become the padding of the next op."""
         attrs = node.typed(PaddingAttrs)
         if attrs.value or attrs.mode != "constant":
             raise UnsupportedError("its padding is not 0", node=node.name)
@@ -185,7 +187,7 @@ class _Writer:
         return self._at(node.inputs[0])
 
     def _max_pool(self, node: Node) -> str:
-        # Padded with 0 on purpose where a `pad` came before; there all is above 0 (ReLU).
+        # Padding with 0 is correct after a `pad`, because all values are above 0 there (ReLU).
         window = self._window(node, node.typed(PoolAttrs).ksize)
         return self._add("MaxPool", node, self._at(node.inputs[0]), **window)
 

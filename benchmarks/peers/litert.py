@@ -1,4 +1,4 @@
-"""LiteRT: TensorFlow's own converter, full integer, weights per channel."""
+"""LiteRT: TensorFlow's own converter, full integer, with weights per channel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qgraph.ir.types import Array
 
 
 def full_integer(model: Graph, calibration: Array, batch: int) -> bytes:
-    """`model`, of one input and one output, as int8 throughout, calibrated on NHWC images."""
+    """Convert a model with one input and one output to int8, calibrated on NHWC images."""
     import tensorflow as tf
 
     (name,), (output,) = model.inputs, model.outputs
@@ -42,12 +42,12 @@ def full_integer(model: Graph, calibration: Array, batch: int) -> bytes:
 
 
 class LiteRT:
-    """An interpreter of a full-integer file; takes float images, gives floats."""
+    """An interpreter of a full-integer file, which takes float images and returns floats."""
 
     def __init__(self, model: bytes, threads: int = 1) -> None:
         import tensorflow as tf
 
-        with warnings.catch_warnings():  # that it moves to its own package
+        with warnings.catch_warnings():  # LiteRT moves to its own package
             warnings.simplefilter("ignore")
             self._interpreter = tf.lite.Interpreter(model_content=model, num_threads=threads)
         self._interpreter.allocate_tensors()
@@ -60,7 +60,7 @@ class LiteRT:
         return found
 
     def run(self, codes: Array) -> Array:
-        """Codes in, codes out: what is timed."""
+        """Run from codes to codes, which is what benchmarks time."""
         self._interpreter.set_tensor(self._input["index"], codes)
         self._interpreter.invoke()
         found: Array = self._interpreter.get_tensor(self._output["index"])

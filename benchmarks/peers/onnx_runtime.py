@@ -1,4 +1,4 @@
-"""ONNX Runtime: float, and static int8 by its own quantizer (QDQ, u8 activations, s8 weights)."""
+"""ONNX Runtime: float, and static int8 by its quantizer (QDQ, u8 activations, s8 weights)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from qgraph.ir.types import Array
 
 
 class OnnxRuntime:
-    """A session on an ONNX file; takes NHWC images.
+    """A session on an ONNX file, which takes NHWC images.
 
     optimized: with ONNX Runtime's integer kernels. On x86 without VNNI these saturate sums of two
-    products (16 bits), so that the results differ from those that the file defines.
+    products to 16 bits, so the results differ from those that the file defines.
     """
 
     def __init__(self, model: bytes, threads: int = 1, optimized: bool = True) -> None:
@@ -36,7 +36,7 @@ class OnnxRuntime:
         return self.run_nchw(_nchw(x))
 
     def run_nchw(self, x: Array) -> Array:
-        """As `run`, of an image that is turned already: what is timed."""
+        """Run on NCHW images, which is what benchmarks time."""
         (found,) = self._session.run(None, {self._input: x})
         return np.asarray(found)
 
@@ -45,7 +45,7 @@ class OnnxRuntime:
 
 
 def quantized(model: bytes, calibration: Array, batch: int, per_channel: bool) -> bytes:
-    """`model` in int8: min-max calibration on NHWC images, after the usual pre-processing."""
+    """The model in int8: min-max calibration on NHWC images, after the usual pre-processing."""
     from onnxruntime.quantization import (
         CalibrationDataReader,
         CalibrationMethod,

@@ -1,4 +1,4 @@
-"""Real scales and zero points in integers (TQT, appendix A): cross terms, a multiplier."""
+"""Real scales and zero points in integers (TQT, appendix A): cross terms and a multiplier."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from qgraph.ir.types import Codes
 from qgraph.numerics import round_shift
 
 MULTIPLIER_BITS = (31, 15, 7)
-ROWS, TERMS, COLUMNS = 512, 288, 64  # a 3x3 convolution of 32 channels
+ROWS, TERMS, COLUMNS = 512, 288, 64  # the sizes of a 3x3 convolution with 32 channels
 
 
 def products(q1: Codes, z1: int, q2: Codes, z2: int) -> Codes:
@@ -33,7 +33,9 @@ def rescaled(sums: Codes, ratio: float, bits: int) -> Codes:
 
 
 def multipliers_table() -> Table:
-    """How many codes a multiplier of few bits changes, against exact real scales."""
+    """The number of codes that a multiplier of few bits changes, compared with exact real
+    scales.
+    """
     rng = np.random.default_rng(0)
     q1 = rng.integers(0, 256, (ROWS, TERMS))
     q2 = np.clip(np.rint(rng.normal(0, 30, (TERMS, COLUMNS))), -127, 127).astype(np.int64)

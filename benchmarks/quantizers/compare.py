@@ -1,9 +1,9 @@
 """Kinds of quantizers side by side: ``python -m benchmarks.quantizers.compare [--network NAME]``.
 
-The shape of tables 1 and 3 of the TQT paper (Jain et al., 2019), on small networks. All kinds are
-trained by one trainer from the same network, with the same rates and the same orders of batches.
-The best checkpoint by validation sees the test images. Finished runs are kept in the cache folder;
-a run that was killed begins again.
+The tables have the shape of tables 1 and 3 of the TQT paper (Jain et al., 2019), on small networks.
+One trainer trains all kinds from the same network, with the same rates and the same orders of
+batches. The best checkpoint by validation runs on the test images. Finished runs are kept in the
+cache folder; a run that was killed starts again.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ Rows = dict[Key, Facts]
 
 
 def subset(data: Split) -> Split:
-    """The first images to train and to validate on, and all test images."""
+    """The first images for training and validation, and all test images."""
     training, validation = data.training.first(TRAINING), data.validation.first(VALIDATION)
     return replace(data, training=training, validation=validation)
 
 
 def tables(rows: Rows) -> list[Table]:
-    """All tables of the runs that are done."""
+    """All tables of the finished runs."""
     ours = [accuracies(rows), over(rows), table_1(rows), table_3(rows), best(rows)]
     return [kinds_table(), *(table for table in ours if table.rows), multipliers_table()]
 
@@ -99,7 +99,7 @@ def accuracies(rows: Rows) -> Table:
 
 
 def over(rows: Rows) -> Table:
-    """How much better TQT per tensor is than each kind, in the same orders of batches."""
+    """The accuracy of TQT per tensor minus that of each kind, with the same orders of batches."""
     columns = _columns(rows)
     table = Table(
         "TQT per tensor over other kinds",
@@ -139,7 +139,7 @@ def table_1(rows: Rows) -> Table:
 
 
 def table_3(rows: Rows) -> Table:
-    """Static, weights alone, weights and thresholds, as in table 3 of the paper."""
+    """Static, weights only, and weights with thresholds, as in table 3 of the paper."""
     columns = ("wt FP32", "static INT8", "wt INT8", "wt+th INT8", "wt INT4", "wt+th INT4")
     table = Table(
         "Static and retrained (table 3 of the paper)",
@@ -217,7 +217,7 @@ def _tests(rows: Rows, network: str, profile: str, compared: Compared) -> np.nda
 
 
 def _shown(values: Sequence[float] | np.ndarray) -> list[float] | None:
-    """Mean and standard error; None without values, no error of one."""
+    """Mean and standard error. None without values; a single value has no error."""
     found = np.asarray(values, float)
     if not found.size:
         return None
@@ -233,7 +233,7 @@ def main(
     train: Annotated[bool, typer.Option(help="Train what is not done yet.")] = True,
     json_file: JsonFile = None,
 ) -> None:
-    """Train what is not done yet, order by order, and print the tables."""
+    """Train what is missing, order by order, and print the tables."""
     folder = cache() / "quantizers"
     folder.mkdir(parents=True, exist_ok=True)
     chosen = [BY_NAME[name] for name in kind or BY_NAME]

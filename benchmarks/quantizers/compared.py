@@ -1,4 +1,5 @@
-"""All quantizers of a training graph as other kinds: weights and activations, each by its own.
+"""A training graph whose quantizers are of other kinds, with separate ones for weights and
+activations.
 
 Biases, the wide stage inside a layer and constants of pools stay float, as in the papers, whose
 biases and sums have 32 bits.
@@ -43,7 +44,7 @@ class Both:
 
 
 class ComparedQuantizers:
-    """Quantizers that do not end in integers (`qgraph.train.kind.Quantizers`).
+    """Quantizers whose result cannot be expressed in integers (`qgraph.train.kind.Quantizers`).
 
     Tensors of one scale group share a quantizer, as in the calibrated `graph`. sample: inputs from
     which quantizers start.
@@ -79,7 +80,7 @@ class ComparedQuantizers:
         return tuple(f"{s}[{i}]" for s, q in self.by_scale.items() for i in range(len(q.first)))
 
     def variables(self) -> dict[str, Tensor]:
-        """All that is trained, and moving averages."""
+        """All trained variables and moving averages."""
         held = {
             f"average/{scale}/{i}": variable
             for scale, quantizer in self.by_scale.items()
@@ -96,7 +97,9 @@ class ComparedQuantizers:
         return sum(terms, tf.constant(0.0))
 
     def finalize(self, graph: Graph) -> None:
-        """Refuse: real scales have no exponents. Without quantizers, there is nothing to do."""
+        """Refuse, because real scales have no exponents. Without quantizers there is nothing to
+        do.
+        """
         if self.by_scale:
             raise UnsupportedError(
                 f"quantizers `{self.name}` do not end in integers",
@@ -107,7 +110,7 @@ class ComparedQuantizers:
     def replacements(
         self, pieces: Mapping[str, Piece], wanted: Collection[str] | None
     ) -> Replacements:
-        """Each quantizer with its current values; ReLU6 clips at 6."""
+        """Each quantizer with its current values. ReLU6 clips at 6."""
         import tensorflow as tf
 
         trained, updates = self._trained(), list[Update]()
@@ -131,7 +134,7 @@ class ComparedQuantizers:
 
 
 def _values(graph: Graph, sample: Mapping[str, Array]) -> dict[str, Array]:
-    """The input of each quantizer, without quantization."""
+    """The input of each quantizer in a run without quantization."""
     import tensorflow as tf
 
     for node in graph.topological():

@@ -32,7 +32,7 @@ from qgraph.train.tqt import TQT
 
 @dataclass(frozen=True)
 class Compared:
-    """A kind of quantizers, and what the network is calibrated and trained with.
+    """A kind of quantizers, with its calibration and its training.
 
     both: the quantizers, unless they are those of TQT. quantized: False for the float network.
     by_tfmot: whether TFMOT trains it, with 8 bits, instead of this trainer.
@@ -68,7 +68,7 @@ def _normed(options: Options, freezing: Freezing) -> Any:
 
 
 def _by(name: str, title: str, scale: str, gradient: str, start: str, source: str) -> QuantizerKind:
-    """A kind that does not end in integers."""
+    """A kind whose result cannot be expressed in integers."""
     kind = replace(TQT, name=name, title=title, scale=scale, gradient=gradient)
     return replace(kind, start=start, source=source, integers=False)
 

@@ -1,4 +1,5 @@
-"""Gradient descent on thresholds by normed gradients (TQT, equations 17 and 18), Adam on weights.
+"""Gradient descent on thresholds with normed gradients (TQT, equations 17 and 18), and Adam on
+weights.
 
 This file imports TensorFlow.
 """
@@ -17,7 +18,7 @@ BETA, EPSILON = 0.999, 1e-8
 
 
 class NormedDescent(TqtAdam):
-    """As `TqtAdam`, but thresholds move by `alpha tanh(g / (sqrt(v) + epsilon))`."""
+    """Like `TqtAdam`, but thresholds move by `alpha tanh(g / (sqrt(v) + epsilon))`."""
 
     def update_step(self, gradient: Any, variable: Any) -> None:
         """Update one variable."""

@@ -1,4 +1,4 @@
-"""One training run of one network with one kind of quantizers, kept in a file."""
+"""One training run of one network with one kind of quantizers, stored in a file."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ from qgraph.train.loop import Trainer
 from qgraph.train.options import Options
 
 VALIDATIONS = 5  # in a run
-LAST = 3  # of them, whose mean is shown
-STARTS, COMPARED = 128, 16  # samples from which quantizers start, and on which forms are compared
+LAST = 3  # validations whose mean is shown
+# Samples from which quantizers start, and samples on which forms are compared.
+STARTS, COMPARED = 128, 16
 TESTED = 500
 Facts = dict[str, Any]
-Run = Callable[[int], Facts]  # of an order of the batches
+Run = Callable[[int], Facts]  # by the order of the batches
 
 
 @dataclass
@@ -58,7 +59,9 @@ class Case:
 def measured(
     case: Case, compared: Compared, profile: str, seeds: Iterable[int], folder: Path
 ) -> Iterator[tuple[int, Facts]]:
-    """The facts of a run for each seed: from its file, or made now and written there."""
+    """The facts of a run for each seed, from its file if it exists; else measured and written
+    there.
+    """
     run: Run | None = None
     for seed in seeds:
         asked = {
@@ -87,12 +90,12 @@ def file_of(network: str, compared: Compared, profile: str, seed: int, folder: P
 
 
 def read(file: Path) -> Facts | None:
-    """The facts of a run; None before it."""
+    """The facts of a run, or None if it was not made yet."""
     return json.loads(file.read_text("utf-8")) if file.exists() else None
 
 
 def run_of(case: Case, compared: Compared, profile: str) -> Run:
-    """A function of the order of the batches that trains, always from the same start."""
+    """A function that trains with a given order of the batches, always from the same start."""
     found, options = case.calibrated(profile, compared), options_of(case, compared)
     graph = found.graph if compared.quantized else found.floating
 
@@ -132,7 +135,7 @@ def run_of(case: Case, compared: Compared, profile: str) -> Run:
 
 
 def options_of(case: Case, compared: Compared) -> Options:
-    """The options of the case, for what the kind trains, with VALIDATIONS in a run."""
+    """The options of the case for what the kind trains, with VALIDATIONS in a run."""
     steps = len(case.data.training.labels) // case.options.batch_size
     every = max(steps * case.options.epochs // VALIDATIONS, 1)
     return replace(case.options, learn=compared.learn, validate_every=every)

@@ -1,6 +1,6 @@
-"""One quantizer of each kind that TQT is compared with: its start, its forward and backward pass.
+"""One quantizer of each kind that TQT is compared with: start, forward pass and backward pass.
 
-What a quantizer trains is in units of its start, so that one learning rate serves all kinds.
+Trained numbers are in units of their start, so that one learning rate works for all kinds.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from qgraph.ir.types import Array, QuantSpec
 from qgraph.train.norms import Update
 
 Tensor = Any
-TINY = 1e-6  # the least range, where all values are 0
-LEAST = 0.01  # of the range at the start: a range stays positive
+TINY = 1e-6  # the smallest range, used if all values are 0
+LEAST = 0.01  # the lower limit of a range, as a share of its start
 
 
 class Quantizer:
-    """A quantizer that changes nothing and trains nothing; the base of all others.
+    """The base of all quantizers, which changes nothing and trains nothing.
 
-    spec: its bits and sign. x: its values before training, of a few samples. depthwise: whether the
-    channels of weights are their last two axes. `first` is what it trains, [k].
+    spec: bits and sign. x: values of a few samples before training. depthwise: whether the channels
+    of weights are their last two axes. `first`: the start of the trained numbers, [k].
     """
 
     first: Array = np.zeros(0, np.float32)
@@ -32,7 +32,7 @@ class Quantizer:
         self.low, self.high = float(spec.lo), float(spec.hi)
 
     def run(self, x: Tensor, trained: Tensor) -> Tensor:
-        """The quantized x. trained: the current values of `first`."""
+        """The quantized x. trained: the current values of the trained numbers."""
         return x
 
     def penalty(self, trained: Tensor) -> Tensor:
@@ -40,12 +40,12 @@ class Quantizer:
         return 0.0
 
     def updates(self, x: Tensor) -> list[Update]:
-        """New values of variables that a step of training changes without a gradient."""
+        """New values of variables that a training step changes without a gradient."""
         return []
 
     @property
     def variables(self) -> list[Tensor]:
-        """These variables."""
+        """The variables that `updates` changes."""
         return []
 
 
@@ -115,10 +115,10 @@ class Pact(Quantizer):
 
 
 class MaxWeights(Quantizer):
-    """Weights on a real scale of their largest magnitude, which follows them."""
+    """Weights on a real scale given by their current largest magnitude."""
 
     def run(self, x: Tensor, trained: Tensor) -> Tensor:
-        """Equation 4; x has the gradient 1."""
+        """Equation 4, where x has the gradient 1."""
         import tensorflow as tf
 
         step = tf.maximum(tf.reduce_max(tf.abs(x)), TINY) / self.high
@@ -129,7 +129,7 @@ class MaxWeights(Quantizer):
 
 
 class FakeQuant(Quantizer):
-    """TensorFlow's FakeQuant: minimum and maximum are trained; 0 is a code by a zero point.
+    """TensorFlow's FakeQuant: minimum and maximum are trained, and a zero point makes 0 a code.
 
     It starts at the extremes of the values.
     """
@@ -184,7 +184,7 @@ class MovingRange(Quantizer):
 
 
 class RangeOfWeights(Quantizer):
-    """Weights of Google's QAT, per tensor with a zero point: FakeQuant from minimum to maximum."""
+    """Weights of Google's QAT per tensor with a zero point: FakeQuant from minimum to maximum."""
 
     def run(self, x: Tensor, trained: Tensor) -> Tensor:
         """Equation 11, with the gradient of x alone."""
@@ -196,7 +196,7 @@ class RangeOfWeights(Quantizer):
 
 
 class RangeOfChannels(Quantizer):
-    """Weights of Google's QAT, per channel and symmetric: FakeQuant to the largest magnitude."""
+    """Weights of Google's QAT per channel and symmetric: FakeQuant to the largest magnitude."""
 
     def run(self, x: Tensor, trained: Tensor) -> Tensor:
         """Equation 11, with the gradient of x alone."""

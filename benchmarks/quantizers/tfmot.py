@@ -53,9 +53,9 @@ def trained(
     name: str, path: Path, training: TrainingData, validation: TrainingData, test: TrainingData,
     options: Options,
 ) -> dict[str, Any]:  # fmt: skip
-    """Accuracies of a run: the best of its validations, all of them, and that of the test images.
+    """The accuracies of a run: the best validation, all validations, and that of the test images.
 
-    `untrained` is the float network's: TFMOT has no ranges before training.
+    `untrained` is the accuracy of the float network, because TFMOT has no ranges before training.
     """
     import tf_keras
 

@@ -1,1 +1,1 @@
-"""Real networks in fixed point, one file for each."""
+"""Real networks in fixed point, with a file for each."""

@@ -1,4 +1,4 @@
-"""The networks on which steps and efforts of static mode are compared, each with its images."""
+"""The networks on which steps and efforts of static mode are compared, with their images."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from qgraph.static.build import build
 
 @dataclass(frozen=True)
 class Case:
-    """A network with calibration images, and test images that calibration does not see."""
+    """A network with calibration images, and test images that calibration does not use."""
 
     title: str
     model: Graph
@@ -45,12 +45,12 @@ class Case:
         return build(self.model, load_profile(profile), plan, data, Trace())
 
     def agreement(self, quantized: Graph) -> Agreement:
-        """How near the outputs are to those of the float network, on the test images."""
+        """The agreement of the outputs with those of the float network, on the test images."""
         return agreement(self.original, quantized, {self.model.inputs[0]: self.test})
 
 
 def cifar() -> Case:
-    """`cifar_10_model`, whose training images calibrate it."""
+    """`cifar_10_model`, calibrated on its training images."""
     (train, _), (test, _) = assets.cifar10_train(), assets.cifar10_test()
     calibration, tests = train[:512].astype(np.float32), test[:1000].astype(np.float32)
     note = "cifar_10_model: 512 CIFAR-10 training images to calibrate, 1,000 test images"
@@ -74,7 +74,7 @@ def face_mask() -> Case:
 
 
 def resnet50() -> Case:
-    """An untrained ResNet50: what counts is the time."""
+    """An untrained ResNet50, which is used to measure time."""
     import tf_keras
 
     tf_keras.utils.set_random_seed(0)
@@ -88,7 +88,7 @@ def resnet50() -> Case:
 
 
 def digits() -> Case:
-    """The network of the example, on its own images."""
+    """The network of the example on its own images."""
     from sklearn.datasets import load_digits
 
     examples = Path(__file__).resolve().parents[2] / "examples/digits"

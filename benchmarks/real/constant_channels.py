@@ -1,4 +1,4 @@
-"""Channels and weights that pruning of constant channels removes, and quality of the outputs."""
+"""The channels and weights that pruning of constant channels removes, and the outputs' quality."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _row(case: Case, ratio: float) -> tuple[int, int, float, float | None]:
 
 
 def size(graph: Graph) -> tuple[int, int]:
-    """Output channels and weights of all layers."""
+    """The numbers of output channels and of weights of all layers."""
     layers = [node for node in graph.topological() if is_layer(node)]
     shapes = [graph.types[node.name].shape or () for node in layers]
     weights = sum(weights_of(graph, node).size for node in layers)

@@ -1,4 +1,6 @@
-"""Without calibration data: accuracy from batch-norm statistics; foreign samples, told apart."""
+"""Accuracy without calibration data, from batch-norm statistics; and detection of foreign
+samples.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ PICTURES = 200
 
 @dataclass(frozen=True)
 class Case:
-    """A network, samples to calibrate on, test sets by name (images, classes or None)."""
+    """A network, samples to calibrate on, and test sets by name (images, and classes or None)."""
 
     model: Graph
     calibration: Array
@@ -40,13 +42,13 @@ class Case:
 
 
 def tables() -> Iterator[Table]:
-    """Accuracy with and without data."""
+    """Accuracy with and without calibration data."""
     for name, case in NETWORKS.items():
         yield _without_data(name, case())
 
 
 def foreign_tables() -> Iterator[Table]:
-    """Samples of several kinds, compared with the statistics of batch norms."""
+    """Samples of several kinds, compared with batch-norm statistics."""
     yield merged(
         "Samples against batch-norm statistics",
         "network",

@@ -1,4 +1,4 @@
-"""`nudity`'s MobileNetV1, trained on images without labels: the float network teaches."""
+"""`nudity`'s MobileNetV1, trained on images without labels to match the float network."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STARTS = {
     "plain": parse_plan("weights=3sd"),
     "equalized": parse_plan("constant-channels=0.3,equalize=biases,method=mse,correct-bias"),
 }
-# Batch norms keep their statistics: those of small images enlarged are not those of photos.
+# Batch norms keep their statistics, because those of small enlarged images differ from photos.
 OPTIONS = Options(
     epochs=2, batch_size=16, weight_rate=1e-5, norm_epochs=0, validate_every=50, freeze_start=200
 )

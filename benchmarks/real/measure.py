@@ -1,4 +1,4 @@
-"""Measurements of every network: exactness, and nearness to float."""
+"""Measurements of every network: exactness, and agreement with float."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ per_channel: true
 
 @dataclass(frozen=True)
 class Exactness:
-    """Elements of quantized tensors and integer outputs compared with the integer reference."""
+    """Counts of compared elements in quantized tensors and integer outputs, and of those that
+    differ.
+    """
 
     tensors: int
     elements: int
@@ -44,7 +46,7 @@ def profiles() -> tuple[Profile, ...]:
 
 
 def timed(model: Graph, data: Any, profile: Profile, method: str) -> tuple[Quantized, float]:
-    """A network quantized without a search, and the seconds that it took."""
+    """A network quantized without a search, and the time in seconds."""
     start = time.perf_counter()
     result = quantize(model, data, profile=profile, effort="plain", method=method)
     return result, time.perf_counter() - start
@@ -67,7 +69,7 @@ def same_class(a: Array, b: Array) -> float:
 
 
 def sqnr(wanted: Array, found: Array) -> float:
-    """Signal to noise in dB of `found` against `wanted`."""
+    """The signal-to-noise ratio in dB of `found` against `wanted`."""
     signal, noise = (
         float((np.asarray(v, np.float64) ** 2).sum()) for v in (wanted, found - wanted)
     )
@@ -75,7 +77,7 @@ def sqnr(wanted: Array, found: Array) -> float:
 
 
 def kept_float(result: Quantized, shorten: Callable[[str], str] = str) -> str:
-    """The ops that stay float, by kind, each with where it is first met."""
+    """The ops that stay float, by kind, with the place of the first of each."""
     kinds: dict[str, list[str]] = {}
     for op in float_ops(result.graph):
         kinds.setdefault(op.op, []).append(shorten(op.name))

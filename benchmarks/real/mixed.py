@@ -1,4 +1,4 @@
-"""Mixed precision on `cifar_10_model`: bits chosen layer by layer against the same everywhere."""
+"""Mixed precision on `cifar_10_model`: bits by layer beside the same bits everywhere."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _searched(model: Graph, data: Array, plan: Plan) -> tuple[Mixed, float]:
 
 
 def _rows(found: Mixed) -> Iterator[tuple[str, Point]]:
-    """By mean bits; the same bits everywhere before those chosen layer by layer."""
+    """Rows in the order of mean bits; uniform bits come before those chosen by layer."""
     alike = [(f"{p.bits[0]} everywhere", p) for p in found.points if p.uniform]
     rows = [row for row in alike if row[1].bits[0] in UNIFORM]
     rows += [(f"{b.mean_bits:g} on average", p) for b, p in found.chosen.items()]
@@ -103,7 +103,9 @@ def _rows(found: Mixed) -> Iterator[tuple[str, Point]]:
 
 
 def _shown(point: Point) -> str:
-    """Bits in the order of the network; of many layers, how many have how many bits."""
+    """Bits in the order of the network; for many layers, the number of layers with each bit
+    width.
+    """
     if len(point.bits) <= 12:
         return " ".join(map(str, point.bits))
     return ", ".join(f"{count} of {bits}" for bits, count in sorted(Counter(point.bits).items()))

@@ -1,4 +1,4 @@
-"""`nudity`'s MobileNetV1: the folded graph against the file, and int8 by calibration method."""
+"""`nudity`'s MobileNetV1: the folded graph beside the file, and int8 by calibration method."""
 
 from __future__ import annotations
 
@@ -112,7 +112,9 @@ def static(model: Graph, photos: Array, labels: Array) -> Table:
 
 
 def _compared(photos: Array, method: str) -> Array:
-    """The reference is slow: all photos for one method, a few for the others."""
+    """Results on all photos for one method and on a few for the others, because the reference is
+    slow.
+    """
     return photos if method == METHODS[0] else photos[:2]
 
 

@@ -1,4 +1,4 @@
-"""`equalize=noise`: factors by batch norms or samples, for 8 bits or for those of the target."""
+"""`equalize=noise`: factors from batch norms or samples, for 8 bits or for the target's bits."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class _Scene:
     tests: Mapping[str, Array]
 
     def part(self) -> Part:
-        """The rows of the network in the table."""
+        """The network's rows of the table."""
         return Part([*self._rows()], self.case.images)
 
     def _rows(self) -> Iterator[list[Any]]:
         for way, options in WAYS.items():
             for source in (NORMS, SAMPLES):
                 if way == "effort fast" and source == SAMPLES:
-                    continue  # its plan has no such factors
+                    continue  # the plan has no such factors
                 graph = self._quantized(options, source)
                 for images, test in self.tests.items():
                     data = {self.case.model.inputs[0]: test}
@@ -68,7 +68,7 @@ class _Scene:
 
 
 def tables() -> Iterator[Table]:
-    """One table: every network, effort and plan, with factors of both sources in turn."""
+    """One table with every network, effort and plan, with factors from both sources."""
     table = Table(
         "Factors of `equalize=noise`",
         {"network": "", "way": "", "factors from": "", "images": "", "SQNR dB": ".2f",
@@ -84,7 +84,7 @@ def tables() -> Iterator[Table]:
 
 
 def bits_tables() -> Iterator[Table]:
-    """One table: networks and profiles, with factors for 8 bits and for those of the target."""
+    """One table with networks and profiles, with factors for 8 bits and for the target's bits."""
     table = Table(
         f"Bits that factors of `{BALANCED.spec()}` are made for",
         {"network": "", "profile": "", "factors for": "", "SQNR dB": ".2f", "as float": ".1%"},

@@ -1,4 +1,4 @@
-"""MobileNetV1, calibrated on enlarged CIFAR-10 images, on photos: beside other tools, and why."""
+"""MobileNetV1, calibrated on enlarged CIFAR-10 images, on photos, beside other tools."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OURS: Mapping[str, dict[str, Any]] = {
     f"`{CORRECTED}`": {"plan": CORRECTED},
     f"`{RECONSTRUCTED}`": {"plan": RECONSTRUCTED},
 }
-SHARES = (0.0, 1.0)  # of what batch norms remember, beside the one in force
+SHARES = (0.0, 1.0)  # weights of batch-norm statistics to compare with the default one
 PEERS = ("LiteRT", "ONNX Runtime, per channel")
 
 Predict = Callable[[Array], Array]
@@ -80,7 +80,7 @@ class _Answers:
 
 @dataclass(frozen=True)
 class _Scene:
-    """Images for all networks, and the answers of the float network."""
+    """Images for all networks, and the float network's results for them."""
 
     photos: Views
     others: Views
@@ -140,7 +140,7 @@ class _Scene:
 
 @dataclass(frozen=True)
 class _Beside:
-    """Views on which each is as float, and how far one is above another."""
+    """Views whose class is that of float, for each network, and differences between networks."""
 
     shares: Shares
     hits: Mapping[str, Array]
@@ -159,7 +159,7 @@ def _tensorflow(program: TFProgram, images: Array) -> Array:
 
 
 def _peers(model: Graph, calibration: Array) -> dict[str, Predict]:
-    """Full int8 by other tools, from the same images."""
+    """Full int8 by other tools, calibrated on the same images."""
     plain = float_onnx(model, 1)
     few = calibration[:2]
     wanted = _tensorflow(TFProgram(emit_graph_def(model)), few)
@@ -168,13 +168,14 @@ def _peers(model: Graph, calibration: Array) -> dict[str, Predict]:
     found: dict[str, Predict] = {"LiteRT": LiteRT(full_integer(model, calibration, 1)).predict}
     for title, per_channel in (("per channel", True), ("per tensor", False)):
         made = quantized(plain, calibration, 1, per_channel)
-        session = OnnxRuntime(made, optimized=False)  # its integer kernels saturate without VNNI
+        # Its integer kernels saturate on processors without VNNI.
+        session = OnnxRuntime(made, optimized=False)
         found[f"ONNX Runtime, {title}"] = partial(session.predict, batch=1)
     return found
 
 
 def _layers(floating: Graph, graph: Graph, scene: _Scene) -> Table:
-    """Layers where photos lose more than CIFAR-10 images."""
+    """Layers that lose more on photos than on CIFAR-10 images."""
     table = Table(
         f"MobileNetV1, `{RECONSTRUCTED}`, layer by layer",
         {"tensor": "", "largest code": ".4g", "SQNR dB, CIFAR-10": ".1f", "photos": ".1f",

@@ -1,8 +1,8 @@
-"""Does the search of `--effort default` pay on samples that it has not seen? On 20 networks.
+"""Whether the search of `--effort default` helps on samples that it did not use, on 20 networks.
 
 A plan is chosen on calibration samples. Here the plans of `fast` and of `default` are compared on
-others. Networks without trained weights get batch norms that fit the images, so that signals have
-usual sizes.
+other samples. Networks without trained weights get batch norms fitted to the images, so that
+signals have usual sizes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from qgraph.ir.types import Array
 CALIBRATION, TEST, SIDE = 64, 200, 96
 UNTRAINED = ("ResNet50", "MobileNetV2", "MobileNetV3Small", "EfficientNetB0", "DenseNet121",
              "InceptionV3")  # fmt: skip
-FITTING, MOMENTUM = 10, 0.5  # batches that batch norms see, and how fast they follow
+FITTING, MOMENTUM = 10, 0.5  # batches that fit batch norms, and their momentum
 CLOSE = 0.3  # dB that `default` may lose
 
 
@@ -95,7 +95,8 @@ def _untrained(name: str) -> Case:
     for layer in model.layers:
         if isinstance(layer, tf_keras.layers.BatchNormalization):
             layer.momentum = MOMENTUM
-    pixels = name.startswith(("MobileNetV3", "EfficientNet"))  # they scale pixels themselves
+    # These networks scale pixels themselves.
+    pixels = name.startswith(("MobileNetV3", "EfficientNet"))
     prepare = _pixels if pixels else enlarged
     pictures = assets.cifar10_train()[0][1000:]
     for i in range(FITTING):
@@ -125,7 +126,9 @@ def _basic_pitch() -> Case:
 
 
 def _text(name: str, path: Callable[[], Path], size: tuple[int, int]) -> Case:
-    """A network of PP-OCR on strips of photos, which hold no text: what counts is the distance."""
+    """A network of PP-OCR on strips of photos. They show no text, since only the distance
+    matters.
+    """
     model = load(path())
     strips = _strips(size)
     half = len(strips) // 2

@@ -1,4 +1,4 @@
-"""Plans that differ in one step or constant: what the step brings on two networks."""
+"""Plans that differ in one step or constant, to show the effect of the step on two networks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def tables() -> Iterator[Table]:
 
 
 def variants() -> Iterator[tuple[str, str, Plan, float | None]]:
-    """Each question with its answers: the plan, and the share of remembered inputs if it is set."""
+    """Each question with its variants: the plan, and the weight of batch-norm statistics if it is
+    set.
+    """
     for by, plan in EQUALIZED.items():
         question = f"factors of `equalize={by}`"
         yield question, "free", plan, None

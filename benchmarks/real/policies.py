@@ -1,8 +1,9 @@
-"""Ten trained policies: fixed point against float, on observations of their own environments.
+"""Ten trained policies: fixed point beside float, on observations of their own environments.
 
-The policies are not a package: `QGRAPH_POLICIES` names their folder, or `shared/policies` beside
-the checkout. With gymnasium installed, the float policy plays episodes whose observations are the
-data, and both policies then play the same other episodes; without it, observations are random.
+The policies are not in a package: `QGRAPH_POLICIES` names their folder, or `shared/policies` beside
+the checkout is used. With gymnasium, the float policy plays episodes whose observations are the
+data, and both policies then play the same other episodes. Without gymnasium, observations are
+random.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def folder() -> Path:
 
 @dataclass(frozen=True)
 class Task:
-    """A policy, what it sees, and what it earns in float, by episode (None without gymnasium)."""
+    """A policy, its observations, and its returns in float by episode (None without gymnasium)."""
 
     name: str
     about: Mapping[str, Any]
@@ -66,7 +67,7 @@ class Task:
     earned: Array | None
 
     def act(self, observations: Array) -> Array:
-        """The float policy as its graph is written, in numpy."""
+        """Run the graph of the float policy as it is, in numpy."""
         return evaluate(self.model, {INPUT: observations})[OUTPUT]
 
 
@@ -108,7 +109,7 @@ def tables() -> Iterator[Table]:
 
 
 def task_of(file: Path, played: bool, tested: range | None = TESTED) -> Task:
-    """A policy and what it sees; what it earns in `tested` episodes."""
+    """A policy with its observations, and its returns in `tested` episodes."""
     about = json.loads(file.with_suffix(".json").read_text())
     size = (CALIBRATION + TEST, about["observation_size"])
     seen = np.random.default_rng(0).normal(size=size).astype(np.float32)
@@ -122,7 +123,7 @@ def task_of(file: Path, played: bool, tested: range | None = TESTED) -> Task:
 
 
 def _rows(table: Table, steps: Table, task: Task, profile: str, effort: str) -> Quantized:
-    """A row for what the effort found; if it searched, one for each step of its plan as well."""
+    """A row for the result of the effort and, if it searched, one for each step of its plan."""
     calibration = task.observations[:-TEST]
     plain = TFProgram(emit_graph_def(task.model))
     once = seconds_of(lambda: plain.run({INPUT: calibration}, [OUTPUT]))
@@ -142,7 +143,7 @@ def _rows(table: Table, steps: Table, task: Task, profile: str, effort: str) -> 
 
 
 def _measured(task: Task, graph: Graph) -> tuple[float, tuple[float | None, ...], str]:
-    """How often the action is the same, the returns compared, and what differs in codes."""
+    """The share of equal actions, the comparison of returns, and the number of different codes."""
     checker, test = Checker(graph), task.observations[-TEST:]
 
     def act(observations: Array) -> Array:
@@ -180,7 +181,7 @@ def _same_action(about: Mapping[str, Any], wanted: Array, found: Array) -> float
 
 
 def play(about: Mapping[str, Any], policy: Policy, seeds: range) -> tuple[Array, Array]:
-    """Observations, and the return of each episode. All are played side by side."""
+    """The observations and the return of each episode. All episodes are played side by side."""
     gymnasium: Any = importlib.import_module("gymnasium")
     environments = [gymnasium.make(about["env"]) for _ in seeds]
     now = [e.reset(seed=seed)[0] for e, seed in zip(environments, seeds, strict=True)]

@@ -1,4 +1,4 @@
-"""Rows of a long table, kept in the cache: a run that was interrupted continues."""
+"""Keep the rows of a long table in the cache, so that an interrupted run continues."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from benchmarks.registry import cache
 from benchmarks.result import commit
 from qgraph.files import write_whole
 
-MEASURING = ("benchmarks/real", "benchmarks/families")  # besides the product
+# Code that counts in addition to the product.
+MEASURING = ("benchmarks/real", "benchmarks/families")
 
 
 @dataclass(frozen=True)
 class Part:
-    """Rows that are measured together, such as those of one network, and a note on its images."""
+    """Rows that are measured together, such as those of a network, and a note on its images."""
 
     rows: list[list[Any]]
     note: str
 
 
 def resumed(title: str, parts: Mapping[str, Callable[[], Part]]) -> Iterator[Part]:
-    """Measure the parts in turn; those that this commit has measured already are read.
+    """Measure the parts in turn. Parts that this commit has measured before are read.
 
-    Nothing is read where the working tree differs from its commit.
+    Nothing is read if the working tree differs from its commit.
     """
     file = cache() / "rows" / f"{title}.json"
     file.parent.mkdir(parents=True, exist_ok=True)

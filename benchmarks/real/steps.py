@@ -1,4 +1,4 @@
-"""Effect of each step of a plan, and time of a run of the float network."""
+"""The effect of each step of a plan, and the time of a run of the float network."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FLOAT_RUNS = 3
 def built(
     model: Graph, profile: Profile, plan: Plan, samples: Mapping[str, Array]
 ) -> Iterator[tuple[str, Graph, float]]:
-    """The network by each of `steps_of(plan)`: what it is called, and the seconds that it took."""
+    """The network built by each plan of `steps_of(plan)`, with its name and the time in seconds."""
     learning = split(model, samples).learning
     for name, step in steps_of(plan).items():
         start = time.perf_counter()
@@ -41,7 +41,7 @@ def built(
 
 
 def steps_of(plan: Plan) -> Mapping[str, Plan]:
-    """From nothing to `plan`, one step more each time; each with all that were before it."""
+    """The plans from none to `plan`. Each adds one step to the one before."""
     now, found = PLAIN, {"nothing": PLAIN}
     for name, words in STEPS.items():
         if getattr(plan, name) != getattr(now, name):
@@ -55,7 +55,7 @@ def steps_of(plan: Plan) -> Mapping[str, Plan]:
 
 
 def seconds_of(run: Callable[[], object]) -> float:
-    """The median of `FLOAT_RUNS` runs, after one that does not count."""
+    """The median of `FLOAT_RUNS` runs, after a warm-up."""
     times = []
     for _ in range(FLOAT_RUNS + 1):
         start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""PP-OCR on rendered text, by effort: where is text, and which way up is a line?"""
+"""PP-OCR on rendered text, by effort: detection of text, and its direction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from qgraph.interpret import evaluate
 from qgraph.ir.types import Array
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789   "
-TEXT = 0.3  # the score from which a pixel is text, as in PP-OCR
+TEXT = 0.3  # the score above which a pixel counts as text, as in PP-OCR
 COMPARED = 2
 EFFORTS = (Effort.PLAIN, Effort.FAST, Effort.DEFAULT)
 

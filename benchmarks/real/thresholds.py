@@ -1,4 +1,4 @@
-"""How thresholds of activations are chosen, all else being equal: SQNR of the outputs, time."""
+"""SQNR of the outputs and time, by the method that chooses thresholds of activations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from qgraph.rewrite.trace import Trace
 from qgraph.static.agreement import Agreement, agreement
 from qgraph.static.build import build
 
-NETWORKS = 12  # random ones
+NETWORKS = 12  # the number of random networks
 WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
 
 
@@ -99,7 +99,7 @@ def _random(seed: int, profile: Profile, method: CalibrationMethod) -> tuple[Agr
 
 
 def residual(seed: int, blocks: int = 6, channels: int = 16) -> Graph:
-    """A random network of sums and concats, whose branches differ in range."""
+    """A random network of sums and concats, whose branches have different ranges."""
     rng, graph = np.random.default_rng(seed), Graph("residual")
 
     def conv(x: str, inputs: int, outputs: int, scale: float = 1.0) -> str:

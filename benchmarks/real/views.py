@@ -1,4 +1,6 @@
-"""Many views of few photos, and errors that know that views of one photo are not independent."""
+"""Many views of few photos, with errors that account for the dependence between views of a
+photo.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ from benchmarks import assets
 from qgraph.ir.types import Array
 
 SIZE = 224
-SIDES = (0.875, 0.75, 0.6)  # of the central square, as shares; each at the centre and four corners
-VIEWS = 2 * (1 + 5 * len(SIDES))  # with the whole square; all mirrored too
+# The sides of crops as shares of the central square: at the centre and at four corners.
+SIDES = (0.875, 0.75, 0.6)
+VIEWS = 2 * (1 + 5 * len(SIDES))  # also the whole square, and all of them mirrored
 DRAWS = 10_000
 
 
@@ -40,7 +43,7 @@ def labelled() -> Views:
 
 
 def others() -> Views:
-    """Photos without a class: on these, settings are chosen."""
+    """Photos without a class, which are used to choose settings."""
     return Views(_seen(assets.other_photos()))
 
 
@@ -55,7 +58,7 @@ def _seen(paths: Sequence[Path]) -> Array:
 
 
 def views(photo: Any) -> Iterator[Any]:
-    """The whole central square of a PIL image, then crops of it, each as it is and mirrored."""
+    """The whole central square of a PIL image, then crops of it, each unchanged and mirrored."""
     from PIL import Image, ImageOps
 
     square = ImageOps.fit(photo, (min(photo.size),) * 2)
@@ -88,16 +91,16 @@ class Share:
 
 @dataclass(frozen=True)
 class Shares:
-    """Shares of counted views, with photos drawn again and again (bootstrap over photos)."""
+    """Shares of views, with errors by the bootstrap over photos."""
 
     photos: int
 
     def of(self, hits: Array, counted: Array | None = None) -> Share:
-        """hits, counted: bool [views]. The share of hits among the counted views."""
+        """The share of hits among the counted views. hits, counted: bool [views]."""
         return self._resampled(lambda h, c: h / c, hits, counted)
 
     def between(self, hits: Array, theirs: Array, counted: Array | None = None) -> Share:
-        """How far one share is above another of the same views, photo by photo."""
+        """The difference between two shares of the same views, photo by photo."""
         return self._resampled(lambda h, c: h / c, hits.astype(int) - theirs, counted)
 
     def _resampled(

@@ -1,1 +1,1 @@
-"""The pages of `docs/results/`: which data each shows, its table, its figure and its headline."""
+"""The pages of `docs/results/`: the data of each, its table, its figure and its headline."""

@@ -1,4 +1,4 @@
-"""How figures are drawn: the first column of a table names things, the others have numbers."""
+"""Draw figures from tables. The first column has names, the others have numbers."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Kind(Protocol):
 
 @dataclass(frozen=True)
 class Bars:
-    """Horizontal bars: a group for each row, a bar for each other column.
+    """Horizontal bars: a group for each row, a bar for each column except the first.
 
-    stacked: the bars of a row lie end to end. line: where a vertical line stands. percent: values
-    are shares.
+    stacked: the bars of a row are drawn end to end. line: the position of a vertical line. percent:
+    values are shares.
     """
 
     xlabel: str
@@ -174,20 +174,20 @@ def _logarithmic(axis: Any) -> None:
 
 
 def _mean(value: Any) -> tuple[float, float]:
-    """A number and its error; a number that is missing has no bar."""
+    """A number and its error; a missing number has no bar."""
     if isinstance(value, list | tuple):
         return float(value[0]), float(value[1])
     return float(value or 0.0), 0.0
 
 
 def digest(title: str, table: Table, kind: Kind) -> str:
-    """Return a short text that differs for other data and for another kind of figure."""
+    """A short text that differs for different data and for another kind of figure."""
     data = [title, dict(table.columns), table.rows, repr(kind)]
     return hashlib.sha256(json.dumps(data).encode()).hexdigest()[:16]
 
 
 def figure(title: str, table: Table, kind: Kind, existing: Path) -> bytes:
-    """The figure as SVG: the file that exists if it was drawn from these data, else a new one."""
+    """The figure as SVG: the existing file if it was drawn from these data, otherwise a new one."""
     title, table = _plain(title), _plain_table(table)
     mark = f"data {digest(title, table, kind)}"
     if existing.exists() and mark in existing.read_text("utf-8"):
@@ -196,7 +196,7 @@ def figure(title: str, table: Table, kind: Kind, existing: Path) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """A text without the marks of code in Markdown; any other value as it is."""
+    """A text without the code marks of Markdown; other values unchanged."""
     return value.replace("`", "") if isinstance(value, str) else value
 
 

@@ -10,7 +10,7 @@ PARTS = ("parameters", "average", "optimizer", "activations", "for actors")
 
 
 def _factors(result: Result, column: str) -> tuple[str, str]:
-    """How much better all methods are, on states and on images."""
+    """The improvement by all methods together, on states and on images."""
     rows = (result.tables[0].row(learner=f"{kind}, all") for kind in ("states", "images"))
     states, images = (f"{row[column]:.2f}" for row in rows)
     return states, images

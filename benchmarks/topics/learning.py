@@ -91,7 +91,7 @@ def _returns(result: Result) -> Table:
 
 
 def _sweep(result: Result) -> Table:
-    """The policy that loses most with few bits, by the ways to quantize."""
+    """The policy that loses most with few bits, by the ways to quantize it."""
     made = Table("", {"bits": "d", "way": "", "change": "+.1%"})
     for row in result.table("Change of").where(policy="sac_LunarLanderContinuous-v2").rows:
         for bits in (16, 8, 6, 5, 4, 3, 2):

@@ -87,7 +87,7 @@ def _by_variant(result: Result) -> Table:
 
 
 def _cost(result: Result, question: str, variants: tuple[str, str]) -> str:
-    """By how many dB the second variant is below the first, over the networks."""
+    """How many dB the second variant loses compared with the first, over the networks."""
     rows = result.tables[0].where(question=question)
     networks = dict.fromkeys(row["network"] for row in rows.rows)
     found = [

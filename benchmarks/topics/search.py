@@ -42,7 +42,7 @@ PLAN_CHOICE = Topic(
 def _points(result: Result) -> Table:
     """Seconds of each effort and tool, and the share of images whose class differs from float.
 
-    Of the two forms of a network that a tool was given, the one counts that agrees more.
+    A tool gets a network in two forms; the one that agrees more with float is shown.
     """
     made = Table("", {"series": "", "by": "", "seconds": "", "differs": ""})
     for row in _best(result).rows:
@@ -53,7 +53,7 @@ def _points(result: Result) -> Table:
 
 
 def _best(result: Result) -> Table:
-    """The rows, without the forms of networks that agree less with float."""
+    """The rows without those forms of a network that agree less with float."""
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in result.tables[0].rows:
         key = (row["network"], row["profile"], row["effort"].partition(",")[0])

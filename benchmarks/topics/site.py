@@ -1,4 +1,4 @@
-"""All topics, and what of their pages is generated."""
+"""All topics, and the generated parts of their pages."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _index() -> str:
     return index_table({topic: read(topic.name) for topic in TOPICS})
 
 
-# The file and the table of data that pages outside of docs/results show, by the marker's name.
+# The file and the table that pages outside docs/results show, by the name of the marker.
 OTHERS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "ONNX node tests": ("onnx_nodes", "ONNX's node tests"),

@@ -1,4 +1,4 @@
-"""One page of results: what it shows of which data."""
+"""One page of results, and the parts of its data that it shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.topics.figures import Kind
 from qgraph.words import counted
 
 NOT_RECORDED = "processor not recorded"
-# Tables that a page of an earlier version had; the index of results explains it.
+# The source of tables from a page of an earlier version, as the index of results explains.
 TRANSCRIBED = "[transcribed](index.md#transcribed-data)"
 TableOf = Callable[[Result], Table]
 
@@ -21,8 +21,8 @@ TableOf = Callable[[Result], Table]
 class Topic:
     """The page `docs/results/NAME.md` of `benchmarks/results/NAME.json`.
 
-    headline: the figure that the index shows, made from the data; condition: when it holds.
-    table, figure: what the page shows of the data; kind: how the figure is drawn.
+    headline: the figure that the index shows, made from the data; condition: when it holds. table,
+    figure: what the page shows of the data; kind: how the figure is drawn.
     """
 
     name: str
@@ -50,7 +50,7 @@ def first_table(result: Result) -> Table:
 
 
 def generated(topic: Topic, result: Result) -> str:
-    """The part of a page that comes from its data: table, figure, and how they were made."""
+    """The part of a page that comes from its data: table, figure, and their provenance."""
     table = topic.table(result)
     notes = "".join(f"- {note}\n" for note in (*table.notes, *result.remarks))
     image = f"![{topic.title}](../images/results/{topic.name}.svg)\n"

@@ -85,7 +85,7 @@ TRAINING_STEP = Topic(
 
 
 def _quantizers_headline(result: Result) -> str:
-    """How far TQT is above or below LSQ with 4 bits, over all networks."""
+    """The difference between TQT and LSQ with 4 bits, over all networks."""
     row = result.table("TQT per tensor over").row({"TQT over": "LSQ"})
     found = [value[0] for name, value in row.items() if name.endswith("INT4") and value]
     places = dict.fromkeys(f"{value:+.2f}" for value in (min(found), max(found)))
@@ -93,7 +93,7 @@ def _quantizers_headline(result: Result) -> str:
 
 
 def _quantizers(result: Result) -> Table:
-    """Accuracy of each kind, and how far TQT per tensor is above it."""
+    """The accuracy of each kind, and the difference of TQT per tensor from it."""
     found, over = result.table("Test accuracy by kind"), result.table("TQT per tensor over")
     first, ends, *columns = found.columns
     headings: dict[str, str] = {}
@@ -108,7 +108,7 @@ def _quantizers(result: Result) -> Table:
 
 
 def _over(result: Result) -> Table:
-    """TQT over the kinds that were trained with 4 bits."""
+    """The difference of TQT from the kinds that were trained with 4 bits."""
     table = result.table("TQT per tensor over")
     first, *columns = table.columns
     fours = [heading for heading in columns if heading.endswith("INT4")]

@@ -38,13 +38,13 @@ from benchmarks.training_runs import (
     chosen,
     column,
     curve,
+    finite_result,
     is_complete,
-    known,
     last_line,
+    mean_and_error,
     rows_of,
     side_by_side,
     smooth,
-    spread,
 )
 from qgraph.ir.types import Array
 from qgraph.quiet import import_tensorflow_quietly
@@ -325,8 +325,8 @@ def _table(task: Task, found: dict[tuple[str, Variant], list[Run]], out: Path) -
             float(np.mean([run.of_wall for run in runs])),
             float(np.median([run.seconds for run in runs])),
             float(np.mean(diverged)) if diverged else None,
-            known(spread([run.best for run in runs])),
-            known(spread([run.of_actors for run in runs])),
+            finite_result(mean_and_error([run.best for run in runs])),
+            finite_result(mean_and_error([run.of_actors for run in runs])),
         )  # fmt: skip
     return table
 

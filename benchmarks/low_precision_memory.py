@@ -13,7 +13,7 @@ from benchmarks.tables import Table
 from qgraph.rl.environments import Actions
 
 # As in the paper: states of cheetah run and layers of 1024; images of 84 x 84, 3 frames.
-WORLDS: Mapping[str, tuple[tuple[int, ...], int]] = {
+OBSERVATIONS: Mapping[str, tuple[tuple[int, ...], int]] = {
     "states": ((17,), 1024),
     "images": ((84, 84, 9), 512),
 }
@@ -23,7 +23,7 @@ PARTS = ("parameters", "average", "optimizer", "activations", "for actors")
 
 @dataclass(frozen=True)
 class World:
-    """The properties of an environment that a learner needs."""
+    """The properties of an environment that a learner needs, without the environment."""
 
     shape: tuple[int, ...]
     actions: Actions = ACTIONS
@@ -39,7 +39,7 @@ def memory(json_file: JsonFile = None) -> None:
 
     import_tensorflow_quietly()
     facts = {}
-    for name, (shape, batch) in WORLDS.items():
+    for name, (shape, batch) in OBSERVATIONS.items():
         for how in ("float32", "none", "all"):
             facts[f"{name}, {how}"] = bytes_of(World(shape), batch, how)
     columns = {"learner": "", **dict.fromkeys(PARTS, ",.2f"), "in all": ",.2f", "less": ".2f"}

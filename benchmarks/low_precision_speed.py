@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from benchmarks.low_precision_memory import WORLDS, World
+from benchmarks.low_precision_memory import OBSERVATIONS, World
 from benchmarks.result import JsonFile, report
 from benchmarks.tables import Table
 from qgraph.rl.learn.records import record_type
@@ -51,7 +51,8 @@ def speed(
         print("nothing here computes in float16: there is no speed to measure (or --anyway)")
         return
     facts = {
-        name: times(World(shape), batch, steps, turns) for name, (shape, batch) in WORLDS.items()
+        name: times(World(shape), batch, steps, turns)
+        for name, (shape, batch) in OBSERVATIONS.items()
     }
     table = Table(
         f"a step of SAC on {found or 'a CPU without float16'}",
@@ -94,12 +95,12 @@ def times(world: World, batch: int, steps: int, turns: int) -> dict[str, float]:
     return {how: statistics.median(found) for how, found in taken.items()}
 
 
-def batch_of(world: Any, size: int, rng: np.random.Generator) -> Batch:
+def batch_of(environment: Any, size: int, rng: np.random.Generator) -> Batch:
     """Random transitions."""
-    records = np.zeros(size, record_type(world))
+    records = np.zeros(size, record_type(environment))
     for name in ("observation", "next_observation"):
-        shape = (size, *world.shape)
-        images = len(world.shape) == 3
+        shape = (size, *environment.shape)
+        images = len(environment.shape) == 3
         records[name] = rng.integers(0, 256, shape) if images else rng.normal(size=shape)
     records["action"] = rng.uniform(-1, 1, records["action"].shape)
     records["reward"], records["discount"] = rng.normal(size=size), 0.99

@@ -80,7 +80,7 @@ def main(
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy"
         _copy(copy)
-        print(f"with all places: {_used(copy, op)}")
+        print(f"with all places: {_user_message(copy, op)}")
         for place in places:
             outcome = _without(place, copy, op)
             failed |= not outcome.sound
@@ -187,7 +187,7 @@ def _without(place: Place, copy: Path, op: str) -> Outcome:
         if path.suffix != ".py":
             error = _compiler_error(path, copy, op)
             return Outcome(error or "compiles", "no library is built", bool(error))
-        developer, user = _told(copy, op), _used(copy, op)
+        developer, user = _failing_test_message(copy, op), _user_message(copy, op)
         sound = bool(developer) and (user.startswith("equal") or _names(user, op))
         return Outcome(developer or "no test fails", user, sound)
     finally:
@@ -218,7 +218,7 @@ def _compiler_error(path: Path, copy: Path, op: str) -> str:
     return lines[0].replace(f"{copy}/", "") if lines else ""
 
 
-def _told(copy: Path, op: str) -> str:
+def _failing_test_message(copy: Path, op: str) -> str:
     """The message of the first failing test about the op, or an empty text if all pass."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *WALKS]
     done = _run(command, copy)
@@ -230,7 +230,7 @@ def _told(copy: Path, op: str) -> str:
     return (naming or [""])[0]
 
 
-def _used(copy: Path, op: str) -> str:
+def _user_message(copy: Path, op: str) -> str:
     """The last line that `one_op_network` prints, or the error that ended it."""
     done = _run([sys.executable, "-m", "benchmarks.one_op_network", op], copy)
     if done.returncode:

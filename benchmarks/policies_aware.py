@@ -55,7 +55,7 @@ TASKS: Mapping[str, Task] = {
 }  # fmt: skip
 
 
-def learnt(name: str, bits: int, seed: int, steps: int) -> Any:
+def trained_model(name: str, bits: int, seed: int, steps: int) -> Any:
     """A trained model, which is aware of its bits in the second half of the steps."""
     import stable_baselines3
     import torch
@@ -70,7 +70,7 @@ def learnt(name: str, bits: int, seed: int, steps: int) -> Any:
     return model.learn(steps, callback=aware)
 
 
-def returned(name: str, model: Any, bits: int) -> float:
+def mean_return(name: str, model: Any, bits: int) -> float:
     """The mean return with weights and activations in this number of bits."""
     from qgraph.rl.sb3 import read
 
@@ -91,11 +91,11 @@ def tables(arguments: argparse.Namespace) -> Iterator[Table]:
         aware: dict[int, list[float]] = {b: [] for b in bits}
         for seed in range(arguments.seeds):
             start = time.perf_counter()
-            model = learnt(name, FLOAT, seed, steps)
-            floats.append(returned(name, model, FLOAT))
+            model = trained_model(name, FLOAT, seed, steps)
+            floats.append(mean_return(name, model, FLOAT))
             for b in bits:
-                after[b].append(returned(name, model, b))
-                aware[b].append(returned(name, learnt(name, b, seed, steps), b))
+                after[b].append(mean_return(name, model, b))
+                aware[b].append(mean_return(name, trained_model(name, b, seed, steps), b))
             took = time.perf_counter() - start
             print(f"{name}, seed {seed}: {took:.0f} s", file=sys.stderr)
         table = Table(f"{name}, {task.environment}", {"bits": "d", "PTQ": ".1f", "QAT": ".1f"})

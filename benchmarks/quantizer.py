@@ -180,18 +180,18 @@ def tensors(size: int) -> list[Any]:
     return [tf.constant(rng.normal(size=size).astype(np.float32)) for _ in range(2)]
 
 
-def left(size: int, variant: str, dtype: str) -> float:
+def memory_left(size: int, variant: str, dtype: str) -> float:
     """Bytes per element that a forward pass under a tape leaves behind, including its result."""
     import tensorflow as tf
 
     forward, xla = forwards()[variant]
     run = tf.function(forward, jit_compile=True) if xla else forward
     x, log2_t = tf.ones(size, dtype), tf.constant(LOG2_T)
-    before = alive()
+    before = live_bytes()
     with tf.GradientTape() as tape:
         tape.watch([x, log2_t])
         y = run(x, log2_t)
-    kept = alive() - before
+    kept = live_bytes() - before
     del y, tape
     return kept / size
 
@@ -217,7 +217,7 @@ def kilobytes(field: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(field))
 
 
-def alive() -> int:
+def live_bytes() -> int:
     """Bytes of all tensors that Python or a tape still holds; a shared buffer counts once."""
     import tensorflow as tf
 
@@ -290,7 +290,7 @@ def main() -> None:
     if what == "time":
         print(json.dumps(measure(int(size), int(rest[0]), *rest[1:])))
     else:
-        print(json.dumps({"left": left, "peak": peak}[what](int(size), *rest)))
+        print(json.dumps({"left": memory_left, "peak": peak}[what](int(size), *rest)))
 
 
 if __name__ == "__main__":

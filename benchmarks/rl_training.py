@@ -35,13 +35,13 @@ from benchmarks.training_runs import (
     chosen,
     column,
     curve,
+    finite_result,
     is_complete,
-    known,
     last_line,
+    mean_and_error,
     rows_of,
     side_by_side,
     smooth,
-    spread,
 )  # fmt: skip
 
 FLOAT = 32
@@ -64,8 +64,8 @@ TASKS = (
     Task("acrobot", "dqn", "Acrobot-v1", -500.0),
     Task("mountain-car", "dqn", "MountainCar-v0", -200.0),
     Task("balance", "d4pg", "dm_control:cartpole-balance", 0.0),
-    # Actors are the bottleneck of this task: a wide policy, and few learner steps. It shows the speed
-    # of runs, not the quality of what they learn.
+    # Actors are the bottleneck of this task: a wide policy, and few learner steps. It shows the
+    # speed of runs, not the quality of what they learn.
     Task(
         "balance-wide",
         "d4pg",
@@ -230,13 +230,13 @@ def facts_of(group: Group, floating: Group | None) -> dict[str, Any]:
         "task": group.task.name,
         "bits": group.bits,
         "seeds": len(group.runs),
-        "best": spread(group.best),
-        "last": spread(group.of("return_mean")),
+        "best": mean_and_error(group.best),
+        "last": mean_and_error(group.of("return_mean")),
         "reach": reach,
         "reached": len(reached),
-        "steps": spread([row["actor_steps"] for row in reached]),
-        "seconds": spread([row["seconds"] for row in reached]),
-        "speed": spread(speed),
+        "steps": mean_and_error([row["actor_steps"] for row in reached]),
+        "seconds": mean_and_error([row["seconds"] for row in reached]),
+        "speed": mean_and_error(speed),
         "learner_waiting": float(group.of("learner_waiting").mean()),
         "actors_waiting": float(group.of("actors_waiting").mean()),
         "samples_per_insert": float(group.of("samples_per_insert").mean()),
@@ -260,7 +260,7 @@ def cells(fact: dict[str, Any]) -> tuple[Any, ...]:
         fact["task"],
         fact["bits"],
         fact["seeds"],
-        known(fact["best"]),
+        finite_result(fact["best"]),
         fact["last"],
         fact["reached"],
         fact["steps"],

@@ -88,7 +88,7 @@ def smooth(rows: Sequence[Row]) -> Any:
     return np.array([values[max(0, i + 1 - WINDOW) : i + 1].mean() for i in range(len(values))])
 
 
-def spread(values: Any) -> list[float] | None:
+def mean_and_error(values: Any) -> list[float] | None:
     """The mean and its standard error; None without values."""
     found = np.asarray(values, float)
     if not len(found):
@@ -97,8 +97,8 @@ def spread(values: Any) -> list[float] | None:
     return [float(found.mean()), float(error)]
 
 
-def known(found: list[float] | None) -> list[float] | None:
-    """The result of `spread`, or None if it is not a number."""
+def finite_result(found: list[float] | None) -> list[float] | None:
+    """The result of `mean_and_error`, or None if it is not a number."""
     return found if found is not None and np.isfinite(found[0]) else None
 
 

@@ -37,12 +37,12 @@ def breakdown(name: str, hidden: tuple[int, ...], steps: int, interval: float) -
         for kind, bits in KINDS:
             given: dict[str, Any] = {"period": period, "environment": ENVIRONMENT}
             with timed_run(kind, program, bits, **given) as timed:
-                parts = spent(timed, program, steps, interval)
+                parts = part_times(timed, program, steps, interval)
             table.add(f"{period} steps", NAMES[kind], bits, *parts, sum(parts))
     return table
 
 
-def spent(
+def part_times(
     timed: Timed, program: ActorProgram, steps: int, interval: float, actors: int = 1
 ) -> list[float]:
     """Milliseconds per 1000 steps of an actor, by PARTS, while weights are published."""

@@ -27,7 +27,7 @@ class Policy(Protocol):
     def act(self, observation: Array) -> Array: ...
 
 
-class Ours:
+class QgraphPolicy:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.actor: Actor | None = None
         self.clock = clock
@@ -77,7 +77,7 @@ def act(member: Member, settings: dict[str, Any]) -> None:
 
 def _policy(settings: dict[str, Any], clock: Callable[[], float]) -> Policy:
     if settings["kind"] == "ours":
-        return Ours(clock)
+        return QgraphPolicy(clock)
     from benchmarks.broadcast.torch_path import TorchPolicy
 
     return TorchPolicy(ActorProgram.from_json(settings["program"]), settings["bits"])

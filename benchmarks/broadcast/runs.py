@@ -18,7 +18,7 @@ from qgraph.rl.broadcast.weights import WeightSender
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 PATIENCE = 120.0  # seconds
-SPARE = 4096  # pickled weights differ in size
+PICKLE_MARGIN = 4096  # pickled weights differ in size
 
 
 @dataclass
@@ -54,7 +54,7 @@ def timed_run(
     each.
     """
     with Supervisor(actors + 1) as run:
-        timed = MADE[kind](run, program, bits, actors)
+        timed = RUN_KINDS[kind](run, program, bits, actors)
         common = {
             "task": "actor",
             "kind": "torch" if kind == "torch" else "ours",
@@ -67,7 +67,7 @@ def timed_run(
         yield timed
 
 
-def _ours(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Timed:
+def _qgraph_run(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Timed:
     publisher = Publisher(run, program, readers=actors, bits=bits)
     return Timed(
         run,
@@ -78,18 +78,18 @@ def _ours(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Tim
     )
 
 
-def _direct(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Timed:
+def _direct_run(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Timed:
     publisher = DirectPublisher(program, readers=actors, bits=bits)
     blocks = publisher.settings(0).blocks
     return Timed(run, publisher.publish, blocks, publisher.block_size, lambda: publisher.packed)
 
 
-def _torch(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Timed:
+def _torch_run(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Timed:
     from benchmarks.broadcast.torch_path import SIZE, model_of, pickled
 
     weights = WeightSender(program)
     size = len(pickled(program, model_of(program), drawn_weights(program), bits))
-    blocks = Channel.create(size + SIZE + SPARE, actors)
+    blocks = Channel.create(size + SIZE + PICKLE_MARGIN, actors)
     given = {"bits": bits, "blocks": blocks.name, "weights": weights.channels}
     given |= {"task": "quantizer", "program": program.as_json()}
     run.start("quantizer", MODULE, given, environment=ONE_THREAD)
@@ -101,4 +101,4 @@ def _torch(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Ti
     return Timed(run, weights.send, blocks.name, size, packed, kept=blocks)
 
 
-MADE = {"ours": _ours, "direct": _direct, "torch": _torch}
+RUN_KINDS = {"ours": _qgraph_run, "direct": _direct_run, "torch": _torch_run}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.broadcast.breakdown import ENVIRONMENT, spent
+from benchmarks.broadcast.breakdown import ENVIRONMENT, part_times
 from benchmarks.broadcast.policies import dense_policy, drawn_weights
 from benchmarks.broadcast.processes import CLOCKS, PARTS
 from benchmarks.broadcast.runs import timed_run
@@ -22,7 +22,7 @@ from qgraph.rl.actor import Packer
 
 BITS = (32, 8)
 PERIOD = 100
-FAR, NETWORK = 1000, 10e9 / 8  # actors, and bytes per second of a link to all of them
+CLUSTER_ACTORS, NETWORK = 1000, 10e9 / 8  # actors, and bytes per second of a link to all of them
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,9 @@ def scaling(
             for clock in CLOCKS:
                 given = {"period": PERIOD, "environment": ENVIRONMENT, "clock": clock}
                 with timed_run("ours", program, bits, actors, **given) as timed:
-                    times[clock] = np.array(spent(timed, program, steps, interval, actors)) / 1e3
+                    times[clock] = (
+                        np.array(part_times(timed, program, steps, interval, actors)) / 1e3
+                    )
             own = times["processor"]
             act, environment = own[PARTS.index("act")], own[PARTS.index("environment")]
             broadcast = own.sum() - act - environment
@@ -98,10 +100,11 @@ def _model(found: Sequence[Costs], sizes: dict[int, int]) -> Table:
     # In a cluster, blocks are sent one after the other over a link, to each actor at each check.
     looks = 1000 / PERIOD
     link = looks * (sizes[BITS[0]] - sizes[BITS[1]]) / NETWORK
-    table.add(FAR, FAR, None, (cb + link + ca - co) * FAR)
+    table.add(CLUSTER_ACTORS, CLUSTER_ACTORS, None, (cb + link + ca - co) * CLUSTER_ACTORS)
     table.notes += [
         f"cb = {cb:.4f} s, ca = {ca:.4f} s, co = {co:.4f} s per actor or processor.",
-        f"{FAR} actors: a prediction, not a measurement. Each has a processor, and its blocks come "
-        f"over a link of {NETWORK * 8 / 1e9:.0f} Gbit/s, which makes cb {link:.3f} s more.",
+        f"{CLUSTER_ACTORS} actors: a prediction, not a measurement. Each has a processor, and its "
+        f"blocks come over a link of {NETWORK * 8 / 1e9:.0f} Gbit/s, which makes cb "
+        f"{link:.3f} s more.",
     ]
     return table

@@ -129,7 +129,7 @@ def _ray(run: Supervisor) -> Iterator[Send]:
 
 
 class Box:
-    """A Ray actor that tells receivers which object of Ray's store is the latest."""
+    """A Ray actor from which receivers learn which object of Ray's store is the latest."""
 
     def __init__(self) -> None:
         self.latest: tuple[Any, int] = ([], 0)

@@ -26,11 +26,11 @@ from benchmarks.families.networks import FAMILIES
 from benchmarks.families.train import path_of
 from benchmarks.families.ways import (
     ANNEALED,
-    BOTH,
-    BOTH_AS_IT_WAS,
-    FOUR,
-    FOUR_AS_IT_WAS,
-    OVER,
+    COMPARED_WITH_REFERENCE,
+    INT4_TRAINED,
+    INT4_UNEQUALIZED,
+    INT8_TRAINED,
+    INT8_UNEQUALIZED,
     REFERENCE,
     WAYS,
     Way,
@@ -109,21 +109,21 @@ def measured(case: Case, way: Way, folder: Path, again: bool, seed: int = OPTION
     )
     asked = {
         "network": sha256_of(case.path),
-        "options": _said(asdict(options)) if way.learn else None,
+        "options": _set_options(asdict(options)) if way.learn else None,
         "plan": way.plan.spec() if way.plan else Effort.DEFAULT.value,
     }
     place = folder / f"{case.name}-{way.key}{f'-seed{seed}' if seed != OPTIONS.seed else ''}"
     file = place.with_suffix(".json")
     if file.exists() and not again:
         known: Facts = json.loads(file.read_text("utf-8"))
-        if {**known["asked"], "options": _said(known["asked"]["options"])} == asked:
+        if {**known["asked"], "options": _set_options(known["asked"]["options"])} == asked:
             return known
     made = {"asked": asked, **_made(case, way, options, place)}
     file.write_text(json.dumps(made, indent=1) + "\n", "utf-8")
     return made
 
 
-def _said(options: Facts | None) -> Facts | None:
+def _set_options(options: Facts | None) -> Facts | None:
     """The options that are set, because versions may differ in the others."""
     return options and {name: value for name, value in options.items() if value is not None}
 
@@ -150,7 +150,7 @@ def _made(case: Case, way: Way, options: Options, checkpoints: Path) -> Facts:
         checkpoints.mkdir(parents=True, exist_ok=True)
         trainer = Trainer(
             graph, result.floating, norms_of(result.floating), data, validation, options,
-            folder=checkpoints, watch=_Told(f"{case.name}, {way.title}"),
+            folder=checkpoints, watch=_ProgressPrinter(f"{case.name}, {way.title}"),
         )  # fmt: skip
         trainer.run()
         assert trainer.best is not None and data.steps
@@ -177,7 +177,7 @@ def _exact(graph: Graph, case: Case) -> Any:
     return exactness(Checker(graph), batches(graph.inputs[0], images, COMPARED))
 
 
-class _Told:
+class _ProgressPrinter:
     """Prints the state of a run once per epoch."""
 
     def __init__(self, title: str) -> None:
@@ -201,7 +201,7 @@ def table_3(rows: dict[str, dict[Way, Facts]], notes: Iterable[str]) -> Table:
         columns[way.title] = ".2%"
         if any(found[way].get("best") for found in rows.values()):
             columns[f"{way.title}, epoch"] = ".1f"
-    over = dict.fromkeys(OVER, "+.2f")
+    over = dict.fromkeys(COMPARED_WITH_REFERENCE, "+.2f")
     table = Table(
         "Test accuracy, static and retrained", {"network": "", **columns, **over}, notes=list(notes)
     )
@@ -210,7 +210,7 @@ def table_3(rows: dict[str, dict[Way, Facts]], notes: Iterable[str]) -> Table:
         cells: dict[str, float | None] = {}
         for way in WAYS:
             cells |= {way.title: found[way]["test"], f"{way.title}, epoch": _epoch(found[way])}
-        above = [100 * (found[way]["test"] - reference) for way in OVER.values()]
+        above = [100 * (found[way]["test"] - reference) for way in COMPARED_WITH_REFERENCE.values()]
         table.add(name, *(cells[heading] for heading in columns), *above)
     return table
 
@@ -229,12 +229,12 @@ def table_5(rows: dict[str, dict[Way, Facts]]) -> Table:
     """The best validation of a run, and the mean of the validations of its last epoch."""
     shares = [f"{(i + 1) / VALIDATIONS:.0%}" for i in range(VALIDATIONS)]
     table = Table(
-        f"Validation accuracy in the last epoch, {BOTH.title}",
+        f"Validation accuracy in the last epoch, {INT8_TRAINED.title}",
         {"network": "", **dict.fromkeys(shares, ".2%"), "mean": ".2%", "best": ".2%",
          "best minus mean": "+.2%", "epoch of the best": ".1f"},
     )  # fmt: skip
     for name in (n for n in BEST_AND_MEAN if n in rows):
-        facts = rows[name][BOTH]
+        facts = rows[name][INT8_TRAINED]
         last = [Score(**score).accuracy or 0.0 for score in facts["history"]][-VALIDATIONS:]
         mean, best = float(np.mean(last)), facts["best"]["accuracy"]
         epoch = facts["best"]["step"] / facts["steps_per_epoch"]
@@ -244,7 +244,7 @@ def table_5(rows: dict[str, dict[Way, Facts]]) -> Table:
 
 def table_equalized(rows: dict[str, dict[Way, Facts]]) -> Table:
     """Effect of equalizing channels before training, which does not change the float network."""
-    ways = (FOUR_AS_IT_WAS, FOUR)
+    ways = (INT4_UNEQUALIZED, INT4_TRAINED)
     table = Table(
         "4 bits, channels equalized before training",
         {"network": "", REFERENCE.title: ".2%",
@@ -260,7 +260,7 @@ def table_equalized(rows: dict[str, dict[Way, Facts]]) -> Table:
 
 def table_annealed(seeds: dict[str, dict[Way, list[Facts]]]) -> Table:
     """Effect of annealing the learning rate of weights, for float and for 8 bits."""
-    float_ways, int8_ways = (REFERENCE, ANNEALED[0]), (BOTH, ANNEALED[1])
+    float_ways, int8_ways = (REFERENCE, ANNEALED[0]), (INT8_TRAINED, ANNEALED[1])
     table = Table(
         "The rate of weights annealed",
         {"network": "", "orders of batches": "d",
@@ -286,14 +286,16 @@ def table_seeds(seeds: dict[str, dict[Way, list[Facts]]], count: int) -> Table:
     """Retrained in float and with 8 bits, with several orders of the batches."""
     table = Table(
         f"Test accuracy over {count} orders of the batches, mean and standard deviation",
-        {"network": "", "8 bits": "", REFERENCE.title: ".2f", BOTH.title: ".2f",
+        {"network": "", "8 bits": "", REFERENCE.title: ".2f", INT8_TRAINED.title: ".2f",
          "INT8 over FP32": "+.2f", "standard error": ".2f"},
         notes=["the float network, its calibration and the test images are the same for all; "
                "the standard error is that of the difference of the means, by these runs"],
     )  # fmt: skip
     for name, found in seeds.items():
         float_tests = _tests(found[REFERENCE])
-        for way in (w for w in (BOTH, BOTH_AS_IT_WAS) if w in found and len(float_tests) > 1):
+        for way in (
+            w for w in (INT8_TRAINED, INT8_UNEQUALIZED) if w in found and len(float_tests) > 1
+        ):
             tests = _tests(found[way])
             over = tests.mean() - float_tests.mean()
             error = np.sqrt((float_tests.var(ddof=1) + tests.var(ddof=1)) / count)
@@ -349,12 +351,12 @@ def main(
             continue
         case = made()
         rows[name] = {}
-        for way in (*WAYS, FOUR_AS_IT_WAS) if name in BOTH_WAYS else WAYS:
+        for way in (*WAYS, INT4_UNEQUALIZED) if name in BOTH_WAYS else WAYS:
             rows[name][way] = facts = measured(case, way, folder, again)
             print(f"{name}, {way.title}: {_cell(facts)}, {facts['seconds']} s", flush=True)
         if name in FAMILIES:
-            more = (BOTH_AS_IT_WAS,) if seeds > 1 and name in BOTH_STARTS else ()
-            repeated[name] = {way: [] for way in (REFERENCE, BOTH, *ANNEALED, *more)}
+            more = (INT8_UNEQUALIZED,) if seeds > 1 and name in BOTH_STARTS else ()
+            repeated[name] = {way: [] for way in (REFERENCE, INT8_TRAINED, *ANNEALED, *more)}
             for seed, way in product(range(1, seeds + 1), repeated[name]):
                 facts = measured(case, way, folder, again and seed > 1, seed)
                 repeated[name][way].append(facts)

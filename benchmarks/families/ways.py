@@ -49,12 +49,14 @@ WAYS = (
     Way("static INT4", "graffitist-int4", searched=True),
     Way("INT4 from static", "graffitist-int4", "all", annealed=True, searched=True),
 )
-REFERENCE, BOTH, FOUR, FROM_STATIC = WAYS[2], WAYS[4], WAYS[5], WAYS[7]
-OVER = {
-    "INT8 over wt FP32": BOTH,
-    "INT4 over wt FP32": FOUR,
-    "INT4 from static over wt FP32": FROM_STATIC,
+REFERENCE, INT8_TRAINED, INT4_TRAINED, INT4_FROM_STATIC = WAYS[2], WAYS[4], WAYS[5], WAYS[7]
+COMPARED_WITH_REFERENCE = {
+    "INT8 over wt FP32": INT8_TRAINED,
+    "INT4 over wt FP32": INT4_TRAINED,
+    "INT4 from static over wt FP32": INT4_FROM_STATIC,
 }
-FOUR_AS_IT_WAS = replace(FOUR, title="wt+th INT4, not equalized", equalized=False)
-BOTH_AS_IT_WAS = replace(BOTH, title="wt+th INT8, not equalized", equalized=False)
-ANNEALED = tuple(replace(w, title=f"{w.title}, annealed", annealed=True) for w in (REFERENCE, BOTH))
+INT4_UNEQUALIZED = replace(INT4_TRAINED, title="wt+th INT4, not equalized", equalized=False)
+INT8_UNEQUALIZED = replace(INT8_TRAINED, title="wt+th INT8, not equalized", equalized=False)
+ANNEALED = tuple(
+    replace(w, title=f"{w.title}, annealed", annealed=True) for w in (REFERENCE, INT8_TRAINED)
+)

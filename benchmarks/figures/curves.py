@@ -30,7 +30,9 @@ class Curves:
         return Curves(self.x, error**2 / 2, error * (self.by_x - 1), by_limits)
 
 
-def ours(x: Floats, bits: int = BITS, signed: bool = True, log2_t: float = LOG2_T) -> Curves:
+def qgraph_quantizer(
+    x: Floats, bits: int = BITS, signed: bool = True, log2_t: float = LOG2_T
+) -> Curves:
     """The curves of qgraph's quantizer."""
     from qgraph.train.quantizer import quantize
 

@@ -22,7 +22,7 @@ BITS = (4, 8)
 ALPHA = 0.1
 STEPS = 2000
 SAMPLES = 1000
-FARTHEST = 100.0  # beyond it, 2^|log2 t| exceeds the range of the quantizer
+MAX_LOG2_T = 100.0  # beyond it, 2^|log2 t| exceeds the range of the quantizer
 
 
 # -- one step of training: from log2_t and its gradient to the next log2_t -----------------------
@@ -132,7 +132,7 @@ def train(
             of_bins[bins.tobytes()] = gradient(x, bins)
         found = np.where(np.isfinite(now), of_bins[bins.tobytes()], np.nan)
         now = rule(now, found)
-        now = np.where(np.abs(now) < FARTHEST, now, np.nan)
+        now = np.where(np.abs(now) < MAX_LOG2_T, now, np.nan)
         gradients.append(found)
         history.append(now)
         if fresh:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.figures.curves import BITS, LOG2_T, ours
+from benchmarks.figures.curves import BITS, LOG2_T, qgraph_quantizer
 from benchmarks.figures.gradients import Floats, mean_gradients
 from benchmarks.figures.style import BACKWARD, FORWARD, grid_of
 
@@ -42,7 +42,7 @@ def figure2() -> Figure:
 
 
 def _panel(axis: Any, x: Floats, sigma: float) -> None:
-    slope = ours(x).of_loss().by_limits["log2 t"]
+    slope = qgraph_quantizer(x).of_loss().by_limits["log2 t"]
     density = np.exp(-np.square(x / sigma) / 2) / sigma
     density /= density.max()
     weighted = density * slope

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.figures.curves import BITS, LIMITS, LOG2_T, Curves, fake_quant, ours
+from benchmarks.figures.curves import BITS, LIMITS, LOG2_T, Curves, fake_quant, qgraph_quantizer
 from benchmarks.figures.gradients import Floats
 from benchmarks.figures.style import BACKWARD, FORWARD, OTHER, grid_of
 
@@ -17,7 +17,7 @@ def figure1() -> Figure:
     x = np.linspace(-1.6, 1.6, 1601)
     figure, axes = grid_of(4, 3, 3.2, 1.9, sharex=True)
     for rows, signed in ((axes[:2], True), (axes[2:], False)):
-        _two_rows(rows, ours(x, signed=signed), "signed" if signed else "unsigned")
+        _two_rows(rows, qgraph_quantizer(x, signed=signed), "signed" if signed else "unsigned")
     figure.suptitle(f"Trained quantizer, b = {BITS}, t = {2**LOG2_T:g}", fontsize=11)
     return figure
 

@@ -23,7 +23,7 @@ from benchmarks import result
 from benchmarks.mutation.cover import SUITE, Cover, cover_of
 from benchmarks.mutation.mutants import TARGETS, Mutant, sample
 from benchmarks.mutation.report import tables
-from benchmarks.mutation.trial import SURVIVED, import_what_stands, trial, workshop
+from benchmarks.mutation.trial import SURVIVED, compiled_copy, import_unchanged_modules, trial
 from benchmarks.result import JsonFile
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,10 +60,10 @@ def run(
         drawn.write_text(json.dumps({**about, "mutants": [asdict(m) for m in mutants]}, indent=1))
     tried = [n for n, one in known.items() if not (again and one["ended"] == SURVIVED)]
     waiting = [m for m in mutants if m.name not in tried and only in m.path]
-    with workshop(ROOT) as copy:
+    with compiled_copy(ROOT) as copy:
         suite = tests or SUITE
         cover = cover_of(copy, folder / f"cover-{name_of(commit, suite)}.json", suite, TARGETS)
-        import_what_stands()
+        import_unchanged_modules()
         for i, mutant in enumerate(waiting, start=1):
             start = time.perf_counter()
             ended, by = _tried(mutant, copy, cover)

@@ -27,11 +27,11 @@ KILLED, SURVIVED, TIMEOUT = "killed", "survived", "timeout"
 # A test is stopped after three times its time without a mutant, plus this number of seconds.
 PATIENCE = 5.0
 MEMORY = 12 << 30  # bytes of address space, because a mutant may ask for all memory
-STANDING = ("numpy", "hypothesis", "onnx", "networkx", "yaml", "tensorflow", "onnxruntime")
+UNCHANGED = ("numpy", "hypothesis", "onnx", "networkx", "yaml", "tensorflow", "onnxruntime")
 
 
 @contextmanager
-def workshop(root: Path) -> Iterator[Path]:
+def compiled_copy(root: Path) -> Iterator[Path]:
     """A compiled copy of the repository at `root`, in which files can be changed."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as name:
         copy = Path(name) / "tree"
@@ -41,11 +41,11 @@ def workshop(root: Path) -> Iterator[Path]:
         yield copy
 
 
-def import_what_stands() -> None:
+def import_unchanged_modules() -> None:
     """Import the modules that no mutant changes, before processes are forked."""
     import importlib
 
-    for name in STANDING:
+    for name in UNCHANGED:
         importlib.import_module(name)
     # Exclude these objects from garbage collection, which makes pytest's collections fast.
     gc.freeze()

@@ -67,7 +67,7 @@ def subset(data: Split) -> Split:
 
 def tables(rows: Rows) -> list[Table]:
     """All tables of the finished runs."""
-    ours = [accuracies(rows), over(rows), table_1(rows), table_3(rows), best(rows)]
+    ours = [accuracies(rows), tqt_advantage(rows), table_1(rows), table_3(rows), best(rows)]
     return [kinds_table(), *(table for table in ours if table.rows), multipliers_table()]
 
 
@@ -98,7 +98,7 @@ def accuracies(rows: Rows) -> Table:
     return table
 
 
-def over(rows: Rows) -> Table:
+def tqt_advantage(rows: Rows) -> Table:
     """The accuracy of TQT per tensor minus that of each kind, with the same orders of batches."""
     columns = _columns(rows)
     table = Table(

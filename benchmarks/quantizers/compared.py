@@ -30,7 +30,7 @@ ACTIVATIONS = (Role.INPUT, Role.ACTIVATION)
 
 
 @dataclass(frozen=True)
-class Both:
+class QuantizerPair:
     """The quantizers of weights and of activations."""
 
     weights: Make
@@ -53,7 +53,9 @@ class ComparedQuantizers:
     wide: frozenset[str] = frozenset()
     frozen_at_once = 0
 
-    def __init__(self, graph: Graph, name: str, both: Both, sample: Mapping[str, Array]) -> None:
+    def __init__(
+        self, graph: Graph, name: str, both: QuantizerPair, sample: Mapping[str, Array]
+    ) -> None:
         import tensorflow as tf
 
         self.graph, self.name = graph, name

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmarks.quantizers.compared import Both, ComparedQuantizers
+from benchmarks.quantizers.compared import ComparedQuantizers, QuantizerPair
 from benchmarks.quantizers.single import (
     FakeQuant,
     Lsq,
@@ -39,7 +39,7 @@ class Compared:
     """
 
     kind: QuantizerKind
-    both: Both | None = None
+    both: QuantizerPair | None = None
     plan: Plan = TO_TRAIN
     per_channel: bool = False
     learn: Learning = Learning.ALL
@@ -67,7 +67,9 @@ def _normed(options: Options, freezing: Freezing) -> Any:
     return normed_descent(options, freezing)
 
 
-def _by(name: str, title: str, scale: str, gradient: str, start: str, source: str) -> QuantizerKind:
+def _real_scale_kind(
+    name: str, title: str, scale: str, gradient: str, start: str, source: str
+) -> QuantizerKind:
     """A kind whose result cannot be expressed in integers."""
     kind = replace(TQT, name=name, title=title, scale=scale, gradient=gradient)
     return replace(kind, start=start, source=source, integers=False)
@@ -77,7 +79,8 @@ LARGEST = replace(TO_TRAIN, weights=WeightMethod.MAX)
 JAIN, KRISHNAMOORTHI = "Jain et al., 2019", "Krishnamoorthi, 2018; Jacob et al., 2017"
 
 FLOAT = Compared(
-    _by("float", "float", "none", "none", "none", f"{JAIN}, section 5.3"), quantized=False
+    _real_scale_kind("float", "float", "none", "none", "none", f"{JAIN}, section 5.3"),
+    quantized=False,
 )
 PER_TENSOR = Compared(TQT)
 FIXED = Compared(
@@ -88,20 +91,20 @@ FIXED = Compared(
     plan=LARGEST, learn=Learning.WEIGHTS,
 )  # fmt: skip
 QAT_CHANNEL = Compared(
-    _by(
+    _real_scale_kind(
         "qat-channel", "Google's QAT, per channel",
         "real; activations with a zero point, weights symmetric per channel",
         "none: activations by moving averages of their extremes, weights by MAX",
         "extremes", KRISHNAMOORTHI,
     ),
-    Both(RangeOfChannels, MovingRange),
+    QuantizerPair(RangeOfChannels, MovingRange),
 )  # fmt: skip
 QAT_TENSOR = Compared(
-    _by(
+    _real_scale_kind(
         "qat-tensor", "Google's QAT, per tensor", "real, with a zero point",
         "none: moving averages of extremes", "extremes", KRISHNAMOORTHI,
     ),
-    Both(RangeOfWeights, MovingRange),
+    QuantizerPair(RangeOfWeights, MovingRange),
 )  # fmt: skip
 
 KINDS: tuple[Compared, ...] = (
@@ -136,34 +139,34 @@ KINDS: tuple[Compared, ...] = (
         per_channel=True,
     ),
     Compared(
-        _by(
+        _real_scale_kind(
             "tqt-real", "TQT, real scales", "real", "of log2 t through rounding (7)",
             "as TQT", f"{JAIN}, equation 14",
         ),
-        Both(RealTqt, RealTqt),
+        QuantizerPair(RealTqt, RealTqt),
     ),
     Compared(
-        _by(
+        _real_scale_kind(
             "lsq", "LSQ", "real", "of the step through rounding, clipped before it",
             "2 mean|x| / sqrt(Q_P)", "Esser et al., 2019, equations 1 to 5",
         ),
-        Both(Lsq, Lsq),
+        QuantizerPair(Lsq, Lsq),
     ),
     Compared(
-        _by(
+        _real_scale_kind(
             "pact", "PACT", "real; weights by MAX",
             "of the limit, by clipped values alone, with an L2 penalty",
             "the largest magnitude", "Choi et al., 2018, equations 1 to 3",
         ),
-        Both(MaxWeights, Pact),
+        QuantizerPair(MaxWeights, Pact),
     ),
     Compared(
-        _by(
+        _real_scale_kind(
             "fakequant", "FakeQuant, trained", "real, with a zero point",
             "of minimum and maximum, by clipped values alone (11)",
             "extremes", "TensorFlow; Jain et al., equation 11",
         ),
-        Both(FakeQuant, FakeQuant),
+        QuantizerPair(FakeQuant, FakeQuant),
     ),
     QAT_TENSOR,
     QAT_CHANNEL,

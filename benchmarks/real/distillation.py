@@ -73,7 +73,13 @@ def distilled() -> Table:
             for images in (training, validation)
         )
         trainer = Trainer(
-            made.graph, made.floating, norms_of(made.floating), data, held, OPTIONS, watch=_told
+            made.graph,
+            made.floating,
+            norms_of(made.floating),
+            data,
+            held,
+            OPTIONS,
+            watch=_print_status,
         )
         trainer.run()
         assert trainer.best is not None
@@ -107,6 +113,6 @@ def _best(trainer: Trainer) -> int:
     return trainer.best_score.step if trainer.best_score else 0
 
 
-def _told(status: TrainingStatus) -> None:
+def _print_status(status: TrainingStatus) -> None:
     if status.done % 25 == 0:
         print(f"epoch {status.epoch + 1}, step {status.done}, loss {status.loss:.3f}", flush=True)

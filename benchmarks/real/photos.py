@@ -32,7 +32,7 @@ from qgraph.quant import reconstruct
 from qgraph.quant.topology import QUANTIZERS
 
 PICTURES = 1000
-FEW = 16
+FEW_PHOTOS = 16
 CORRECTED = "constant-channels=0.1,method=mse,correct-bias"
 RECONSTRUCTED = "constant-channels=0.1,method=mse,reconstruct"
 OURS: Mapping[str, dict[str, Any]] = {
@@ -42,7 +42,7 @@ OURS: Mapping[str, dict[str, Any]] = {
     f"`{CORRECTED}`": {"plan": CORRECTED},
     f"`{RECONSTRUCTED}`": {"plan": RECONSTRUCTED},
 }
-SHARES = (0.0, 1.0)  # weights of batch-norm statistics to compare with the default one
+STATISTICS_WEIGHTS = (0.0, 1.0)  # weights of batch-norm statistics to compare with the default one
 PEERS = ("LiteRT", "ONNX Runtime, per channel")
 
 Predict = Callable[[Array], Array]
@@ -52,7 +52,7 @@ def tables() -> Iterator[Table]:
     model = load(assets.mobilenet_v1(), outputs=[LOGITS])
     calibration = enlarged(assets.cifar10_train()[0][:CALIBRATION])
     scene = _Scene.of(model)
-    answers: dict[str, _Answers] = {}
+    answers: dict[str, _NetworkResults] = {}
     for name, predict in _peers(model, calibration).items():
         answers[name] = scene.answers(predict)
     for name, options in OURS.items():
@@ -62,7 +62,7 @@ def tables() -> Iterator[Table]:
         answers[f"qgraph, {name}"] = scene.answers(predict)
         if options.get("plan") == RECONSTRUCTED:
             layers = _layers(result.floating, result.graph, scene)
-    for share in SHARES:
+    for share in STATISTICS_WEIGHTS:
         with patch.object(reconstruct, "REMEMBERED", share):
             graph = quantize(model, calibration, plan=RECONSTRUCTED).graph
         predict = partial(_tensorflow, TFProgram(emit_graph_def(graph)))
@@ -72,7 +72,7 @@ def tables() -> Iterator[Table]:
 
 
 @dataclass(frozen=True)
-class _Answers:
+class _NetworkResults:
     photos: Array
     others: Array
     pictures: Array
@@ -85,19 +85,21 @@ class _Scene:
     photos: Views
     others: Views
     pictures: Array
-    wanted: _Answers
+    wanted: _NetworkResults
 
     @staticmethod
     def of(model: Graph) -> _Scene:
         seen = labelled(), others(), enlarged(assets.cifar10_test()[0][:PICTURES])
         program = partial(_tensorflow, TFProgram(emit_graph_def(model)))
-        wanted = _Answers(*map(program, (seen[0].images, seen[1].images, seen[2])))
+        wanted = _NetworkResults(*map(program, (seen[0].images, seen[1].images, seen[2])))
         return _Scene(*seen, wanted)
 
-    def answers(self, predict: Predict) -> _Answers:
-        return _Answers(*map(predict, (self.photos.images, self.others.images, self.pictures)))
+    def answers(self, predict: Predict) -> _NetworkResults:
+        return _NetworkResults(
+            *map(predict, (self.photos.images, self.others.images, self.pictures))
+        )
 
-    def table(self, answers: Mapping[str, _Answers]) -> Table:
+    def table(self, answers: Mapping[str, _NetworkResults]) -> Table:
         assert self.photos.classes is not None
         labels, wanted = self.photos.classes + BACKGROUND, self.wanted
         table = Table(
@@ -116,9 +118,9 @@ class _Scene:
         everyone = {"float32": wanted, **answers}
         shares = Shares(self.photos.photos)
         said = {name: found.photos.argmax(1) for name, found in everyone.items()}
-        same = _Beside(shares, {n: s == said["float32"] for n, s in said.items()})
+        same = _ViewComparison(shares, {n: s == said["float32"] for n, s in said.items()})
         seen = {name: found.others.argmax(1) for name, found in everyone.items()}
-        others = _Beside(
+        others = _ViewComparison(
             Shares(self.others.photos), {n: s == seen["float32"] for n, s in seen.items()}
         )
         for name, found in everyone.items():
@@ -139,7 +141,7 @@ class _Scene:
 
 
 @dataclass(frozen=True)
-class _Beside:
+class _ViewComparison:
     """Views whose class is that of float, for each network, and differences between networks."""
 
     shares: Shares
@@ -180,11 +182,11 @@ def _layers(floating: Graph, graph: Graph, scene: _Scene) -> Table:
         f"MobileNetV1, `{RECONSTRUCTED}`, layer by layer",
         {"tensor": "", "largest code": ".4g", "SQNR dB, CIFAR-10": ".1f", "photos": ".1f",
          "clipped, CIFAR-10": ".3%", "clipped, photos": ".3%"},
-        notes=[f"{FEW} images of each"],
+        notes=[f"{FEW_PHOTOS} images of each"],
     )  # fmt: skip
     pictures, photos = (
         measure(graph, floating, {"input": np.ascontiguousarray(images)})
-        for images in (scene.pictures[:FEW], scene.photos.images[::VIEWS][:FEW])
+        for images in (scene.pictures[:FEW_PHOTOS], scene.photos.images[::VIEWS][:FEW_PHOTOS])
     )
     for node in graph.topological():
         if node.op not in QUANTIZERS or spec_of(node).role not in ("input", "activation"):

@@ -147,7 +147,7 @@ const float* Actor::vector(const Step& step, size_t i) const {
 
 void Actor::run_step(const Step& step, const Prepared& prepared, int64_t samples) {
     const float* x = value(step.inputs[0]);
-    float* y = value(step.output);
+    float* y = result(step.output);
     const Shape& shape = program_.values[step.output];
     const Rows rows{x, y, samples * (prepared.size / shape.last()), shape.last()};
     switch (step.op) {
@@ -204,7 +204,7 @@ void Actor::run_step(const Step& step, const Prepared& prepared, int64_t samples
 void Actor::concat(const Step& step, int64_t samples) {
     const int64_t width = program_.values[step.output].last();
     const int64_t rows = samples * (sizes_[step.output] / width);
-    float* y = value(step.output);
+    float* y = result(step.output);
     for (const uint32_t input : step.inputs) {
         const int64_t own = program_.values[input].last();
         const float* x = value(input);
@@ -225,7 +225,7 @@ void Actor::run_product(const Step& step, const Prepared& prepared, int64_t samp
     product.pixels = prepared.pixels.data();
     product.samples = samples;
     product.ranges = ranges_.data();
-    product.y = value(step.output);
+    product.y = result(step.output);
     product.x = codes_.data();
     product.unpacked = unpacked_size(product, samples) > 0 ? unpacked_.data() : nullptr;
     if (kernel.exact()) {

@@ -44,7 +44,7 @@ class Actor {
     void reserve(int64_t samples);
     int64_t unpacked_size(const Product& product, int64_t samples) const;
     const float* value(uint32_t i) const { return i == 0 ? x_ : values_[i]; }
-    float* value(uint32_t i) { return values_[i]; }
+    float* result(uint32_t i) { return values_[i]; }
     void run_step(const Step& step, const Prepared& prepared, int64_t samples);
     void run_product(const Step& step, const Prepared& prepared, int64_t samples);
     void quantize(const Step& step, const Prepared& prepared, int64_t samples);

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.broadcast.policies import dense_policy, drawn_weights
-from benchmarks.broadcast.scaling import BITS, FAR, NETWORK, PERIOD, Costs, _model
+from benchmarks.broadcast.scaling import BITS, CLUSTER_ACTORS, NETWORK, PERIOD, Costs, _model
 from qgraph.rl.actor import Actor, Packer
 
 
@@ -28,7 +28,7 @@ def test_the_cost_model_gives_back_what_follows_it(monkeypatch: pytest.MonkeyPat
     for row in table.rows[:-1]:
         assert float(row["measured"]) == pytest.approx(row["model"], abs=0.01)
     link = 1000 / PERIOD * 3_000_000 / NETWORK
-    assert table.rows[-1]["model"] == pytest.approx((cb + link + ca - co) * FAR)
+    assert table.rows[-1]["model"] == pytest.approx((cb + link + ca - co) * CLUSTER_ACTORS)
 
 
 @pytest.mark.slow

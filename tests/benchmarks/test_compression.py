@@ -102,6 +102,6 @@ def test_runs_that_are_complete_are_passed_over(tmp_path, monkeypatch):
 def test_means_of_evaluations():
     rows = [{"return_mean": float(v)} for v in (0, 3, 6, 9)]
     assert np.array_equal(training_runs.smooth(rows), [0, 1.5, 3, 6])
-    assert training_runs.spread([]) is None and training_runs.known(None) is None
-    assert training_runs.known(training_runs.spread([1, 3])) == [2, 1]
-    assert training_runs.known(training_runs.spread([float("nan")])) is None
+    assert training_runs.mean_and_error([]) is None and training_runs.finite_result(None) is None
+    assert training_runs.finite_result(training_runs.mean_and_error([1, 3])) == [2, 1]
+    assert training_runs.finite_result(training_runs.mean_and_error([float("nan")])) is None

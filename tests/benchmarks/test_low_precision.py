@@ -72,7 +72,7 @@ def test_steps_are_timed_where_there_is_float16(monkeypatch, capsys, tmp_path):
     low_precision_speed.speed()
     assert "nothing here computes in float16" in capsys.readouterr().out
     monkeypatch.setattr(low_precision_speed, "hardware", lambda: "a GPU")
-    monkeypatch.setattr(low_precision_speed, "WORLDS", {"states": ((3,), 8)})
+    monkeypatch.setattr(low_precision_speed, "OBSERVATIONS", {"states": ((3,), 8)})
     monkeypatch.setattr(low_precision_speed, "WARM", 1)
     low_precision_speed.speed(steps=1, turns=1, json_file=tmp_path / "speed.json")
     (table,) = result.read("speed", tmp_path).tables

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.figures.curves import LIMITS, fake_quant, ours
+from benchmarks.figures.curves import LIMITS, fake_quant, qgraph_quantizer
 from benchmarks.figures.gradients import critical, mean_gradients, raw_gradients
 from benchmarks.figures.toy import ALPHA, BITS, RULES, SAMPLES, SIGMAS, raw, train
 
@@ -19,24 +19,24 @@ def test_clipping_begins_half_a_step_past_the_last_code(signed):
     low, high = (-4, 3) if signed else (0, 7)
     step = 1 / 4 if signed else 1 / 8
     inside = np.clip(X, step * (low - 0.5), step * (high + 0.5)) == X
-    np.testing.assert_array_equal(ours(X, signed=signed).by_x, inside)
+    np.testing.assert_array_equal(qgraph_quantizer(X, signed=signed).by_x, inside)
 
 
 def test_inputs_that_fit_pull_the_threshold_in_and_others_push_it_out():
-    inside = ours(X).by_x == 1
-    slope = ours(X).of_loss().by_limits["log2 t"]
+    inside = qgraph_quantizer(X).by_x == 1
+    slope = qgraph_quantizer(X).of_loss().by_limits["log2 t"]
     assert (slope[inside] >= 0).all() and slope[inside].max() > 0
     assert (slope[~inside] < 0).all()
 
 
 def test_unsigned_inputs_below_zero_leave_the_threshold_alone():
     """Their code is n = 0, which is a factor of their gradient (7)."""
-    slope = ours(X, signed=False).of_loss().by_limits["log2 t"]
+    slope = qgraph_quantizer(X, signed=False).of_loss().by_limits["log2 t"]
     assert (slope[X < -1 / 16] == 0).all() and (slope[X > 15 / 16] < 0).all()
 
 
 def test_only_clipped_inputs_are_moved_and_they_are_moved_in():
-    inside, slope = ours(X).by_x == 1, ours(X).of_loss().by_x
+    inside, slope = qgraph_quantizer(X).by_x == 1, qgraph_quantizer(X).of_loss().by_x
     assert (slope[inside] == 0).all()
     np.testing.assert_array_equal(np.sign(slope[~inside]), np.sign(X[~inside]))
 
@@ -59,8 +59,10 @@ def test_one_outlier_sets_limits_that_clipped_gradients_train_and_not_ours():
         slopes = fake_quant(x, 3, (low, high)).of_loss().by_limits
         low -= 0.02 * np.sign(slopes["min"].sum())
         high -= 0.02 * np.sign(slopes["max"].sum())
-        log2_t -= 0.02 * np.sign(ours(x, 3, log2_t=log2_t).of_loss().by_limits["log2 t"].sum())
-    clipped, traded = fake_quant(x, 3, (low, high)), ours(x, 3, log2_t=log2_t)
+        log2_t -= 0.02 * np.sign(
+            qgraph_quantizer(x, 3, log2_t=log2_t).of_loss().by_limits["log2 t"].sum()
+        )
+    clipped, traded = fake_quant(x, 3, (low, high)), qgraph_quantizer(x, 3, log2_t=log2_t)
     assert (clipped.by_x == 1).all()  # every input fits
     # But for half a step, by which 0 is made a code, and the last step of training.
     assert (low, high) == pytest.approx((x.min(), x.max()), abs=(high - low) / 14 + 0.02)
@@ -142,7 +144,8 @@ def test_the_least_error_is_beside_the_critical_threshold():
             boundary, _ = critical(sigma, bits)
             bins = np.arange(boundary - 2, boundary + 4)
             errors = [
-                np.square(ours(sigma * x, bits, log2_t=t).value - sigma * x).sum() for t in bins
+                np.square(qgraph_quantizer(sigma * x, bits, log2_t=t).value - sigma * x).sum()
+                for t in bins
             ]
             assert bins[np.argmin(errors)] in (boundary, boundary + 1)
 

@@ -243,7 +243,7 @@ def load(path: str | Path) -> TrainingDirectory:
             trace = Trace.of(from_json(TraceRecord, read_json(path / "rewrites.json")))
         norms = tuple(_norm(i, names, arrays, graph) for i, names in enumerate(about["norms"]))
         profile = load_profile(path / "profile.yaml")
-        # Earlier directories name the measured samples `few`.
+        # Directories written before 0.2.0 name the measured samples `few`.
         sample, measured = part(arrays, "sample"), part(arrays, "measured") or part(arrays, "few")
         method, facts = CalibrationMethod(about["method"]), from_json(Facts, about["facts"])
     return TrainingDirectory(

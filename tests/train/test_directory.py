@@ -10,6 +10,7 @@ import pytest
 
 from qgraph import retrain
 from qgraph.errors import LoadError, OutputError
+from qgraph.npz import write_npz
 from qgraph.train.options import Options
 from tests.helpers import retraining
 
@@ -55,6 +56,19 @@ def test_a_damaged_file_is_named(out, hashes):
                 retrain.load(out)
         (out / name).write_bytes(content)
     retrain.load(out)
+
+
+def test_measured_samples_of_earlier_directories_are_read(out):
+    """Directories written before 0.2.0 name the measured samples `few`."""
+    samples = retrain.load(out).measured_samples
+    with np.load(out / "arrays.npz") as file:
+        arrays = {name.replace("measured/", "few/"): file[name] for name in file}
+    assert samples and any(name.startswith("few/") for name in arrays)
+    write_npz(out / "arrays.npz", arrays)
+    found = retrain.load(out).measured_samples
+    assert found.keys() == samples.keys()
+    for name, array in samples.items():
+        np.testing.assert_array_equal(found[name], array)
 
 
 def test_the_untrained_network_does_not_stand_in_for_a_lost_checkpoint(trained):

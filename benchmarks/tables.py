@@ -39,10 +39,12 @@ class Table:
         return Table(self.title, self.columns, rows, self.notes)
 
     def only(self, *headings: str) -> Table:
-        """The table with these columns, in this order."""
+        """The table with these columns, in this order, without `heading: ...` notes on others."""
         columns = {heading: self.columns[heading] for heading in headings}
         rows = [{heading: row[heading] for heading in headings} for row in self.rows]
-        return Table(self.title, columns, rows, self.notes)
+        others = set(self.columns) - set(headings)
+        notes = [note for note in self.notes if note.partition(":")[0] not in others]
+        return Table(self.title, columns, rows, notes)
 
     def pivot(self, rows: str, columns: str, values: str) -> Table:
         """A row for each value of `rows`, a column for each value of `columns`."""

@@ -122,7 +122,7 @@ def _options(
 ) -> None:
     """Turn trained networks into fixed-point networks that are exact to the bit.
 
-    Start with: qgraph quantize model.pb -c samples.npz -o out
+    Start with: `qgraph quantize model.pb -c samples.npz -o out`
 
     Exit codes: 0 success, 2 usage, 3 model file, 4 graph, 5 unsupported,
     6 calibration data, 7 profile, 8 output, 9 arithmetic, 10 pass, 11 training,

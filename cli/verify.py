@@ -133,7 +133,7 @@ def _print_certificate(found: Certificate, files: str) -> None:
         )
     cases = ", ".join(f"{count} {label}" for label, count in found.cases.items())
     print_table(
-        f"{files}against the integer reference, tolerance 0, on: {cases}",
+        f"{files}against the integer reference, tolerance 0, on\n{cases}",
         ("form", ">tensors", ">elements", ">differences", ">seconds", ""),
         [_form(name, form) for name, form in found.forms.items()],
     )

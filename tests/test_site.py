@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -60,6 +61,7 @@ def test_the_check_of_pages_finds_faults(tmp_path: Path) -> None:
             '<h1>A</h1><p role="dialog"></p><th> </th><th><b>x</b></th>', description="n"
         ),
         "picture.html": page('<h1>A</h1><img src="a.png">'),
+        "rows.html": page("<h1>A</h1><p>| <code>x</code> | y |</p>", description="r"),
     }
     (tmp_path / "a.png").touch()
     for name, text in pages.items():
@@ -74,6 +76,7 @@ def test_the_check_of_pages_finds_faults(tmp_path: Path) -> None:
         "names.html: no name for a dialog",
         "names.html: no name for a column of a table",
         "picture.html: no text for the picture a.png",
+        "rows.html: a row outside of its table: |",
         "alike.html, picture.html: one description, `a`",
     ]
 
@@ -117,6 +120,7 @@ CELLS = {
         "<td>equalize=<wbr>biases,<wbr>method=<wbr>mse,<wbr>reconstruct</td>"
     ),
     "<td>94.3% ± 0.7%</td>": "<td>94.3%&nbsp;±&nbsp;0.7%</td>",
+    "<td>22,250 ± 2,448</td>": "<td>22,250&nbsp;±&nbsp;2,448</td>",
     "<td><code>method=kl_j\\|max</code></td>": "<td><code>method=kl_j|max</code></td>",
     '<td><a href="a,b=c/very/long/address.html">x</a></td>': (
         '<td><a href="a,b=c/very/long/address.html">x</a></td>'
@@ -124,10 +128,38 @@ CELLS = {
 }
 
 
-def test_cells_of_tables_break_after_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def hooks(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     pytest.importorskip("mkdocs")
     pytest.importorskip("nbconvert")
     monkeypatch.syspath_prepend(ROOT / "docs/builder")
-    hooks = importlib.import_module("hooks")
+    return importlib.import_module("hooks")
+
+
+def test_cells_of_tables_break_after_commas(hooks: ModuleType) -> None:
     made = {cell: hooks.CELL.sub(hooks._breaking, cell) for cell in CELLS}
     assert made == CELLS
+
+
+LINKS = {
+    "in [kernels.md](kernels.md#tests)": "in [Native kernels](kernels.md#tests)",
+    "see [the kernels](kernels.md)": "see [the kernels](kernels.md)",
+    "[gone.md](gone.md)": "[gone.md](gone.md)",
+}
+
+
+def test_links_that_name_a_file_show_the_title_of_its_page(hooks: ModuleType) -> None:
+    place = SimpleNamespace(file=SimpleNamespace(src_uri="engine.md"), meta={})
+    config = SimpleNamespace(repo_url=None)
+    made = {text: hooks.on_page_markdown(text, place, config, None) for text in LINKS}
+    assert made == LINKS
+
+
+def test_the_palette_follows_the_system_until_it_is_switched() -> None:
+    text = (ROOT / "mkdocs.yml").read_text("utf-8")
+    media = re.findall(r'- media: "\((.*)\)"', text)
+    assert media == [
+        "prefers-color-scheme",
+        "prefers-color-scheme: light",
+        "prefers-color-scheme: dark",
+    ]

@@ -75,6 +75,7 @@ def kept(nodes: int) -> str:
     model = own_model(nodes)
     own, library = with_outputs(model, ["sum0"]), library_with_outputs(model, ["sum0"])
     return (
-        f"Metadata properties of {len(model.metadata_props)}: {len(own.metadata_props)} kept by "
-        f"qgraph, {len(library.metadata_props)} by onnx-graphsurgeon."
+        f"metadata properties: {len(model.metadata_props)} in the model, "
+        f"{len(own.metadata_props)} kept by qgraph, "
+        f"{len(library.metadata_props)} by onnx-graphsurgeon"
     )

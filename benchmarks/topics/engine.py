@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from benchmarks.result import Result
 from benchmarks.tables import Table, written
 from benchmarks.topics.figures import Bars
@@ -11,7 +13,10 @@ ENGINE, BEST_PEER = "integer engine, graffitist-int8", "ONNX Runtime int8 (QDQ, 
 
 
 def _calls(result: Result) -> Table:
-    return result.table("Time of a call")
+    """The times, with the note about the columns that pages show."""
+    table = result.table("Time of a call")
+    notes = [note.partition(", with its quartiles")[0] for note in table.notes]
+    return replace(table, notes=notes)
 
 
 def _ratios(result: Result) -> Table:
@@ -94,9 +99,15 @@ FORMS_OF_CODE = ("engine", "tensorflow", "onnx-integer", "onnx-qdq", "qonnx", "c
 
 
 def _forms(result: Result) -> Table:
+    """Millions of codes that were compared."""
     table = result.table("Codes compared")
-    found = Table(table.title, table.columns, [r for r in table.rows if r["steps"] is not None])
-    return found.where(profile="int32-bias").only("network", "steps", *FORMS_OF_CODE, "different")
+    columns = {"network": "", **dict.fromkeys(FORMS_OF_CODE, ".3g"), "different": ""}
+    made = Table(table.title, columns, notes=table.notes)
+    for row in table.where(profile="int32-bias").rows:
+        if row["steps"] is not None:
+            compared = (row[form] and row[form] / 1e6 for form in FORMS_OF_CODE)
+            made.add(row["network"], *compared, str(row["different"]))
+    return made
 
 
 def _totals(result: Result) -> Table:
@@ -126,16 +137,18 @@ FORMS = Topic(
 
 
 def _accumulators(result: Result) -> Table:
-    return result.table("MobileNetV1").only(
+    """The bits of each layer, under the short name that the figure has."""
+    table = result.table("MobileNetV1").only(
         "layer", "terms", "lowest", "highest", "bits", "bits by channel", "bits with any weights"
     )
+    rows = [{**row, "layer": row["layer"].split("/")[-2]} for row in table.rows]
+    return replace(table, rows=rows)
 
 
 def _widths(result: Result) -> Table:
     made = Table("", {"layer": "", "with the real weights": "d", "with any weights": "d"})
     for row in _accumulators(result).rows:
-        layer = row["layer"].split("/")[-2]
-        made.add(layer, row["bits"], row["bits with any weights"])
+        made.add(row["layer"], row["bits"], row["bits with any weights"])
     return made
 
 

@@ -9,12 +9,12 @@ from benchmarks.topics.topic import Topic
 
 
 def _survivors(result: Result) -> Table:
-    """The survivors, with code marked as such."""
+    """The survivors: code before and after the change, one below the other."""
     table = result.table("Survivors")
-    made = Table(table.title, table.columns, notes=list(result.table("Score").notes))
+    columns = dict.fromkeys(("place", "code before and after", "reason"), "")
+    made = Table(table.title, columns, notes=list(result.table("Score").notes))
     for row in table.rows:
-        code = (f"`{row[part]}`" for part in ("before", "after"))
-        made.add(row["place"], *code, row["reason"])
+        made.add(row["place"], f"`{row['before']}`<br>`{row['after']}`", row["reason"])
     return made
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from benchmarks.result import Result
 from benchmarks.tables import Table
 from benchmarks.topics.figures import Bars, Lines
@@ -106,9 +108,11 @@ def _photo(result: Result, name: str) -> dict[str, object]:
 
 
 def _bits(result: Result) -> Table:
-    return result.table("cifar_10_model: bits of weights").only(
+    """Bits and accuracy, without the column of SQNR and its mention in a note."""
+    table = result.table("cifar_10_model: bits of weights").only(
         "steps", "budget", "mean bits", "weight bytes", "bits by layer", "accuracy", "as float"
     )
+    return replace(table, notes=[n.removesuffix(", which the column shows") for n in table.notes])
 
 
 def _by_mean_bits(result: Result) -> Table:
@@ -137,9 +141,13 @@ MIXED_PRECISION = Topic(
 
 
 def _families(result: Result) -> Table:
-    return result.table("Six families, static, 10,000").only(
+    table = result.table("Six families, static, 10,000").only(
         "network", "profile", "effort", "accuracy", "as float", "quantize s"
     )
+    networks = {row["network"] for row in table.rows}
+    plans = [note for note in table.notes if note.partition(",")[0] in networks]
+    others = [note for note in table.notes if note not in plans]
+    return replace(table, notes=[*others, "\n    - ".join(["plans of effort `default`:", *plans])])
 
 
 def _lost(result: Result) -> Table:

@@ -177,7 +177,7 @@ def _exceeded(result: Result) -> Table:
 
 def _warned(result: Result) -> str:
     rows = result.tables[0].rows
-    return f"{sum(row['warned'] == 'yes' for row in rows)} of {len(rows)} sets of samples warned of"
+    return f"a warning for {sum(row['warned'] == 'yes' for row in rows)} of {len(rows)} sets of samples"
 
 
 FOREIGN_SAMPLES = Topic(
@@ -201,13 +201,14 @@ def _sqnr_by_bits(result: Result) -> Table:
 
 def _gained(result: Result) -> str:
     by_way = _sqnr_by_bits(result).rows
-    gains = [row["target"] - row["8 bits"] for row in by_way]
+    # Zero is added because -0.0 would be written with its sign.
+    gains = [round(row["target"] - row["8 bits"], 1) + 0.0 for row in by_way]
     return f"factors for the bits of the target: {min(gains):+.1f} to {max(gains):+.1f} dB"
 
 
 NOISE_BITS = Topic(
     "noise_bits",
-    "Bits that channel factors are for",
+    "Channel factors for the target's bits",
     _gained,
     "`equalize=noise,method=mse,reconstruct` on MobileNetV1 and V2, one power-of-two scale per "
     "tensor, against factors for 8 bits everywhere",

@@ -24,6 +24,16 @@ def _gains(result: Result) -> list[float]:
     return [row[GAIN] for row in result.tables[0].rows]
 
 
+def _choices(result: Result) -> Table:
+    """The choices, with one note for networks that have the same samples."""
+    networks: dict[str, list[str]] = {}
+    for note in result.tables[0].notes:
+        name, colon, samples = note.partition(": ")
+        networks.setdefault(f"{colon}{samples}", []).append(name)
+    notes = [f"{', '.join(names)}{samples}" for samples, names in networks.items()]
+    return replace(result.tables[0], notes=notes)
+
+
 PLAN_CHOICE = Topic(
     "plan_choice",
     "Effort default on samples it has not seen",
@@ -33,7 +43,7 @@ PLAN_CHOICE = Topic(
         f"{statistics.median(_gains(result)):.1f} dB better at the median"
     ),
     "graffitist-int8; networks with trained and with random weights; SQNR of the outputs",
-    first_table,
+    _choices,
     lambda result: result.tables[0].only("network", GAIN),
     Bars("SQNR of default above that of fast, dB", line=-CLOSE),
 )
@@ -80,7 +90,9 @@ EFFORT_PEERS = Topic(
     ),
     "the share of images with the class of float; qgraph has one power-of-two scale per tensor, "
     "LiteRT float scales, one for each channel of weights",
-    first_table,
+    lambda result: result.tables[0].only(
+        "network", "profile", "effort", "seconds", "CPU s", "SQNR dB", SAME, "plan"
+    ),
     _points,
     Points("seconds", "images with another class than float", log_x=True, log_y=True, percent=True),
 )

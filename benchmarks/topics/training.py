@@ -98,7 +98,7 @@ def _quantizers(result: Result) -> Table:
     first, ends, *columns = found.columns
     headings: dict[str, str] = {}
     for name in columns:
-        headings |= {name: ".2f", f"TQT over, {name}": "+.2f"}
+        headings |= {name: ".2f", f"TQT above it, {name}": "+.2f"}
     made = Table("", {first: "", ends: "", **headings}, notes=[*found.notes, *over.notes])
     for row in found.rows:
         above = over.where({"TQT over": row[first]}).rows
@@ -120,7 +120,7 @@ QUANTIZERS = Topic(
     "quantizers",
     "Quantizers side by side",
     _quantizers_headline,
-    "small networks, one short training; errors are of orders of the batches",
+    "small networks, one short training; ± is the standard error over orders of the batches",
     _quantizers,
     _over,
     Bars("points of accuracy, TQT per tensor over the kind, weights of 4 bits", line=0.0),

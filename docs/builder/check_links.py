@@ -1,7 +1,8 @@
 """Check the built site: every link leads to a file and an anchor, and nothing is fetched.
 
 Each page has a title, a description of its own, one first-level heading, no gap between levels of
-headings, a text for each picture, and a name for each dialog and each column of a table.
+headings, a text for each picture, a name for each dialog and each column of a table, and no row
+of a table as text.
 
 Usage: python docs/builder/check_links.py build/site
 """
@@ -38,6 +39,8 @@ class Parsed(HTMLParser):
         self.unnamed: list[str] = []  # parts that a screen reader has no name for
         self.column: str | None = None  # heading of a column that is being read
         self.in_title = False
+        self.begins_paragraph = False
+        self.rows: list[str] = []  # rows of tables that became text, for example after a blank line
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -53,6 +56,7 @@ class Parsed(HTMLParser):
         if tag == "meta" and values.get("name") == "description":
             self.description = values.get("content", "").strip()
         self.in_title = tag == "title"
+        self.begins_paragraph = tag == "p"
         for name in ("href", "src"):
             if name not in values or (tag == "link" and values.get("rel") in NAMED):
                 continue
@@ -68,6 +72,9 @@ class Parsed(HTMLParser):
             self.column = None
 
     def handle_data(self, data: str) -> None:
+        if self.begins_paragraph and data.startswith("| "):
+            self.rows.append(data.strip())
+        self.begins_paragraph = False
         if self.column is not None:
             self.column += data.strip()
         if self.in_title:
@@ -106,6 +113,7 @@ def _faults_of_text(page: Parsed) -> Iterator[str]:
     for picture in page.pictures:
         yield f"no text for the picture {picture}"
     yield from (f"no name for {part}" for part in page.unnamed)
+    yield from (f"a row outside of its table: {row}" for row in page.rows)
 
 
 def _shared_descriptions(site: Path) -> Iterator[str]:

@@ -27,6 +27,9 @@ MENU_TITLE = re.compile(r'<label class="md-nav__title" for="(__nav_\w+)"')
 CELL = re.compile(r"(?<=<td>).*?(?=</td>)", re.DOTALL)
 TAG = re.compile(r"(<[^>]*>)")
 LONG_WORD = re.compile(r"\S{21,}")  # a plan, a line of code
+BREAKS = re.compile(r"(?<=[(=])(?=\w)|(?<=,)(?=[^\W\d])")  # a comma of 2,448 is no place to break
+PAGE_NAME = re.compile(r"`?[\w/]+\.md`?")
+TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
 
 
@@ -77,6 +80,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         if not target or "://" in target or target.startswith("mailto:"):
             return match[0]
         path = normpath((home.parent / target).as_posix())
+        text = _title(path) if PAGE_NAME.fullmatch(text) else text
         if path in INCLUDED:
             return f"[{text}]({_relative(INCLUDED[path], place)}{anchor})"
         if path.startswith("docs/notebooks/") and place != path.removeprefix("docs/")[:-6] + ".md":
@@ -110,7 +114,7 @@ def _breaking(cell: re.Match[str]) -> str:
 
 
 def _broken(word: re.Match[str]) -> str:
-    return re.sub(r"(?<=[,(=])(?=\w)", "<wbr>", word[0])
+    return BREAKS.sub("<wbr>", word[0])
 
 
 def on_post_page(html: str, page: Page, config: MkDocsConfig) -> str:
@@ -142,6 +146,12 @@ def _shortened(text: str) -> str:
     start = text[: MAX_LENGTH - 3]
     sentences, end, _ = start.rpartition(". ")
     return f"{sentences}." if end else f"{start.rpartition(' ')[0]} ..."
+
+
+def _title(path: str) -> str:
+    """The heading of a page, for a link that names its file: the site has no such names."""
+    found = TITLE.search((ROOT / path).read_text("utf-8")) if (ROOT / path).exists() else None
+    return found[1] if found else PurePosixPath(path).name
 
 
 def _relative(target: str, place: str) -> str:

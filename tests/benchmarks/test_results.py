@@ -13,6 +13,7 @@ from benchmarks import result as results
 from benchmarks.result import MEASURED, RESULTS, ROOT, Machine, Result, add_json_option
 from benchmarks.tables import Table, merged, written
 from benchmarks.topics.figures import Bars, Lines, Points, figure
+from benchmarks.topics.search import PLAN_CHOICE
 from benchmarks.topics.site import OTHERS, TOPICS, figures
 from benchmarks.topics.topic import generated
 
@@ -96,6 +97,18 @@ def test_rows_are_picked_and_turned() -> None:
     assert table.row(who="b")["ms"] == 4
     with pytest.raises(ValueError, match="too many"):
         table.row(who="a")
+
+
+def test_a_note_about_a_column_goes_with_the_column() -> None:
+    table = Table("T", {"who": "", "ms": ""}, notes=["ms: medians", "who: a or b", "on one thread"])
+    assert table.only("who").notes == ["who: a or b", "on one thread"]
+
+
+def test_networks_with_the_same_samples_share_a_note() -> None:
+    notes = ["a: 64 images", "b: 32 images", "c: 64 images", "quiet"]
+    table = Table("T", {"network": "", "gain dB": ""}, notes=notes)
+    result = replace(small(), tables=(table,))
+    assert PLAN_CHOICE.table(result).notes == ["a, c: 64 images", "b: 32 images", "quiet"]
 
 
 def test_tables_are_merged_by_a_column_in_front() -> None:

@@ -41,7 +41,7 @@ def _entry(op: ProgramOp[Any]) -> Iterator[str]:
     yield ""
     yield from (f"    {line}" for line in manual.formula.splitlines())
     yield ""
-    yield f"- Number: {op.code}. Operands: {_operands(op)}."
+    yield f"- Number: {op.code}. Operands: {_operands(op).removesuffix('.')}."
     yield f"- Shape: {manual.shape}."
     yield f"- Range: {manual.reach}."
     yield f"- Overflow: {manual.overflow}."

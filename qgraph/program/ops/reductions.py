@@ -142,8 +142,8 @@ OPS: tuple[AnyProgramOp, ...] = (
             "The largest code in each window of x [n, h, w, c], for each channel. Pads must be "
             "smaller than the window.",
             f"[n, h', w', c] where {SLIDES}, and the dilation is 1",
-            "y[n, i, j, c] = the largest of x[n, i*sh - top + a, j*sw - left + b, c] for a and b "
-            "in the window; places outside the image are ignored",
+            "y[n, i, j, c] = the largest of x[n, i*sh - top + a, j*sw - left + b, c]\n"
+            "    for a and b in the window; places outside the image are ignored",
             "that of x",
             COMPARED,
             ALWAYS,

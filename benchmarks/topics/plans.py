@@ -177,7 +177,8 @@ def _exceeded(result: Result) -> Table:
 
 def _warned(result: Result) -> str:
     rows = result.tables[0].rows
-    return f"a warning for {sum(row['warned'] == 'yes' for row in rows)} of {len(rows)} sets of samples"
+    warned = sum(row["warned"] == "yes" for row in rows)
+    return f"a warning for {warned} of {len(rows)} sets of samples"
 
 
 FOREIGN_SAMPLES = Topic(

@@ -369,8 +369,8 @@ def _curves(axis: Any, name: str, of_task: Mapping[Variant, list[Run]]) -> None:
         curves = [(steps / 1000, returns) for steps, returns in (run.curve for run in runs)]
         means.append(curve(axis, curves, variant.name, alpha=0.08, **style))
     top, late = np.max(means), np.array(means)[:, len(means[0]) // 2 :].min()
-    bottom, room = max(np.min(means), top - 2 * (top - late)), 0.05 * (top - late)
-    axis.set_ylim(bottom - room, top + room)
+    bottom, margin = max(np.min(means), top - 2 * (top - late)), 0.05 * (top - late)
+    axis.set_ylim(bottom - margin, top + margin)
     axis.set(title=name, xlabel="thousand steps of actors", ylabel="return, full precision")
 
 

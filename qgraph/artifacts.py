@@ -90,7 +90,7 @@ def write(result: FixedPointNetwork, place: Reserved) -> None:
         arrays = {
             **constants("constant", result.graph),
             **source_arrays(result.graph),
-            **few_samples(result),
+            **sample_arrays(result),
         }
         write_npz(draft / "network.npz", arrays)
         _write_json(draft / "rewrites.json", to_json(result.trace.stored))
@@ -148,7 +148,7 @@ def constants(kind: str, graph: Graph) -> dict[str, Array]:
     }
 
 
-def few_samples(result: FixedPointNetwork) -> dict[str, Array]:
+def sample_arrays(result: FixedPointNetwork) -> dict[str, Array]:
     """`sample/<name>`: the samples that noise was measured on."""
     return {f"sample/{name}": array for name, array in result.measured_samples.items()}
 

@@ -17,7 +17,9 @@ settings.load_profile("qgraph")
 
 @pytest.fixture(autouse=True, scope="module")
 def op_determinism_ends_with_the_module() -> Iterator[None]:
-    """`qgraph train` has TensorFlow be deterministic, where random ops without a seed fail."""
+    """`qgraph train` makes TensorFlow deterministic, in which mode random ops without a seed
+    fail.
+    """
     yield
     config = sys.modules.get("tensorflow.python.framework.config")
     if config is not None and config.is_op_determinism_enabled():
@@ -26,7 +28,7 @@ def op_determinism_ends_with_the_module() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def random_numbers_do_not_depend_on_earlier_tests(request: pytest.FixtureRequest) -> None:
-    """Generators of a test's module, and of helpers, are as their seed makes them."""
+    """Reset the random generators of a test's module and of helpers to their seeds."""
     helpers = (m for name, m in [*sys.modules.items()] if name.startswith("tests.helpers."))
     for module in (getattr(request, "module", None), *helpers):
         for value in vars(module).values() if module else ():

@@ -1,7 +1,7 @@
-"""`Any` stands at foreign borders alone: each room has no more of it than is written here.
+"""`Any` is for foreign libraries only: no package has more of it than the number here.
 
-Counted are the tokens of product code outside of imports, links not followed. A number here only
-ever goes down. Objects of libraries without types have their names in `qgraph/foreign.py`.
+The test counts the tokens of product code outside imports, and follows no links. Numbers may only
+go down. Objects of libraries without types have their names in `qgraph/foreign.py`.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ def count(text: str) -> int:
     return sum(token.start[0] not in imports for token in names)
 
 
-def test_no_room_has_more_of_it() -> None:
+def test_no_package_has_more_any() -> None:
     found: Counter[str] = Counter()
     for path in sources():
         found[room_of(path)] += count(path.read_text("utf-8"))
-    more = {room: n for room, n in found.items() if n > MOST.get(room, 0)}
+    more = {package: n for package, n in found.items() if n > MOST.get(package, 0)}
     assert not more, f"more `Any` than before, {more}: give the values their own type"
 
 

@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parents[1] / "examples/digits"
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_the_demo_quantizes_evaluates_and_says_how_to_go_on(
+def test_the_demo_quantizes_evaluates_and_prints_the_next_step(
     monkeypatch, tmp_path, capsys, installed
 ) -> None:
     pytest.importorskip("sklearn")

@@ -51,14 +51,14 @@ def test_the_python_reference_has_every_public_name() -> None:
 
 
 def test_files_in_the_architecture_exist() -> None:
-    files = [p for room in CODE for p in (ROOT / room).rglob("*")]
+    files = [p for package in CODE for p in (ROOT / package).rglob("*")]
     paths = [str(p.relative_to(ROOT)) for p in files if p.is_file()]
     named = re.findall(r"`([\w/]+\.(?:py|cpp|h))`", (ROOT / "docs" / "architecture.md").read_text())
     assert not [name for name in named if not any(f"/{p}".endswith(f"/{name}") for p in paths)]
 
 
-@pytest.mark.parametrize("room", TABLES)
-def test_modules_of_rooms_with_a_table_are_in_the_architecture(room: str) -> None:
+@pytest.mark.parametrize("package", TABLES)
+def test_modules_of_packages_with_a_table_are_in_the_architecture(package: str) -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
-    modules = (p.name for p in (ROOT / "qgraph" / room).glob("*.py") if p.stem != "__init__")
+    modules = (p.name for p in (ROOT / "qgraph" / package).glob("*.py") if p.stem != "__init__")
     assert not [name for name in modules if not re.search(rf"[`/]{re.escape(name)}`", text)]

@@ -197,7 +197,7 @@ def another_run(what: str, path: Path, step: str = "pass"):
 DIRECTORY, FILE = "reserved(PATH)", "drafts.locked_draft(PATH, drafts.FILE)"
 
 
-def test_of_two_runs_that_write_one_directory_the_second_says_so(tmp_path):
+def test_the_second_of_two_runs_that_write_one_directory_reports_it(tmp_path):
     out = tmp_path / "new/out"
     with another_run(DIRECTORY, out):
         held = {p.name for p in out.parent.iterdir()}
@@ -212,7 +212,7 @@ def test_of_two_runs_that_write_one_directory_the_second_says_so(tmp_path):
     }
 
 
-def test_of_two_runs_that_write_one_file_the_second_says_so(tmp_path):
+def test_the_second_of_two_runs_that_write_one_file_reports_it(tmp_path):
     with another_run(FILE, tmp_path / "page"):
         with pytest.raises(OutputError, match="page: another run is writing here"):
             write_whole(tmp_path / "page", b"mine")

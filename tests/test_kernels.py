@@ -44,7 +44,7 @@ def same_bits(a: Float32, b: Float32) -> bool:
     return a.shape == b.shape and np.array_equal(a, b, equal_nan=True)
 
 
-def test_backend_says_which_and_why() -> None:
+def test_the_backend_is_named_with_the_reason() -> None:
     which, _, why = kernels.backend().partition(": ")
     assert which in {"native", "numpy"}
     assert why
@@ -67,7 +67,7 @@ def test_an_extension_of_other_sources_is_not_used(monkeypatch, interface: str |
     assert why == "numpy: qgraph/_native.so was built from other sources; rebuild: make venv"
 
 
-def test_what_is_native_alone_says_why_it_is_not_available(monkeypatch) -> None:
+def test_native_only_functions_report_why_they_are_unavailable(monkeypatch) -> None:
     monkeypatch.setattr(kernels.native, "extension", None)
     monkeypatch.setattr(kernels.native, "loaded_from", "numpy: x.so is old; rebuild: make venv")
     for part in (Engine.open, Region.create):
@@ -83,7 +83,7 @@ def test_an_extension_that_is_not_built_is_done_without(monkeypatch) -> None:
     assert why.startswith("numpy: the native extension isn't available")
 
 
-def test_a_checkout_that_hides_an_installed_extension_says_so(monkeypatch, tmp_path) -> None:
+def test_a_checkout_that_hides_an_installed_extension_is_reported(monkeypatch, tmp_path) -> None:
     """Python in a clone imports the clone, which has no native code after `pip install .`."""
     (tmp_path / "qgraph").mkdir()
     (tmp_path / "qgraph/_native.abi3.so").touch()

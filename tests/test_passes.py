@@ -68,7 +68,7 @@ def test_facts_are_required_and_ensured():
     NeedsSign().run(g)
 
 
-def test_results_are_told_one_by_one():
+def test_results_are_reported_one_by_one():
     g, told, trace = net(), [], Trace()
     g.facts.add("other")
     results = PassManager([Sign(3), NeedsSign()]).run(g, trace, told.append)

@@ -170,7 +170,7 @@ UNFIT = {
 
 
 @pytest.mark.parametrize("text", UNFIT)
-def test_a_list_that_does_not_fit_together_says_which_pass_is_missing(text):
+def test_an_inconsistent_list_names_the_missing_pass(text):
     with pytest.raises(PassError) as error:
         pipeline_of(text, profile=INT8).check(INT8)
     assert UNFIT[text] in str(error.value)
@@ -203,7 +203,7 @@ def test_the_usual_pipeline_is_the_recipe():
         assert Pipeline().reduced(plan) == plan
 
 
-def test_quantizers_follow_a_list_that_has_none():
+def test_quantizers_are_inserted_after_a_list_without_them():
     made = pipeline_of("float,equalize-channels")
     assert made.prepare(PLAIN) == (*FLOAT, EqualizeChannels())
     assert made.insert(INT8) == insert(INT8)

@@ -147,7 +147,7 @@ def test_a_nan_shows_in_both_gradients() -> None:
     assert np.isnan(gt)
 
 
-def test_writes_where_told() -> None:
+def test_writes_to_the_given_path() -> None:
     x = np.linspace(-2, 2, 3001, dtype=np.float32)
     g = np.cos(x)
     expected = plain.quantize(x, 3, -8, 7)

@@ -252,7 +252,7 @@ def test_activations_before_a_batch_norm_of_its_own_are_one_function():
     assert ops(net.graph) == ["input", "conv2d", "composed", "depthwise_conv2d", "bias_add"]
 
 
-def test_random_networks_are_what_the_seed_says():
+def test_random_networks_depend_on_the_seed_only():
     assert print_graph(random_graph(7)) == print_graph(random_graph(7))
     assert print_graph(random_graph(7)) != print_graph(random_graph(8))
 

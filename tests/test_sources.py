@@ -68,7 +68,7 @@ def literals(source: str) -> set[str]:
     return found
 
 
-def test_words_with_a_meaning_are_enumerations() -> None:
+def test_texts_with_a_meaning_are_enumerations() -> None:
     found = {file: words for file, s in relative(product_files()).items() if (words := literals(s))}
     assert found == FOREIGN_LITERALS, "use a StrEnum"
 

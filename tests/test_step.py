@@ -16,7 +16,7 @@ def step(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True)
 
 
-def test_a_command_that_works_says_nothing_but_its_state() -> None:
+def test_a_successful_command_prints_its_state_only() -> None:
     done = step("print('much'); print('more')")
     assert done.returncode == 0
     first, last = done.stdout.splitlines()

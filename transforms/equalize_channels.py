@@ -147,8 +147,8 @@ class LayerRanges:
     """log2 of the largest |weight| between channels of one layer.
 
     inputs, outputs: channels. ranges [groups, inputs, outputs], for each group of channels; in a
-    depthwise layer, each input is a group. room: memory with the shape of `ranges`, because
-    allocating new memory would take longer than the sums.
+    depthwise layer, each input is a group. ranges_buffer: memory with the shape of `ranges`,
+    because allocating new memory would take longer than the sums.
     """
 
     inputs: Ids

@@ -87,9 +87,9 @@ def _environment(name: str | None, program: ActorProgram) -> Callable[[Array | N
     """A function from action to observation: an environment of gymnasium, or one that does
     nothing.
     """
-    room = np.random.default_rng(0).standard_normal((1, *program.shape), np.float32)
+    observations = np.random.default_rng(0).standard_normal((1, *program.shape), np.float32)
     if name is None:
-        return lambda action: room
+        return lambda action: observations
     import gymnasium
 
     made = gymnasium.make(name)
@@ -102,8 +102,8 @@ def _environment(name: str | None, program: ActorProgram) -> Callable[[Array | N
             over = ended or cut
         if over:
             observation, _ = made.reset()
-        room[0, : len(observation)] = observation
-        return room
+        observations[0, : len(observation)] = observation
+        return observations
 
     return play
 

@@ -84,9 +84,9 @@ def quantizer(member: Member, settings: dict[str, Any]) -> None:
             weights.arrived(name)
         begin = time.perf_counter()
         content = pickled(program, model, found, settings["bits"])
-        room = blocks.next_block()
-        room[:SIZE].view(np.int64)[0] = len(content)
-        room[SIZE : SIZE + len(content)] = np.frombuffer(content, np.uint8)
+        block = blocks.next_block()
+        block[:SIZE].view(np.int64)[0] = len(content)
+        block[SIZE : SIZE + len(content)] = np.frombuffer(content, np.uint8)
         blocks.publish(weights.version)
         member.numbers[PACKED] += 1
         member.numbers[SECONDS] += time.perf_counter() - begin

@@ -185,13 +185,13 @@ def _from_channel(address: str, number: int) -> Receive:
 
 def _from_pipe(address: str, number: int) -> Receive:
     end = Client(address, "AF_UNIX")
-    room = np.empty(SIZE, np.uint8)
+    block = np.empty(SIZE, np.uint8)
 
     def receive(seconds: float) -> Array | None:
         if not end.poll(seconds):
             return None
-        end.recv_bytes_into(room)
-        return room
+        end.recv_bytes_into(block)
+        return block
 
     return receive
 

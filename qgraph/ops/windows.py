@@ -34,9 +34,9 @@ def slid(
 
     def along(axis: int) -> int:
         span = (kernel[axis] - 1) * dilations[axis] + 1
-        room = image[axis] + sum(pads[axis]) - span
-        if room < 0:
+        last_start = image[axis] + sum(pads[axis]) - span
+        if last_start < 0:
             raise GraphError(f"a window of {span} does not fit into {image} with pads {pads}")
-        return room // strides[axis] + 1
+        return last_start // strides[axis] + 1
 
     return along(0), along(1)

@@ -176,8 +176,8 @@ def _settle_bias(graph: Graph, bias: Node, accumulator: str, exponent: AnyExpone
     if value is not None and layer is not None:
         sizes = np.abs(value.astype(np.float64)).reshape(-1)
         peaks = sizes if scale.ndim else sizes.max(initial=0, keepdims=True)
-        room = [exponent_for_max(float(p) or 1.0, spec.bits, spec.signed) for p in peaks]
-        excess = int(np.where(peaks > 0, scale - np.array(room), 0).max(initial=0))
+        finest = [exponent_for_max(float(p) or 1.0, spec.bits, spec.signed) for p in peaks]
+        excess = int(np.where(peaks > 0, scale - np.array(finest), 0).max(initial=0))
         if excess > 0:
             raise ExactnessError(
                 f"its exponent is too large for the bias `{bias.inputs[0]}`, which has the scale "

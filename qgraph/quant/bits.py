@@ -61,14 +61,14 @@ def assign(noise: Sequence[Mapping[int, float]], sizes: Sequence[int], limit: fl
     fewest = [min(options) for options in noise]
     most = cost([max(options) for options in noise], sizes)
     step = max((most - cost(fewest, sizes)) / GRID, 1.0)
-    room = int(min(limit - cost(fewest, sizes), GRID * step) // step)
-    least, choices = np.zeros(room + 1), []
+    units = int(min(limit - cost(fewest, sizes), GRID * step) // step)
+    least, choices = np.zeros(units + 1), []
     for options, size, start in zip(noise, sizes, fewest, strict=True):
-        best, chosen = least + options[start], np.full(room + 1, start, np.int8)
+        best, chosen = least + options[start], np.full(units + 1, start, np.int8)
         for bits in sorted(options)[1:]:
             price = math.ceil(size * (bits - start) / step)
-            if price <= room:
-                found = least[: room + 1 - price] + options[bits]
+            if price <= units:
+                found = least[: units + 1 - price] + options[bits]
                 better = found < best[price:]
                 best[price:][better] = found[better]
                 chosen[price:][better] = bits
@@ -76,8 +76,8 @@ def assign(noise: Sequence[Mapping[int, float]], sizes: Sequence[int], limit: fl
         choices.append(chosen)
     taken = []
     for chosen, size, start in zip(choices[::-1], sizes[::-1], fewest[::-1], strict=True):
-        bits = int(chosen[room])
-        room -= math.ceil(size * (bits - start) / step)
+        bits = int(chosen[units])
+        units -= math.ceil(size * (bits - start) / step)
         taken.append(bits)
     return tuple(taken[::-1])
 

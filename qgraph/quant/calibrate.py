@@ -249,7 +249,7 @@ class _Sweep:
         """The best exponent for a quantizer alone, and whether the quantizer has only zeros."""
         accumulator = followed_accumulator(self.graph, node)
         if accumulator is not None:
-            self._make_room(node, accumulator)
+            self._coarsen_for_bias(node, accumulator)
             return known_exponent(self.exponents, accumulator), False
         if self._holds_constant(node):
             return self._of_constant(node), self._is_zero_constant(node)
@@ -347,7 +347,7 @@ class _Sweep:
             node = self._with_exponent(node)
         return run_node(node, known)[node.values.index(value)]
 
-    def _make_room(self, bias: Node, accumulator: str) -> None:
+    def _coarsen_for_bias(self, bias: Node, accumulator: str) -> None:
         """Make the scale of a layer's weights coarser if its bias exceeds the accumulator's range.
 
         If weights are very small, the bias needs more than its bits at such a fine scale. It would
@@ -360,8 +360,8 @@ class _Sweep:
         sizes = np.abs(self.values.constants[bias.inputs[0]].astype(np.float64))
         scale = np.asarray(self.exponents[accumulator])
         peaks = sizes if scale.ndim else sizes.max(initial=0, keepdims=True)
-        room = [exponent_for_max(float(p) or 1.0, spec.bits, spec.signed) for p in peaks]
-        excess = np.where(peaks > 0, scale - np.array(room), 0)
+        finest = [exponent_for_max(float(p) or 1.0, spec.bits, spec.signed) for p in peaks]
+        excess = np.where(peaks > 0, scale - np.array(finest), 0)
         if not self._is_zero_constant(self.graph.producer(layer.inputs[1])):
             excess = np.maximum(excess, 0)
         if excess.any():

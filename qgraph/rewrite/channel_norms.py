@@ -142,8 +142,8 @@ def _fitted(graph: Graph, source: str, nodes: tuple[Node, ...]) -> ChannelNorm |
         made = _solved(source, centred, row, (beta, narrow - beta, wide - beta), numbers)
         if made is not None:
             expected = _norm(made, tried)
-            room = CLOSE * np.abs(expected).max()
-            if np.all(np.abs(np.asarray(found) - expected) <= room):
+            tolerance = CLOSE * np.abs(expected).max()
+            if np.all(np.abs(np.asarray(found) - expected) <= tolerance):
                 return made
     return None
 

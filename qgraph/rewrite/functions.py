@@ -208,10 +208,10 @@ class KnownFunctions:
     ) -> tuple[str, dict[str, object]] | None:
         """The op with attributes that equals this function up to rounding in `dtype`."""
         found = function.of(POINTS)
-        room = 16 * float(np.finfo(dtype).eps) * np.maximum(np.abs(POINTS), 1)
+        tolerance = 16 * float(np.finfo(dtype).eps) * np.maximum(np.abs(POINTS), 1)
         for (op, attrs), values in zip(NAMED, self.values, strict=True):
             with np.errstate(invalid="ignore"):
-                same = np.abs(found - values) <= room
+                same = np.abs(found - values) <= tolerance
             if np.all(same | (OVERFLOWS & ~np.isfinite(found))):
                 return op, dict(attrs)
         return None

@@ -106,10 +106,13 @@ def _of_weights(
     elif consequence:
         text = f"{rounds_to_zero(share)}: the largest weights determine the step"
         yield Cause("weights", 2 * share, text)
-    room = spec.lo if not codes.size else int(np.abs(codes).max())
-    unused = np.log2((spec.hi + 1) / (room + 1)) if room > 0 else 0.0
+    largest_code = spec.lo if not codes.size else int(np.abs(codes).max())
+    unused = np.log2((spec.hi + 1) / (largest_code + 1)) if largest_code > 0 else 0.0
     if unused >= 1:
-        text = f"its largest code is {room} of {spec.hi}: {unused:.1f} of {spec.bits} bits unused"
+        text = (
+            f"its largest code is {largest_code} of {spec.hi}: "
+            f"{unused:.1f} of {spec.bits} bits unused"
+        )
         yield Cause("weights", float(unused), text)
     clipped = float((sizes > np.ldexp(spec.hi + 1.0, -aligned(spec.exponent, sizes.shape))).mean())
     if clipped > 0.05:

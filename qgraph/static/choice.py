@@ -118,13 +118,13 @@ def pareto(
     """Results by mean bits of weights, all with the plan that is best at the fewest bits."""
     start, effort = first_plan(request)
     parts = split(graph, samples.data)
-    rooms = [Budget(mean_bits=bits) for bits in mean_bits]
-    fewest = rooms[mean_bits.index(min(mean_bits))]
+    budgets = [Budget(mean_bits=bits) for bits in mean_bits]
+    fewest = budgets[mean_bits.index(min(mean_bits))]
     looked = widest_within(graph, profile, fewest, request.pipeline)
     preparations = Preparations(graph, request.pipeline)
     found = _search(graph, looked, parts, start, effort, request, progress, preparations)
     plan = found.trials[0].plan if found.trials else start
-    return search_bits(graph, profile, plan, parts, rooms, progress, preparations)
+    return search_bits(graph, profile, plan, parts, budgets, progress, preparations)
 
 
 def first_plan(request: PlanRequest) -> tuple[Plan, Effort]:

@@ -64,7 +64,7 @@ def test_reference_starts_from_float_results(data):
     assert checker.run({"x": data}).exact
 
 
-def test_outputs_behind_float_ops_are_told_apart(data):
+def test_outputs_behind_float_ops_are_distinguished(data):
     graph = network()
     graph.outputs["y"] = graph.add("softmax", graph.outputs["y"])
     found = Checker(quantize(graph, data).graph).run({"x": data})

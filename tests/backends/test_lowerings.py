@@ -62,7 +62,7 @@ def test_a_refusal_names_the_node_and_the_reason() -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_an_op_that_is_left_out_fails_by_name(target: str) -> None:
-    """Each entry once: the test above must see every one that is forgotten."""
+    """Each entry is removed once, because the test above must find every missing one."""
     table = TARGETS[target]
     for op in table.ops:
         rest = [{o: e for o, e in t.items() if o != op} for t in (table.lowered, table.refused)]

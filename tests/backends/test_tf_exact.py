@@ -151,7 +151,7 @@ def network(case: str) -> Graph:
 
 
 def feeds_of(graph: Graph, batch: int = 2, scale: float = 3.0) -> dict:
-    """Larger numbers than calibration saw, so that clipping and wrapping are at work."""
+    """Larger numbers than in calibration, so that codes clip and wrap."""
     feeds = random_feeds(graph, seed=1, batch=batch)
     return {name: array * array.dtype.type(scale) for name, array in feeds.items()}
 
@@ -206,7 +206,9 @@ def test_a_left_shift_past_62_bits_stays_there():
 
 @pytest.mark.parametrize("biased", [True, False])
 def test_convolution_and_depthwise_of_one_channel(biased):
-    """One process, both kinds of one size: TensorFlow's oneDNN takes one's primitive for both."""
+    """Both kinds with the same size in one process, because oneDNN may use one's primitive for the
+    other.
+    """
     kinds = ("conv2d", "depthwise_conv2d")
     for op, bias in zip(kinds if biased else kinds[::-1], (True, False), strict=True):
         g = Graph("net")

@@ -76,7 +76,7 @@ def test_types_have_the_numbers_of_tensorflow() -> None:
 
 
 def both_serialized(graph_def) -> tuple[bytes, bytes]:
-    """The bytes as they are written, and those that TensorFlow writes of the same message."""
+    """The bytes that qgraph writes, and those that TensorFlow writes for the same message."""
     ours = graph_def.SerializeToString(deterministic=True)
     theirs = graph_pb2.GraphDef.FromString(ours)
     return ours, theirs.SerializeToString(deterministic=True)

@@ -114,7 +114,7 @@ def test_an_archive_without_the_files_is_refused(monkeypatch: pytest.MonkeyPatch
         ([sys.executable, "-c", "raise SystemExit('no route to registry')"], "no route"),
     ],
 )
-def test_offline_says_what_to_do(
+def test_offline_the_error_gives_advice(
     command: list[str], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry.Asset, "command", command)

@@ -36,7 +36,7 @@ def test_without_a_gpu_it_ends_with_the_reason() -> None:
 
 @pytest.fixture
 def stand_in(tmp_path, monkeypatch) -> CpuAsGpu:
-    """A CPU that runs the kernels, as the GPU of the benchmarks."""
+    """A CPU that runs the kernels, in place of the benchmarks' GPU."""
     made, kernels = CpuAsGpu(), cuda.load(compiled(tmp_path))
     for module in (cuda_quantizer, gpu_check):
         monkeypatch.setattr(module, "gpu", lambda: made)

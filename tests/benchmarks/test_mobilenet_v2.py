@@ -53,7 +53,7 @@ def shallow(monkeypatch):
 
 
 @pytest.mark.usefixtures("shallow")
-def test_float_training_that_ran_out_of_time_goes_on_to_the_same_network(data, tmp_path):
+def test_float_training_that_ran_out_of_time_continues_to_the_same_network(data, tmp_path):
     whole = trained(SMALL, data, tmp_path / "whole", Clock(60))
     with pytest.raises(OutOfTime, match="epoch 1 of 2"):
         trained(SMALL, data, tmp_path / "parts", Clock(0))

@@ -37,7 +37,7 @@ def test_views_are_of_all_parts_and_mirrored():
 
 
 def test_errors_are_over_photos():
-    """Views that all say the same are one observation a photo."""
+    """Views of a photo that all agree count as one observation."""
     said = np.repeat(np.arange(16) < 8, VIEWS)
     share = Shares(16).of(said)
     assert share.value == 0.5 and share.error == pytest.approx(np.sqrt(0.25 / 16), rel=0.03)

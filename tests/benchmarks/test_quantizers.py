@@ -97,7 +97,7 @@ def test_real_scales_have_the_gradients_of_tqt(low, high):
 
 
 def test_where_values_are_clipped_the_gradient_is_the_slope_of_the_function():
-    """By finite differences: there, the quantizer is smooth in its parameter."""
+    """Compared with finite differences, because the quantizer is smooth in its parameter there."""
     spec = QuantSpec(4, True, Role.ACTIVATION, 3)
     x = np.array([-8, 9.0, 30.0], "float32")
     for make in (RealTqt, Lsq, Pact):
@@ -233,7 +233,9 @@ def trainer_of(name: str, folder=None, made: Quantized | None = None) -> Trainer
 
 
 def assert_trains(name: str) -> None:
-    """Its ranges move if it trains them. It ends in integers or is refused, as the kind states."""
+    """Ranges move if the kind trains them. The result is in integers or is refused, as the kind
+    states.
+    """
     compared, run = BY_NAME[name], trainer_of(name)
     before = {n: v.numpy() for n, v in run.model.named_variables().items()}
     run.run()

@@ -119,7 +119,7 @@ def test_tables_are_merged_by_a_column_in_front() -> None:
 
 
 @pytest.mark.parametrize("kind", [Bars("ms"), Bars("ms", stacked=True), Lines("what", "ms")])
-def test_a_figure_is_drawn_anew_for_other_data_only(kind, tmp_path: Path) -> None:
+def test_a_figure_is_drawn_again_only_for_different_data(kind, tmp_path: Path) -> None:
     file, table = tmp_path / "figure.svg", small().tables[0].only("what", "ms", "change")
     file.write_bytes(figure("Times", table, kind, file))
     file.write_bytes(file.read_bytes() + b"<!-- same data -->")

@@ -17,7 +17,7 @@ def _cached(tmp_path, monkeypatch):
 
 
 class Networks:
-    """Parts that note when they are measured; one of them may fail."""
+    """Parts that record when they are measured; one of them may fail."""
 
     def __init__(self, failing: str = "") -> None:
         self.measured: list[str] = []

@@ -27,7 +27,7 @@ def samples(files):
 
 @pytest.fixture(scope="session")
 def written(model, samples, tmp_path_factory):
-    """The output directory of a run that went well; tests only read it."""
+    """The output directory of a successful run; tests only read it."""
     out = tmp_path_factory.mktemp("written") / "out"
     assert run("quantize", model, "-c", samples, "-o", out).code == 0
     return out
@@ -35,5 +35,5 @@ def written(model, samples, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def no_width_from_elsewhere(monkeypatch):
-    """A width in the environment, whatever set it, would cut lines."""
+    """Remove a width from the environment, which would break lines."""
     monkeypatch.delenv("COLUMNS", raising=False)

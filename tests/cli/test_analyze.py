@@ -11,7 +11,9 @@ from tests.helpers.report import Page
 
 @pytest.fixture(scope="module")
 def bad_channel(model, samples, tmp_path_factory):
-    """The small network with weights of its first layer blown up behind one input channel."""
+    """The small network, where the weights of one input channel of its first layer are very
+    large.
+    """
     from tensorflow.core.framework import graph_pb2
 
     graph = graph_pb2.GraphDef.FromString(model.read_bytes())

@@ -174,7 +174,7 @@ def number():
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """A working directory with a module of calibration data, forgotten again afterwards."""
+    """A working directory with a module of calibration data, which is forgotten after the test."""
     folder = tmp_path / "here"
     folder.mkdir()
     name = f"calibration_of_{abs(hash(tmp_path))}"

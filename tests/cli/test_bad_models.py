@@ -53,7 +53,7 @@ FILES = {
 
 
 def assert_clear_error(done, code, message, folder, entries):
-    """Short, on standard error alone, and nothing new in `folder`."""
+    """Assert a short message on standard error only, and no new file in `folder`."""
     assert done.code == code, done.err
     assert done.err.startswith("error: ") and message in done.err
     assert "Traceback" not in done.err and len(done.err.splitlines()) <= 3

@@ -45,7 +45,7 @@ def photos(scale=1.0, seed=1):
     return (x * scale).astype("float32")
 
 
-def test_no_data_is_said_everywhere(model, tmp_path):
+def test_quantization_without_data_is_noted_everywhere(model, tmp_path):
     done = run("quantize", model, "-o", tmp_path / "out", "--effort", "fast")
     assert done.code == 0, done.err
     assert "warning: no data: thresholds from batch-norm statistics" in done.out

@@ -28,7 +28,7 @@ def quantize(folder, *more: object):
         (("--mean-bits", 6), "net_mixed"),
     ],
 )
-def test_the_name_says_what_it_is(folder, options, name):
+def test_the_name_describes_the_profile(folder, options, name):
     done = quantize(folder, "--effort", "plain", *options)
     assert done.code == 0
     assert left_in(folder) == {"net.pb", "calib.npz", name}
@@ -38,7 +38,7 @@ def test_the_name_says_what_it_is(folder, options, name):
     assert results and all(line.startswith("warning: ") for line in warnings.splitlines() if line)
 
 
-def test_what_stands_there_is_not_replaced_without_force(folder):
+def test_existing_files_are_not_replaced_without_force(folder):
     (folder / "net_int8").mkdir()
     (folder / "net_int8" / "notes.txt").write_text("mine")
     for more in ((), ("--force",)):

@@ -98,7 +98,7 @@ def test_a_training_directory_means_what_was_finalized(tmp_path) -> None:
 
 
 def test_what_calibration_accepts_is_accepted(written, labelled, tmp_path, monkeypatch) -> None:
-    """A directory of .npz files, and functions: of arrays, and of a dataset of pairs."""
+    """A directory of .npz files, and functions that return arrays or a dataset of pairs."""
     with np.load(labelled) as whole:
         images, labels = whole["image"], whole["labels"]
     several = tmp_path / "several"

@@ -29,7 +29,7 @@ def test_an_edit_is_seen_in_the_manifest(model, samples, written, tmp_path):
     assert found[name] == before[name] - 1
 
 
-def test_what_is_wrong_is_told_before_anything_is_written(model, samples, written, tmp_path):
+def test_mistakes_are_reported_before_anything_is_written(model, samples, written, tmp_path):
     data = json.loads((written / "exponents.json").read_text())
     name, entry = data["tensors"].popitem()
     (tmp_path / "mine.json").write_text(json.dumps(data))

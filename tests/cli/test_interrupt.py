@@ -133,7 +133,7 @@ finally:
 
 
 def interrupted_at(number: int) -> tuple[int, str, str]:
-    """Exit code and text of a process that is interrupted at its import of this number."""
+    """Exit code and text of a process that is interrupted during its n-th import."""
     done = run_process("-c", AT_IMPORT, str(number))
     return done.returncode, done.stdout, done.stderr
 

@@ -89,7 +89,7 @@ def place(tmp_path_factory):
     return folder
 
 
-def test_the_user_is_told_once(place):
+def test_the_user_is_informed_once(place):
     manifest = json.loads((place / "out" / "manifest.json").read_text())
     assert len(manifest["notes"]) == 1
     for text in ((place / "log").read_text(), run("inspect", place / "net.h5").out):

@@ -61,7 +61,7 @@ def test_op_that_cannot_be_written_is_refused_before_anything_is_done(network):
     assert quantized(network, "--outputs", "c").code == 0
 
 
-def test_damaged_model_is_refused_in_words(network):
+def test_a_damaged_model_is_refused_with_a_clear_message(network):
     network.write_bytes(network.read_bytes()[:-40])
     made = run("inspect", network)
     assert made.code == 3 and "net.onnx: not an ONNX model" in made.err

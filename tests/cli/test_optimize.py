@@ -140,7 +140,7 @@ def test_an_onnx_network_computes_the_same_in_both_files(networks, tmp_path):
         np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-5)
 
 
-def test_hostile_names_are_kept_in_onnx_and_told_where_tensorflow_has_others(tmp_path):
+def test_hostile_names_stay_in_onnx_and_changed_ones_are_listed_for_tensorflow(tmp_path):
     names = [name or "n" for name in HOSTILE]
     original = named_network(names)
     onnx.save(original, tmp_path / "net.onnx")
@@ -166,7 +166,7 @@ def test_hostile_names_are_kept_in_onnx_and_told_where_tensorflow_has_others(tmp
 
 
 def said(graph):
-    """Ops, types and constants, without names."""
+    """The ops, types and constants, without names."""
     return [
         (n.op, graph.types[n.name], n.attrs["value"].tobytes() if n.op == "const" else None)
         for n in graph.topological()

@@ -36,7 +36,7 @@ def test_the_plan_of_a_search_is_shown(model, samples, tmp_path):
         (("--plan", "method=mse", "--method", "max"), "put method=max into the plan"),
     ],
 )
-def test_what_does_not_fit_is_said_and_nothing_written(
+def test_what_does_not_fit_is_reported_and_nothing_is_written(
     model, samples, tmp_path, arguments, message
 ):
     done = run("quantize", model, "-c", samples, "-o", tmp_path / "out", *arguments)

@@ -59,7 +59,7 @@ def test_one_plan_and_one_sample_are_counted_as_such(model, samples, tmp_path):
     assert any(line.startswith("On 1 sample that calibration saw too: ") for line in lines)
 
 
-def test_help_says_what_is_the_default(columns):
+def test_help_shows_the_defaults(columns):
     columns(200)
     text = run("quantize", "--help").out
     assert "[default: (kl_j)]" in text and "[default: (default; in qgraph analyze: plain)]" in text
@@ -208,7 +208,7 @@ def test_every_option_of_a_pass_is_shown_with_default_and_meaning():
     }  # fmt: skip
 
 
-def test_every_pass_says_what_it_does():
+def test_every_pass_is_described():
     for recipe in json.loads(run("passes", "--json").out).values():
         assert all(len(step["summary"]) > 20 for step in recipe)
 

@@ -14,7 +14,7 @@ from tests.helpers.cli import run as qgraph
 pytest.importorskip("gymnasium", reason="needs the extra `rl`")
 
 
-def test_ctrl_c_before_a_policy_is_compressed_leaves_a_run_that_goes_on(tmp_path, monkeypatch):
+def test_ctrl_c_before_the_first_compression_leaves_a_run_that_continues(tmp_path, monkeypatch):
     """With a slow compressor there is an evaluation by then, but no log yet."""
     report, out = Training._report, tmp_path / "run"
 

@@ -51,7 +51,7 @@ def test_a_reader_that_has_gone_is_no_error_to_speak_of() -> None:
     assert shell(f"{QGRAPH} passes | cat > /dev/null").returncode == 0
 
 
-def test_errors_that_cannot_be_said_have_their_exit_codes() -> None:
+def test_errors_that_cannot_be_printed_have_their_exit_codes() -> None:
     for redirection in ("2>&-", "2>/dev/full"):
         assert shell(f"{QGRAPH} nonsense {redirection}").returncode == UsageError.exit_code
 

@@ -159,7 +159,7 @@ def test_in_one_go(files, tmp_path):
 
 @pytest.mark.parametrize("effort", ["fast", "default"])
 def test_training_begins_from_the_best_static_network_and_never_ends_below(files, tmp_path, effort):
-    """A rate that ruins the network leaves what static mode writes by the same effort."""
+    """After training with a rate that ruins the network, the result is that of static mode."""
     start = (files / "net.h5", "-c", files / "calib.npz", "--effort", effort)
     profile = ("--profile", "graffitist-int4")
     static, out = tmp_path / "static", tmp_path / "out"
@@ -196,7 +196,7 @@ def test_json_is_all_that_is_printed(files, out):
 
 
 def test_unlabelled_images_do(files, out, tmp_path):
-    """The float network teaches."""
+    """The float network is the teacher."""
     for name in ("train", "val"):
         np.savez(tmp_path / f"{name}.npz", image=np.load(files / f"{name}.npz")["image"])
     found = train(tmp_path, out, "--epochs", 6, "--json")
@@ -264,7 +264,7 @@ def test_a_damaged_batch_norm_is_refused_when_the_directory_is_read(
         (("quantize", "{files}/net.h5", "-o", "x", "--fast"), "--fast is for --train-data"),
     ],
 )
-def test_what_cannot_be_is_said(files, out, arguments, message):
+def test_impossible_requests_are_reported(files, out, arguments, message):
     found = run(*(str(a).format(out=out, files=files) for a in arguments))
     assert found.code in (2, 3, 6, 8)
     assert message in found.err
@@ -273,7 +273,7 @@ def test_what_cannot_be_is_said(files, out, arguments, message):
 
 @pytest.mark.slow
 def test_killed_at_any_moment_it_ends_with_the_same_bits(files, tmp_path):
-    """SIGKILL, again and again, at random moments."""
+    """SIGKILL, repeatedly, at random moments."""
     for name in ("whole", "killed"):
         assert quantize(files, tmp_path / name).code == 0
 
@@ -316,7 +316,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_bits(files, tmp_path):
 
 
 def interrupted(monkeypatch, step: int):
-    """Ctrl-C while a step of training is at work."""
+    """Ctrl-C during a step of training."""
     one_step = Trainer._one_step
 
     def stopped(self, batch):

@@ -23,7 +23,9 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def hopeless(tmp_path_factory):
-    """One channel of weights is a million times the others, which are lost beside it."""
+    """One channel of weights is a million times larger than the others, which lose all their
+    bits.
+    """
     g = Graph("hopeless")
     w = RNG.normal(size=(3, 3, 3, 8)).astype(np.float32)
     w[..., 0] *= 1e6
@@ -74,7 +76,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_each_warning_stands_last_and_bold_in_the_manifest_and_the_report(
+def test_each_warning_is_last_and_bold_and_in_manifest_and_report(
     case, tmp_path, request, monkeypatch
 ):
     name, data, options, wanted = CASES[case]
@@ -95,7 +97,7 @@ def test_a_network_that_is_well_has_no_warning(model, tmp_path):
 
 
 @pytest.mark.parametrize("high", [1, 2, 1000])
-def test_the_range_of_inputs_is_always_said(model, tmp_path, high):
+def test_the_range_of_inputs_is_always_reported(model, tmp_path, high):
     data = IMAGES * high
     data.flat[:2] = 0, high
     out, manifest = quantized(tmp_path, model, data, "--effort", "plain")
@@ -116,7 +118,7 @@ def test_retraining_without_data_is_warned_of(model, tmp_path):
 
 
 def test_warnings_of_samples_outlast_training_and_those_of_results_do_not(hopeless, tmp_path):
-    """Before training the result is far from float, which training may well mend."""
+    """Before training, the result is far from float, which training may improve."""
     np.save(tmp_path / "x.npy", IMAGES[:4])
     done = run("quantize", hopeless, "--mode", "retrain", "-c", tmp_path / "x.npy",
                "-o", tmp_path / "out", "--plan", "plain")  # fmt: skip
@@ -127,7 +129,7 @@ def test_warnings_of_samples_outlast_training_and_those_of_results_do_not(hopele
     assert kept == before[:1]
 
 
-def test_a_network_without_an_integer_program_says_so(model, samples, tmp_path) -> None:
+def test_a_network_without_an_integer_program_is_reported(model, samples, tmp_path) -> None:
     out = tmp_path / "out"
     done = run(
         "quantize", model, "-c", samples, "-o", out, "--effort", "fast",

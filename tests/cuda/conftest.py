@@ -10,7 +10,7 @@ from qgraph.train import cuda
 
 @pytest.fixture
 def device() -> Gpu:
-    """The GPU; without one, or without its kernels, the test is skipped."""
+    """The GPU. Skips the test without a GPU or without its kernels."""
     use, why = cuda.cuda_kernels().status()
     if use != "ready":
         pytest.skip(f"{use}: {why}")

@@ -24,7 +24,7 @@ built = pytest.mark.skipif(
 
 
 def samples(*shape):
-    """Some inside, some beyond, ties and special numbers; and gradients."""
+    """Values inside and outside the range, ties and special numbers; and gradients."""
     x, g = np.random.default_rng(0).normal(0, 0.4, (2, *shape)).astype(np.float32)
     flat = x.reshape(-1)
     flat[3::7] = np.rint(flat[3::7] * 64) / 64
@@ -197,7 +197,7 @@ def test_room_for_the_sums_of_blocks() -> None:
     assert cuda.workspace_bytes(1025 * 10, 10) == 2 * 10 * 8
 
 
-def test_why_there_are_none(tmp_path) -> None:
+def test_why_the_kernels_are_missing(tmp_path) -> None:
     assert cuda.load(None).status()[0] == "not built"
     broken = tmp_path / "_cuda.so"
     broken.write_bytes(b"not a library")

@@ -37,7 +37,7 @@ def small_file() -> bytes:
 
 
 def test_the_layout_is_that_of_version_1() -> None:
-    """Files of this version lie on disks: what reads them has to continue to read them."""
+    """Files of this version are in use, so later versions must read them."""
     file = small_file()
     assert (
         file[:64].hex(" ", 8).split()
@@ -104,7 +104,7 @@ def with_number(content: bytes, at: int, form: str, value: int) -> bytes:
         (sealed(with_number(WHOLE, 72, "<B", 9).replace(b"image", b"im\xffge")), "not valid UTF-8"),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path, content, says) -> None:
+def test_damage_is_reported(tmp_path, content, says) -> None:
     with pytest.raises(LoadError, match=says) as caught:
         opened(content, tmp_path)
     assert "damaged.qgi" in str(caught.value) and caught.value.hint
@@ -118,7 +118,7 @@ def test_a_file_that_is_not_there(tmp_path) -> None:
 
 @st.composite
 def damaged(draw) -> bytes:
-    """The file with some of its bytes changed, moved or gone, sealed again."""
+    """The file with some bytes changed, moved or removed, and a correct checksum."""
     content = bytearray(WHOLE)
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(content) - 1))

@@ -133,9 +133,9 @@ def stage_lists(draw, channels: int, bound: int):
         kind = draw(st.sampled_from(KINDS))
         stage = Stage(kind, draw(st.sampled_from(ROUNDINGS)))
         if kind == "add":
-            room = min(S32.max - bound, 1 << draw(st.integers(0, 20)))
-            stage.term = numbers(-room, room)
-            bound += room
+            magnitude = min(S32.max - bound, 1 << draw(st.integers(0, 20)))
+            stage.term = numbers(-magnitude, magnitude)
+            bound += magnitude
         else:
             if kind == "requantize":
                 stage.shift = numbers(-34, 34) if draw(st.booleans()) else numbers(0, 12)
@@ -210,7 +210,7 @@ def test_every_shift(level, rounding, shift):
 @pytest.mark.parametrize("channels", [3, 512])
 @pytest.mark.parametrize("depthwise", [False, True])
 def test_largest_sums(level, x_type, channels, depthwise):
-    """Nothing saturates on the way, whatever the instruction."""
+    """No instruction saturates an intermediate sum."""
     limits = np.iinfo(x_type)
     for code in (limits.min, limits.max):
         for weight in (-128, 127):
@@ -262,7 +262,7 @@ def test_depthwise_of_three_lines(level, x_type, strides, channels):
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("last", [0, 1, 6, 7, 8, 9, 14, 15])
 def test_saturation_between_two_roundings(level, rounding, last):
-    """16 bits are enough for the second half, or are not."""
+    """The second rounding is tested where 16 bits are enough, and where they are not."""
     rng = np.random.default_rng(last)
     for shift in (-20, -2, 0, 1, 4):
         conv = Conv(

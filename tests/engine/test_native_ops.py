@@ -40,6 +40,6 @@ def test_codes_are_places() -> None:
 
 @pytest.mark.parametrize("path", sorted(ENGINE.rglob("*.[ch]*")), ids=lambda path: path.name)
 def test_no_switch_over_ops_has_a_catch_all(path: Path) -> None:
-    """A `default` would hide the op that is left out from the compiler."""
+    """A `default` would hide a missing op from the compiler."""
     for switch in re.findall(r"switch \([^{]*\) \{.*?\n    \}", path.read_text(), re.S):
         assert not ("Op::" in switch and "default:" in switch), switch

@@ -60,7 +60,7 @@ def test_every_op(level, threads, fuse) -> None:
 
 
 def test_tensors_that_are_kept_are_not_fused_away() -> None:
-    """Whatever is asked for, alone, in any order, after other runs."""
+    """Any tensors can be requested, alone, in any order, after other runs."""
     program = every_op()
     engine = Engine.of(program)
     codes = random_codes(program, samples=2)
@@ -96,7 +96,7 @@ def test_memory_is_shared_by_tensors_that_do_not_meet() -> None:
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("samples", [1, 2, 6, 7, 13])
 def test_many_samples_go_through_slice_by_slice(samples, threads) -> None:
-    """Large tensors are run some samples at a time, on each thread others."""
+    """Large tensors are run a few samples at a time, with different samples on each thread."""
     builder = ProgramBuilder()
     x = builder.entry((1, 1 << 19))
     for _ in range(3):
@@ -146,6 +146,6 @@ def test_what_the_engine_does_not_run_is_named() -> None:
 @pytest.mark.parametrize(
     "options", [{"threads": 0}, {"threads": 1000}, {"level": "mmx"}], ids=lambda o: str(*o.values())
 )
-def test_options_that_are_none_are_refused(options) -> None:
+def test_invalid_options_are_refused(options) -> None:
     with pytest.raises(UsageError):
         Engine.of(every_op(), **options)

@@ -108,7 +108,7 @@ def test_run_for_machines(out, tmp_path) -> None:
         (("--level", "mmx"), "unknown level `mmx`; choose auto"),
     ],
 )
-def test_options_that_are_none_are_named(out, tmp_path, options, says) -> None:
+def test_invalid_options_are_named(out, tmp_path, options, says) -> None:
     np.save(tmp_path / "x.npy", images(1))
     found = cli("run", out, "-i", tmp_path / "x.npy", *options)
     assert found.code == 2 and says in found.err

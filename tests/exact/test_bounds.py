@@ -29,7 +29,7 @@ def integers(g: Graph, value: str, bits: int, signed: bool = True, role: str = "
 
 
 def layer(op: str, weights, bits: int, signed: bool, bias=None, w_bits: int = 8, **attrs) -> Graph:
-    """One layer on TERMS inputs, its weights [TERMS, CHANNELS] laid out as the op wants them."""
+    """One layer on TERMS inputs, with weights [TERMS, CHANNELS] in the layout of the op."""
     g = Graph("layer")
     weights = np.asarray(weights, np.float32)
     terms, channels = weights.shape

@@ -18,7 +18,7 @@ def names(nodes) -> list[str]:
     return [node.name for node in nodes]
 
 
-def test_float_between_integer_layers_is_told_from_float_at_the_ends() -> None:
+def test_float_between_integer_layers_and_at_the_ends_are_distinguished() -> None:
     g = Graph("parts")
     x = g.input("x", "float32", (None, 4))
     before = g.add("tanh", x, name="before")

@@ -115,7 +115,7 @@ def test_path_that_does_not_exist(tmp_path):
         load(tmp_path / "gone.pb")
 
 
-def test_saved_model_whose_variables_are_gone(tmp_path):
+def test_saved_model_without_its_variables(tmp_path):
     module = tf.Module()
     module.v = tf.Variable([1.0])
     module.f = tf.function(lambda x: x * module.v, input_signature=[tf.TensorSpec((1,))])
@@ -253,7 +253,9 @@ def test_giant_made_of_one_value_is_refused():
     ],
 )
 def test_giant_numbers_of_pieces_make_no_nodes(size, take_apart, op, number):
-    """Memory would not do for them: it stays an op of TensorFlow, or is an error of ours."""
+    """Memory would not be enough for them, so the op stays an op of TensorFlow or gives an
+    error.
+    """
     graph_def = graph_def_of(lambda: take_apart(v1.placeholder("float32", (size, 3), "x")))
     next(node for node in graph_def.node if node.op == op).attr[number].i = 2**40
     try:

@@ -16,7 +16,7 @@ def test_arrays_in_other_files(tmp_path):
     refused(path, "link to another place")
 
 
-def test_arrays_that_take_no_room_in_the_file(tmp_path):
+def test_arrays_without_bytes_in_the_file(tmp_path):
     path = tmp_path / "m.h5"
     small(tf_keras).save(path)
     with h5py.File(path, "a") as file:
@@ -37,7 +37,7 @@ names["main"]()
     ("body", "loops"), [("[0 for _ in iter(int, 1)]", True), ("time.sleep(2)", False)]
 )
 def test_library_that_loops_or_waits(tmp_path, monkeypatch, body, loops):
-    """libhdf5 loops on some damaged files, and the process is ended. A process may wait."""
+    """libhdf5 may loop on damaged files; such a process is ended. A process may also wait."""
     script = tmp_path / "walk.py"
     script.write_text(WALK.format(script=str(hdf5.SCRIPT), body=body))
     monkeypatch.setattr(hdf5, "SCRIPT", script)

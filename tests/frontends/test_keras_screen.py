@@ -99,7 +99,9 @@ def configs(tmp_path_factory):
 
 @pytest.mark.parametrize("strange", STRANGE)
 def test_nothing_strange_passes_in_any_place(configs, strange):
-    """As an activation, as an initializer, as the layer of a wrapper."""
+    """An unknown object is found as an activation, as an initializer, and as the layer of a
+    wrapper.
+    """
     for whole in configs:
         screen.check(json.loads(whole))
         for place in ("activation", "kernel_initializer", "layer"):
@@ -214,7 +216,7 @@ def test_networks_that_keras_ships(K, name):
 
 
 def test_known_names_exist_in_keras():
-    """A name that no Keras has would be a hole for a class of that name."""
+    """A name that no Keras has would let a class of that name pass."""
     from keras.src.ops import core, image, linalg, math, nn
     from keras.src.ops import numpy as arrays
 

@@ -182,7 +182,7 @@ def test_op(case, dtype):
 
 @pytest.mark.parametrize("how", ["", "half_pixel_centers", "align_corners"])
 def test_nearest_neighbours_are_those_of_float32(how):
-    """A place like 1/2 of 98 is rounded, in float32 elsewhere than in float64."""
+    """A position like 1/2 of 98 is rounded differently in float32 and in float64."""
     for size, out in [(2, 98), (3, 123), (6, 123), (2, 41), (2, 245), (2, 83), (30, 55), (36, 61)]:
         image = np.arange(size, dtype=np.float32).reshape(1, size, 1, 1)
         options = {how: True} if how else {}

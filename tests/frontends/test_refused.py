@@ -105,7 +105,7 @@ def test_a_layer_is_found_in_the_name_of_a_node(node, layer) -> None:
 
 @pytest.fixture
 def several(tmp_path):
-    """A SavedModel with the signatures `double` and `triple`, none of them the default."""
+    """A SavedModel with the signatures `double` and `triple` and no default."""
     module = tf.Module()
     spec = [tf.TensorSpec((None, 4), tf.float32, "x")]
     module.double = tf.function(lambda x: {"y": x * 2}, input_signature=spec)

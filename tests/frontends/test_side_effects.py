@@ -51,7 +51,7 @@ def test_ops_of_files_and_python_are_refused(tmp_path):
 
 
 def test_ops_within_functions_are_refused(tmp_path):
-    """A branch that is taken by what the input holds cannot be inlined; its body is looked at."""
+    """A branch that depends on the input cannot be inlined, so its body is checked."""
     written = tmp_path / "written"
 
     def build():
@@ -126,7 +126,7 @@ ODD = {
 
 @pytest.mark.parametrize("what", ODD)
 def test_sizes_past_sense_end_in_an_error(tmp_path, what):
-    """In no time and memory: nothing of such a size is made."""
+    """Impossible sizes are refused quickly, because nothing of such a size is allocated."""
     for value in LARGE:
         model = ODD[what](value)
         onnx.save(model, tmp_path / "m.onnx")

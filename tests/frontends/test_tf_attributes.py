@@ -63,7 +63,7 @@ def test_every_attribute_is_read_or_the_node_is_not(op, attr):
     assert verdicts["read"] or (op, attr.name) in LEFT, verdicts
 
 
-def test_attributes_without_a_value_are_as_good_as_none():
+def test_attributes_without_a_value_count_as_missing():
     """Protobuf adds one to every node that a script asks for an attribute it does not have."""
     graph_def = graph_def_for("Conv2D")
     before = print_graph(load_graph_def(graph_def))

@@ -169,7 +169,7 @@ def test_an_op_that_is_not_known_inside_a_function():
 
 
 def test_tensorflow_warns_of_nothing(tmp_path, monkeypatch, caplog):
-    """A warning of TensorFlow about our use of it would be printed to users."""
+    """Users would see a warning that TensorFlow gives about qgraph's calls."""
     from tensorflow.python.util import deprecation
 
     module = tf.Module()

@@ -40,7 +40,7 @@ def test_inputs_are_read_by_index_slice_and_iteration():
 
 @pytest.fixture
 def forgetful(monkeypatch):
-    """The importer of SpaceToDepth as it was when the op had no `mode`."""
+    """An importer of SpaceToDepth from before the op had a `mode`."""
 
     def importer(site):
         x = site.helper("to_nhwc", "transpose", site.inputs[0], perm=(0, 2, 3, 1))

@@ -15,7 +15,7 @@ QUICK = tuple(name for name in DOORS if name not in SLOW)
 
 
 def assert_survives(names, first, count, seconds):
-    """In a separate process: what kills one, or fills memory, would kill the tests too."""
+    """Run in a separate process, because a crash or full memory would end the tests too."""
     command = [sys.executable, "-m", "tests.helpers.doors", ",".join(names)]
     done = subprocess.run(
         [*command, str(first), str(count)], capture_output=True, text=True, timeout=seconds

@@ -18,7 +18,7 @@ LONG = {"onnx": 20_000, "giants": 225, "attributes": 4_560, "pb": 10_000}
 
 
 def assert_survives(kind: str, first: int, count: int, seconds: int, step: int = 1) -> None:
-    """In a separate process: what kills one, or fills memory, would kill the tests too."""
+    """Run in a separate process, because a crash or full memory would end the tests too."""
     command = [
         sys.executable,
         "-m",

@@ -56,7 +56,7 @@ def cnn(
 
 
 def every_op(size: int = 21) -> ActorProgram:
-    """Every op but the windows of cnn, with two outputs."""
+    """A program with every op except the windows of `cnn`, with two outputs."""
     shapes: dict[str, tuple[int, ...]] = {
         "scale": (size,),
         "offset": (size,),

@@ -50,7 +50,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
 
 
 def _default(kind: type[RunConfig], each: DeclaredField) -> str:
-    """The algorithm's default, and those of tasks with another."""
+    """The algorithm's default, and the defaults of tasks that differ."""
     default = each.setting.default_text or f"`{_text(each.default)}`"
     by_task = [
         f"`{_text(values[each.name])}` for `{task}`"

@@ -1,3 +1,3 @@
-"""A module of links that fails as it is imported."""
+"""A module of links whose import fails."""
 
 1 / 0  # noqa: B018

@@ -1,4 +1,4 @@
-"""Programs as C, compiled and beside numpy; small programs to write."""
+"""Compile programs as C and compare them with numpy; small programs to write."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def compiled(program: Program, folder: Path, flags=SANITIZED, traced: bool = Tru
 
 
 def assert_compiled(program: Program, folder: Path, codes: Codes, flags=SANITIZED) -> int:
-    """C gives the codes of numpy; the number of tensors that it shows."""
+    """Assert that C gives the codes of numpy. Returns the number of tensors that C traces."""
     found = compiled(program, folder, flags)(codes)
     assert_codes(program, codes, found)
     return len(found)
@@ -40,7 +40,7 @@ def program_of(
     name: str = "net",
     batch_free=True,
 ) -> Program:
-    """Tensors that no step makes and that are not constants are entries."""
+    """A program. Tensors that are not constants and that no step computes are entries."""
     constants = {n: np.asarray(c) for n, c in (constants or {}).items()}
     known = {t.name: t for t in tensors}
     for key, codes in constants.items():
@@ -56,7 +56,7 @@ def program_of(
 
 
 def mixed_samples() -> Program:
-    """A program whose batch is fixed: it mixes the samples."""
+    """A program with a fixed batch, because it mixes samples."""
     attrs = {"shift": 3, "rounding": "half_away", "overflow": "saturate", "low": -128, "high": 127}
     return program_of(
         tensor("x", (2, 3)),
@@ -75,7 +75,7 @@ def mixed_samples() -> Program:
 
 
 def images_that_are_one_batch() -> Program:
-    """A convolution of two images, whose order is turned around."""
+    """A convolution of two images, whose order is reversed."""
     window = {"strides": (2, 1), "dilations": (1, 2), "pads": ((1, 0), (0, 1)), "groups": 2}
     attrs = {"shift": 2, "rounding": "half_up", "overflow": "wrap", "low": -16, "high": 15}
     parts = {"begin": (1, 0, 0, 0), "end": (None,) * 4, "strides": (-1, 1, 1, 1)}

@@ -1,4 +1,4 @@
-"""The command line, run in this process: TensorFlow's import takes seconds."""
+"""Run the command line in this process, because the import of TensorFlow takes seconds."""
 
 import io
 import math
@@ -27,9 +27,9 @@ class Run:
 
 
 def run(*arguments: object) -> Run:
-    """`qgraph ARGUMENTS` as a person would type it, without a terminal.
+    """Run `qgraph ARGUMENTS` as a user would, without a terminal.
 
-    Its time is not reported, however slow the machine is, unless a test sets LONG to 0.
+    The time is not printed, however slow the machine is, unless a test sets MIN_SECONDS_SHOWN to 0.
     """
     out, err = io.StringIO(), io.StringIO()
     argv = ["qgraph", *map(str, arguments)]
@@ -49,7 +49,7 @@ def run(*arguments: object) -> Run:
 
 
 def run_process(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """`python ARGUMENTS` in a separate process, with the environment of a user.
+    """Run `python ARGUMENTS` in a separate process, with the environment of a user.
 
     TensorFlow's log level, which a test run or a CI job may set, is not passed on.
     """
@@ -61,7 +61,9 @@ def run_process(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def small_network(middle=lambda x: x):
-    """A GraphDef `image` [?,8,8,3] -> `classes` [?,4]; `middle` stands between its two layers."""
+    """A GraphDef `image` [?,8,8,3] -> `classes` [?,4]; `middle` is the tensor between its two
+    layers.
+    """
     rng = np.random.default_rng(0)
 
     def weights(*shape):
@@ -86,5 +88,5 @@ def typical_images(count=16):
 
 
 def left_in(folder: Path) -> set[str]:
-    """Names in a folder, hidden ones too."""
+    """The names in a folder, including hidden ones."""
     return {p.name for p in folder.iterdir()}

@@ -1,4 +1,4 @@
-"""The CUDA kernels on the CPU, and its memory in place of a GPU's."""
+"""Run the CUDA kernels on the CPU, with its memory in place of a GPU's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOURCE = ROOT / "fused_ops" / "tests" / "emulated" / "cuda_on_cpu.cpp"
 
 
 def compiled(folder: Path) -> Path:
-    """A library with the functions of `_cuda.so` and a stream, for the CPU."""
+    """Compile a library with the functions of `_cuda.so` and a stream, for the CPU."""
     library = folder / "cuda_on_cpu.so"
     command = [compiler(), "-shared", "-fPIC", "-std=c++17", "-O1", "-ffp-contract=off"]
     command += ["-I", str(ROOT / "fused_ops"), str(SOURCE), "-o", str(library)]
@@ -27,7 +27,7 @@ def compiled(folder: Path) -> Path:
 
 
 class CpuAsGpu:
-    """The interface of `benchmarks.gpu.Gpu`, with numpy's memory and the clock of the host."""
+    """The interface of `benchmarks.gpu.Gpu` with numpy's memory and the clock of the host."""
 
     name = "a CPU in place of a GPU"
 

@@ -1,8 +1,8 @@
-"""Models that are damaged on purpose, and a process of few means that loads them.
+"""Models that are damaged on purpose, and a process with limits that loads them.
 
-    python -m tests.helpers.damage onnx 0 300        # seeds 0 to 299
+    python -m tests.helpers.damage onnx 0 300  # seeds 0 to 299
 
-Whatever comes, loading ends: soon, in little memory, with a graph or with an error of ours.
+For any model, loading ends soon and in little memory, with a graph or with an error of qgraph.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from qgraph.frontends import load
 from tests.helpers.onnx_graphs import model_of
 
 SECONDS = 20  # for one model
-SPACE = 1 << 31  # beside what is there once all is imported
+SPACE = 1 << 31  # more than the memory in use after all imports
 ODD = (0, -1, 1, 2, 3, 7, 255, 2**31 - 1, 2**31, 2**40, 2**63 - 1, -(2**63))
 
 
 def flipped(data: bytes, random: Random) -> bytes:
-    """Bytes exchanged, cut out or doubled, or the end cut off."""
+    """Bytes exchanged, removed or repeated, or the end removed."""
     made = bytearray(data)
     for _ in range(random.randint(1, 6)):
         if not made:
@@ -106,7 +106,7 @@ def odd_edge(graph, random: Random) -> None:
 
 
 def odd_input(graph, random: Random) -> None:
-    """Another type or shape for inputs, or a giant made of little."""
+    """Another type or shape for inputs, or a giant constant of one repeated value."""
     entry = random.choice(list(graph.input)).type.tensor_type
     kind = random.randrange(4)
     if kind == 0 and entry.shape.dim:
@@ -147,7 +147,7 @@ def giant(graph, random: Random) -> None:
 
 
 def damaged_onnx(model, random: Random, ops):
-    """`model` with a few things in it that no exporter would write."""
+    """`model` with a few properties that no exporter writes."""
     made = type(model).FromString(model.SerializeToString())
     graph = made.graph
     for _ in range(random.randint(1, 4)):
@@ -168,7 +168,7 @@ def damaged_onnx(model, random: Random, ops):
 
 
 def chained(models, random: Random):
-    """Nodes of several models of one op, one after the other, with the constants that they had."""
+    """Nodes of several models of one op, one after the other, with their constants."""
     nodes, constants, value = [], [], "x"
     for index, model in enumerate(models):
         node = type(model.graph.node[0])()
@@ -199,7 +199,7 @@ def onnx_cases():
 
 
 def giant_cases():
-    """Every constant of every case as a giant of its own type, of its own rank or flat."""
+    """Every constant of every case as a giant of its type, with its rank or flat."""
     made = []
     for model in onnx_cases()[0]:
         for initializer in model.graph.initializer:
@@ -221,7 +221,9 @@ def giant_content(seed: int, cases) -> tuple[str, bytes]:
 
 
 def attribute_cases():
-    """Every number in an attribute or in a short constant of every case, as each odd number."""
+    """Every number in an attribute or a short constant of every case, replaced by each odd
+    number.
+    """
     made = []
     for model in onnx_cases()[0]:
         for attribute in model.graph.node[0].attribute:
@@ -269,7 +271,9 @@ def limit_space() -> None:
 
 
 class TooLong(BaseException):
-    """Not an Exception: what catches whatever a foreign file raises must not catch this."""
+    """A timeout. It is not an Exception, so that code that catches all errors of a file does not
+    catch it.
+    """
 
 
 def too_long(number, frame):
@@ -277,7 +281,7 @@ def too_long(number, frame):
 
 
 def kinds(kind: str):
-    """How a seed becomes a file's name and content, and what is prepared for it once."""
+    """For each kind of file: how a seed becomes a name and content, and what is prepared once."""
     if kind == "pb":
         from tests.helpers import damage_tf
 
@@ -303,7 +307,7 @@ def main() -> int:
             path = Path(folder) / name
             path.write_bytes(content)
             if seed == first:
-                load_once(path)  # what is imported late is there now
+                load_once(path)  # load once before the limits, so that late imports are done
                 limit_space()
             print(f"seed {seed}", file=sys.stderr, flush=True)
             signal.alarm(SECONDS)

@@ -1,10 +1,10 @@
-"""Runs of training in separate processes; what each has learned goes to a file.
+"""Runs of training in separate processes, whose learned numbers go to a file.
 
-python -m tests.helpers.distributed FOLDER RUN...
+    python -m tests.helpers.distributed FOLDER RUN...
 
-RUN is `alone`, `mirrored` (two CPUs) or `workers` (by TF_CONFIG), `-frozen` or `-moving`
-batch norms, or `-loop` for a loop without `fit`. In a run that holds replicas, they are compared
-here: with each other, and with the finalized graph.
+RUN is `alone`, `mirrored` (two CPUs) or `workers` (by TF_CONFIG), with `-frozen` or `-moving` batch
+norms, or `-loop` for a loop without `fit`. A run with replicas compares them with each other and
+with the finalized graph.
 """
 
 import json
@@ -44,7 +44,7 @@ def batches() -> tf.data.Dataset:
 
 
 def fitted(source: Quantized, strategy: tf.distribute.Strategy, norms: str):
-    """Frozen: any optimizer. Moving: the one of the command line."""
+    """Train with `fit`. Frozen: any optimizer. Moving: the optimizer of the command line."""
     with strategy.scope():
         model = retrain.keras_model(source)
         optimizer = keras.optimizers.SGD(0.1, momentum=0.9)
@@ -57,7 +57,7 @@ def fitted(source: Quantized, strategy: tf.distribute.Strategy, norms: str):
 
 
 def looped(source: Quantized, strategy: tf.distribute.Strategy):
-    """A custom loop, towards outputs of 0."""
+    """Train with a custom loop, towards outputs of 0."""
     with strategy.scope():
         module = retrain.module(source)
         optimizer = adam_for(Options(weight_rate=1e-3), module.freezing)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from benchmarks.topics import site
 from qgraph.quant import key_tables
-from tests.helpers import actor_tables, agent_tables, program_tables, project, rooms
+from tests.helpers import actor_tables, agent_tables, levels, program_tables, project
 
 ROOT = Path(__file__).parents[2]
 TABLES = {
@@ -14,13 +14,13 @@ TABLES = {
     **agent_tables.TABLES,
     **program_tables.TABLES,
     **project.TABLES,
-    **rooms.TABLES,
+    **levels.TABLES,
     **site.TABLES,
 }
 
 
 def pages() -> Iterator[Path]:
-    """Every page that may have such tables."""
+    """Every page that may contain such tables."""
     yield from sorted((ROOT / "docs").glob("*.md"))
     yield from sorted((ROOT / "docs/results").glob("*.md"))
     yield from sorted((ROOT / "qgraph/rl/agents").glob("*/README.md"))

@@ -1,4 +1,4 @@
-"""Docstrings of public names: their sections, and their examples, run in a directory."""
+"""Docstrings of public names: their sections, and their examples, which run in a directory."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def function_faults(function) -> list[str]:
 
 
 def class_faults(kind: type) -> list[str]:
-    """Faults of the docstring of a class: fields, parameters or an example that it lacks.
+    """The faults of a class's docstring: missing fields, parameters or example.
 
     An exception without parameters of its own needs no example.
     """
     text = inspect.getdoc(kind) or ""
     found = [] if text and text[0].isupper() else ["no sentence at the start"]
     if dataclasses.is_dataclass(kind):
-        # A setting is described by its declaration, which help of the command line shows too.
+        # The declaration of a setting describes it, which help of the command line shows too.
         fields = {
             f.name
             for f in dataclasses.fields(kind)
@@ -115,7 +115,9 @@ def public_names(module: ModuleType) -> list[str]:
 
 
 def methods(kind: type) -> list[str]:
-    """Public methods that a class defines itself; a function as default of a field is not one."""
+    """The public methods that a class defines; a function that is the default of a field is not
+    one.
+    """
     fields = getattr(kind, "__dataclass_fields__", {})
     return [
         name
@@ -135,7 +137,7 @@ def value_of(module: ModuleType, name: str) -> object:
 
 
 def failed_examples(value: object, names: Mapping[str, object]) -> str:
-    """Run the examples of a docstring; what differs from what they show."""
+    """Run the examples of a docstring, and return the differences from what they show."""
     parser, runner = doctest.DocTestParser(), doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     found = parser.get_doctest(inspect.getdoc(value) or "", dict(names), "example", None, None)
     said: list[str] = []

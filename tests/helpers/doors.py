@@ -1,8 +1,9 @@
-"""Every door through which files come in, with sound files for it, and a process that damages them.
+"""All functions that read files, valid files for each, and a process that damages these files.
 
-    python -m tests.helpers.doors pb,keras3 0 300        # seeds 0 to 299
+    python -m tests.helpers.doors pb,keras3 0 300  # seeds 0 to 299
 
-Whatever comes, each door ends soon, in little memory, with a result or with an error of the tree.
+For any file, each reader ends soon and in little memory, with a result or with an error of the
+tree.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SECONDS = 30  # for one mutant
 
 @dataclass(frozen=True)
 class Door:
-    """`write` puts sound files into a folder; `enter` reads what lies there."""
+    """`write` puts valid files into a folder; `enter` reads the files there."""
 
     write: Callable[[Path], object]
     enter: Callable[[Path], object]
@@ -294,7 +295,9 @@ def main() -> int:
 
 
 def try_door(name: str, files: Files, folder: Path, seeds: range) -> dict[str, float]:
-    """How many mutants were read, how many ended in which error, and seconds of the slowest."""
+    """The number of damaged files that were read, the number by error, and the seconds of the
+    slowest.
+    """
     ends: Counter[str] = Counter()
     slowest = 0.0
     for seed in seeds:
@@ -314,7 +317,7 @@ def try_door(name: str, files: Files, folder: Path, seeds: range) -> dict[str, f
 
 
 def enter(door: Door, folder: Path, files: Files) -> None:
-    """Write `files` and go through the door."""
+    """Write `files` and read them."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

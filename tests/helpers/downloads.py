@@ -12,8 +12,9 @@ T = TypeVar("T")
 
 
 def fetched(fetch: Callable[[], T]) -> T:
-    """The result of `fetch`. Skips the test where a download failed, and only there: a wrong
-    checksum or an archive without the expected files is an error.
+    """The result of `fetch`. Skips the test if a download failed.
+
+    A wrong checksum and an archive without the expected files are errors.
     """
     try:
         return fetch()

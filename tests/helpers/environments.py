@@ -1,4 +1,6 @@
-"""Environments that misbehave, or are quickly learnt: `tests.helpers.environments:Point-v0`."""
+"""Environments that misbehave, or that are learned quickly:
+`tests.helpers.environments:Point-v0`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ import numpy as np
 
 
 class NotFinite(gymnasium.Env):  # type: ignore[misc]
-    """Ten steps an episode. In every 20th the last of `bad` is NaN: observation or reward."""
+    """Ten steps per episode. In every 20th, the last number of `bad` (observation or reward) is
+    NaN.
+    """
 
     observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
@@ -32,7 +36,7 @@ class NotFinite(gymnasium.Env):  # type: ignore[misc]
 
 
 class Reuses(NotFinite):
-    """It counts its steps in one array, which it gives each time."""
+    """Counts its steps in one array, which it returns each time."""
 
     observation_space = gymnasium.spaces.Box(0, 10, (1,), np.float32)
 
@@ -51,22 +55,23 @@ class Reuses(NotFinite):
 
 
 class Unbounded(NotFinite):
-    """Its actions have no lower end."""
+    """An environment whose actions have no lower limit."""
 
     action_space = gymnasium.spaces.Box(-np.inf, 1, (1,), np.float32)
 
 
 class Images(NotFinite):
-    """It is only looked at."""
+    """An environment with images, of which only the properties are used."""
 
     observation_space = gymnasium.spaces.Box(0, 255, (16, 16, 3), np.uint8)
     action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
 
 
 class Point(gymnasium.Env):  # type: ignore[misc]
-    """A point on [-1, 1] that actions move by up to 0.4; it costs the distance from 0.3.
+    """A point on [-1, 1] that actions move by up to 0.4; the cost is its distance from 0.3.
 
-    Episodes have eight steps. The best policy has a mean return of -0.29, one that stays -4.4.
+    Episodes have eight steps. The best policy has a mean return of -0.29, a policy that does not
+    move -4.4.
     """
 
     observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)

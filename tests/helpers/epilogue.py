@@ -1,4 +1,4 @@
-"""The epilogue in numpy: the quantizers' kernels one after the other, sums of channels in order."""
+"""The epilogue in numpy: the quantizers' kernels in sequence, and sums of channels in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ LANES, BLOCK, SPAN = 32, 1 << 15, 32  # fused_ops/core/epilogue.h
 
 @dataclass(frozen=True)
 class Case:
-    """An epilogue on [rows, channels]: 8 bits inside with exponent 6, 4 bits behind with 3."""
+    """An epilogue on [rows, channels]: inner codes with 8 bits and exponent 6, outer with 4 bits
+    and 3.
+    """
 
     x: Array
     g: Array
@@ -35,7 +37,9 @@ class Case:
 
 
 def case(rows: int, channels: int, activation: str, rounding: str = "half_even") -> Case:
-    """Random numbers, some on the grid, some infinite; codes reach the clip and pass it."""
+    """Random numbers, some on the grid and some infinite; some codes equal the clip, others exceed
+    it.
+    """
     rng = np.random.default_rng(0)
     x, g = rng.normal(0, 1, (2, rows, channels)).astype(np.float32)
     flat = x.reshape(-1)
@@ -54,7 +58,7 @@ def forward(c: Case) -> Array:
 
 
 def gradients(c: Case) -> tuple[Array, ...]:
-    """Gradients of x, inner and outer log2_t, bias, and high where it is used."""
+    """Gradients of x, inner and outer log2_t, bias, and high if it is used."""
     z, v = _activated(c)
     gv, outer = kernels.quantize_gradients(v, c.g, 3, *c.outer_range, c.rounding)
     gz, clipped = gv, np.zeros_like(gv)

@@ -31,7 +31,9 @@ def assert_same_function(
 
 
 def run_pass(step: Pass, graph: Graph, tolerance: float = 1e-12) -> Trace:
-    """Run `step` on `graph` in place; it must keep the function and be done after one run."""
+    """Run `step` on `graph` in place. It must keep the function, and a second run must change
+    nothing.
+    """
     before, trace = graph.copy(), Trace()
     PassManager([step]).run(graph, trace)
     assert_same_function(before, graph, tolerance)

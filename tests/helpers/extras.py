@@ -1,6 +1,6 @@
 """A pytest plugin: `--require-extras` runs the tests of optional packages, and skips none of them.
 
-Without it `pytest.importorskip` skips a test whose package is missing; with it such a test fails.
+Without it, `pytest.importorskip` skips a test whose package is missing; with it, such a test fails.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Damage to a set of files: bytes of one, or what lies within an archive, JSON or policy."""
+"""Damage to a set of files: the bytes of one, or the content of an archive, JSON or policy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Files = dict[str, bytes]
 
 
 def damaged(files: Files, random: Random) -> Files:
-    """`files` with one of them damaged: its bytes, or what lies within it."""
+    """`files` with one of them damaged: its bytes, or its content."""
     made = dict(files)
     weights = [10 if name.endswith((".json", ".txt", ".npz", ".qpol")) else 5 for name in files]
     (name,) = random.choices(list(files), weights)
@@ -36,7 +36,8 @@ def damaged(files: Files, random: Random) -> Files:
         made[name] = odd_json(content, random)
     else:
         made[name] = nudged(content, random)
-    manifest = "out/manifest.json"  # half of the time the hash of what is damaged is right again
+    # half of the time, the hash of the damaged file is correct again
+    manifest = "out/manifest.json"
     if manifest in made and name != manifest and random.randrange(2):
         about = json.loads(made[manifest])
         about["files"][name.removeprefix("out/")] = hashlib.sha256(made[name]).hexdigest()
@@ -45,7 +46,7 @@ def damaged(files: Files, random: Random) -> Files:
 
 
 def nudged(content: bytes, random: Random) -> bytes:
-    """One to three bytes are others; what reads lengths first comes further than with `flipped`."""
+    """Change one to three bytes. Readers of lengths get further with this than with `flipped`."""
     made = bytearray(content)
     for _ in range(random.randint(1, 3) if made else 0):
         made[random.randrange(len(made))] = random.choice((0, 1, 255, random.randrange(256)))
@@ -53,7 +54,7 @@ def nudged(content: bytes, random: Random) -> bytes:
 
 
 def odd_archive(content: bytes, random: Random) -> bytes:
-    """The same archive, sound as such, with one member damaged."""
+    """A valid archive in which one member is damaged."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     name = random.choice(list(members))
@@ -79,7 +80,7 @@ def odd_header(content: bytes, random: Random) -> bytes:
 
 
 def odd_policy(content: bytes, random: Random) -> bytes:
-    """Damaged behind its header, with the checksum that belongs to it."""
+    """A policy that is damaged after its header, with a correct checksum."""
     change = random.choice((flipped, nudged))
     head, body = bytearray(content[:64]), change(content[64:], random)
     head[16:24] = (64 + len(body)).to_bytes(8, "little")

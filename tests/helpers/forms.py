@@ -1,8 +1,8 @@
-"""All forms of a network against the integer reference: no code may differ.
+"""Compare all forms of a network with the integer reference: no code may differ.
 
-`assert_forms` is given a quantized network, or a program alone, which has no TensorFlow form. It
-compares numpy and every form of `qgraph.exports.FORMS`. A form whose tool is not installed is left
-out with a warning; `needs_tool` skips a whole test.
+`assert_forms` takes a quantized network, or only a program, which has no TensorFlow form. It
+compares numpy and every form of `qgraph.exports.FORMS`. A form whose tool is not installed is
+skipped with a warning; `needs_tool` skips a whole test.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PACKAGES = {
 
 
 def missing_tool(name: str) -> str | None:
-    """The tool that a form needs to run and that is not installed here."""
+    """The tool that a form needs and that is not installed, or None."""
     if name == "engine":
         return None if kernels.native_engine() else "the native extension is not built"
     if name == "c":
@@ -57,13 +57,15 @@ def needs_tool(name: str) -> pytest.MarkDecorator:
 
 
 def network_of(program: Program, graph: Graph | None = None) -> Network:
-    """A network that has nothing but its program."""
+    """A network that consists of its program only."""
     return Network(graph or Graph(program.name), program, Profile("any"), {})
 
 
 def random_codes(program: Program, seed: int = 0, samples: int = 3) -> dict[str, np.ndarray]:
-    """Codes for every entry. The first of several samples has the ends of ranges only; in the
-    others they are more frequent than by chance.
+    """Codes for every entry.
+
+    The first of several samples has only ends of ranges; in the others these are more frequent than
+    by chance.
     """
     rng, codes = np.random.default_rng(seed), {}
     for entry in program.entries:
@@ -78,7 +80,9 @@ def random_codes(program: Program, seed: int = 0, samples: int = 3) -> dict[str,
 
 
 def assert_codes(program: Program, codes: Codes, found: Codes) -> int:
-    """Every tensor found has the codes of numpy, every exit is found; elements compared."""
+    """Assert that every tensor has the codes of numpy and no exit is missing; return the elements
+    compared.
+    """
     assert set(program.exits) <= found.keys()
     for name, wanted in run(program, codes, list(found)).items():
         np.testing.assert_array_equal(found[name], wanted, name, strict=True)
@@ -92,9 +96,10 @@ def assert_forms(
     forms: Collection[str | Form] = tuple(FORMS),
     seed: int = 0,
 ) -> dict[str, int]:
-    """Compare numpy and all forms that carry the network; elements compared, by form.
+    """Compare numpy and all forms that support the network; return the elements compared, by form.
 
-    codes: of the entries; without them random ones and, for a network, its samples and extremes.
+    codes: of the entries. Without them, random codes are used and, for a network, its samples and
+    extremes.
     """
     if isinstance(network, Program):
         network = network_of(network)
@@ -118,7 +123,7 @@ def check_every_form(graph: Graph, profile: Profile, seed: int) -> Network:
 
 
 def assert_form(form: Form, program: Program, codes: Codes | None = None, seed: int = 0) -> int:
-    """Compare one form that has to carry the program; elements compared."""
+    """Compare one form, which must support the program; return the elements compared."""
     assert refused(form, network_of(program)) is None
     compared = assert_forms(program, codes, forms=[form], seed=seed)
     return compared[form.name]
@@ -138,7 +143,7 @@ def refused(made: Form, network: Network) -> str | None:
 
 
 def compare_reference(network: Network, codes: Codes) -> int:
-    """Numpy and the integer reference of the graph; elements compared."""
+    """Compare numpy with the integer reference of the graph; return the elements compared."""
     wanted = (
         expected_codes(network, Reference(network.graph), codes) if network.graph.outputs else {}
     )
@@ -158,7 +163,7 @@ def compare_form(made: Form, network: Network, cases: Collection[Codes]) -> int:
 
 
 def carried(made: Form, program: Program, why_not: str = "") -> Program:
-    """The program, if the form carries it. Rejects the example of hypothesis otherwise."""
+    """The program, if the form supports it. Otherwise the example of hypothesis is rejected."""
     refusal = made.refusal(network_of(program))
     if refusal is not None:
         assert why_not in refusal

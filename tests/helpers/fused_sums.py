@@ -14,8 +14,8 @@ BLOCK = 256  # kConvDepth in fused_ops/core/conv.h
 def fused(a: Float32, b: Float32, c: Float32) -> Float32:
     """`a * b + c`, rounded once.
 
-    The product is exact in float64. Their sum is rounded to odd there, which makes rounding it
-    once more, to float32, harmless.
+    The product is exact in float64. Its sum with c is rounded to odd, so that rounding it again to
+    float32 gives the correct result.
     """
     product, addend = a.astype(np.float64) * b, c.astype(np.float64)
     total: Float64 = np.asarray(product + addend)
@@ -30,7 +30,7 @@ def fused(a: Float32, b: Float32, c: Float32) -> Float32:
 def convolved(
     x: Float32, w: Float32, strides: Pair, dilations: Pair, pads: tuple[int, ...]
 ) -> Float32:
-    """Do what `kernels.conv2d` does, to the bit."""
+    """The convolution of `kernels.conv2d`, to the bit."""
     kh, kw, c, outputs = w.shape
     padded = np.pad(x, ((0, 0), pads[:2], pads[2:], (0, 0)))
     groups = x.shape[3] // c

@@ -30,7 +30,7 @@ def every_block() -> bytes:
     return packer.pack(random_weights(program), version=5).tobytes()
 
 
-# By path: what makes the file. Tables in the documentation are made too.
+# By path: the function that makes the file. Tables in the documentation are included.
 GOLDEN: Mapping[str, Callable[[], bytes]] = {
     "qgraph/_native.pyi": native_stubs,
     "qgraph/kernels/interface.py": interface_module,
@@ -43,7 +43,7 @@ GOLDEN: Mapping[str, Callable[[], bytes]] = {
 
 
 def golden() -> Iterator[tuple[str, bytes]]:
-    """Each file that is made, with its content."""
+    """Each generated file with its content."""
     yield from ((name, make()) for name, make in GOLDEN.items())
     yield from site.figures()
     for page in pages():
@@ -53,7 +53,7 @@ def golden() -> Iterator[tuple[str, bytes]]:
 
 
 def stale() -> list[str]:
-    """The files that are not what the definitions make."""
+    """The files that differ from what their definitions make."""
     return [name for name, content in golden() if _content(name) != content]
 
 

@@ -1,7 +1,8 @@
 """Run the fused ops' code for GPUs on the CPU: ``python -m tests.helpers.gpu_ops_on_cpu LIBRARY``.
 
-LIBRARY has the functions of `_cuda.so` and a stream, as cuda_on_cpu.cpp of fused_ops/tests/emulated
-does. Stops at the first number that differs from the CPU kernels, by a single bit.
+LIBRARY has the functions of `_cuda.so` and a stream, like cuda_on_cpu.cpp of
+fused_ops/tests/emulated. The program stops at the first number that differs from the CPU kernels in
+any bit.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tests.helpers.trained import images, trained
 
 
 def check_epilogue(c: Case) -> None:
-    """The op with exponents 6 and 3: bits - signed - ceil(log2_t)."""
+    """Check the op with exponents 6 and 3: bits - signed - ceil(log2_t)."""
     ops = gpu.fused_ops().ops
     signed = c.activation == "none"
     attributes = {"inner_bits": 8, "inner_signed": True, "bits": 4, "signed": signed}
@@ -44,7 +45,7 @@ def check_epilogue(c: Case) -> None:
 
 
 def check_quantizer(rounding: str, channels: int) -> None:
-    """The op with its gradient, per tensor or per channel."""
+    """Check the op with its gradient, per tensor or per channel."""
     c = case(2000, 12, "none")
     log2_t = np.resize(np.float32([0.5, -1.5, 2]), channels) if channels else np.float32(0.5)
     x, t = tf.constant(c.x), tf.constant(log2_t)
@@ -60,12 +61,14 @@ def check_quantizer(rounding: str, channels: int) -> None:
 
 
 def check_threshold() -> None:
-    """A threshold that no scale fits gives NaN, where the CPU's op raises an error."""
+    """A threshold whose scale float32 does not hold gives NaN, where the CPU's op raises an
+    error.
+    """
     assert np.isnan(quantize(tf.ones(4), 200.0, 4, True, form="fused")).all()
 
 
 def check_shapes() -> None:
-    """Shapes that do not fit are errors, as on the CPU."""
+    """Shapes that do not match are errors, as on the CPU."""
     ops = gpu.fused_ops().ops
     x, one = np.ones((2, 3), np.float32), np.float32(1)
     attributes = {"inner_bits": 8, "inner_signed": True, "bits": 4, "signed": True}
@@ -78,7 +81,7 @@ def check_shapes() -> None:
 
 
 def main() -> None:
-    """Registers the library for the CPU, above its own kernels, and compares."""
+    """Register the library for the CPU, with a priority above its kernels, and compare."""
     path = Path(sys.argv[1])
     found = gpu.register(path, cuda.load(path), "CPU", 1)
     assert found.ops is not None, found.why
@@ -88,7 +91,7 @@ def main() -> None:
 
 
 def check_ops() -> None:
-    """Every check of single ops, on the device of the scope."""
+    """Run every check of single ops, on the device of the scope."""
     check_threshold()
     check_shapes()
     for rounding in ROUNDINGS:
@@ -100,7 +103,9 @@ def check_ops() -> None:
 
 
 def check_training() -> None:
-    """A network with these ops gives the outputs of TensorFlow's own, and gradients near theirs."""
+    """A network with these ops gives the outputs of TensorFlow's ops, and nearly their
+    gradients.
+    """
     source = quantize_network(trained(), images(16), mode="retrain")
     norms = norms_of(source.floating)
     found = []

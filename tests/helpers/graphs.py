@@ -1,4 +1,4 @@
-"""Questions that tests ask of graphs."""
+"""Functions of tests that inspect graphs."""
 
 from qgraph.ir.graph import Graph
 
@@ -9,5 +9,5 @@ def ops(graph: Graph) -> list[str]:
 
 
 def opaque_kinds(graph: Graph) -> list[str]:
-    """The ops of the source format that are not supported, in alphabetical order."""
+    """The ops of the source format that qgraph does not support, in alphabetical order."""
     return sorted(node.attrs["kind"] for node in graph.nodes.values() if node.op == "opaque")

@@ -1,4 +1,4 @@
-"""IMPALA's learner in small, and trajectories for it."""
+"""A small IMPALA learner, and trajectories for it."""
 
 import numpy as np
 
@@ -26,7 +26,7 @@ RECORD = record_type(WORLD)
 
 
 def trajectories(n=5, b=4, seed=0):
-    """Steps [n, b] that follow each other, except at ends of both kinds."""
+    """Consecutive steps [n, b], with ends of both kinds."""
     rng = np.random.default_rng(seed)
     found = np.zeros((n, b), RECORD)
     states = rng.normal(size=(n + 1, b, 4))
@@ -35,8 +35,8 @@ def trajectories(n=5, b=4, seed=0):
     found["reward"] = rng.normal(size=(n, b)) / SCALE
     found["discount"] = 0.9
     found["log_probability"] = np.log(rng.uniform(0.1, 0.9, (n, b)))
-    found["length"][1, 0], found["discount"][1, 0] = 7, 0  # an end for good
-    found["length"][2, 1] = 9  # an episode that was cut
+    found["length"][1, 0], found["discount"][1, 0] = 7, 0  # a terminal end
+    found["length"][2, 1] = 9  # a truncated episode
     found["next_observation"][[1, 2], [0, 1]] += 1
     return found
 

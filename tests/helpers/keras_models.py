@@ -1,4 +1,4 @@
-"""Keras models of small quantized networks, and what is looked at in them."""
+"""Keras models of small quantized networks, and the properties that tests compare."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def same(a, b) -> bool:
 
 
 def assert_is_inference(model: QuantizedModel, x: np.ndarray, batch: int) -> None:
-    """The finalized graph in TensorFlow gives what the model predicts, to the bit."""
+    """Assert that the finalized graph in TensorFlow equals the model's predictions, to the bit."""
     graph = model.finalized()
     program = TFProgram(emit_graph_def(graph))
     found = model.predict(x, batch_size=batch, verbose=0)

@@ -1,4 +1,4 @@
-"""Small networks before the quantizer, and the text of what it makes of them."""
+"""Small networks before quantizers are inserted, and the text of the result."""
 
 import re
 from types import MappingProxyType
@@ -18,7 +18,7 @@ WINDOW = MappingProxyType({"strides": (1, 1), "dilations": (1, 1), "padding": "s
 
 
 class Net:
-    """Layers on `x`; constants are signed unless said otherwise."""
+    """Layers on `x`. Constants are signed unless a test sets them unsigned."""
 
     def __init__(self, *shape: int | None) -> None:
         self.graph = Graph("net")
@@ -44,7 +44,7 @@ class Net:
 
 
 def inserted(net: Net, y: str, profile=INT8) -> tuple[str, Trace]:
-    """The graph as text, without inputs, constants, types and windows; and what was logged."""
+    """The graph as text, without inputs, constants, types and windows, and the log of the pass."""
     graph, trace = net.graph, Trace()
     graph.outputs["y"] = y
     graph.facts |= LowerBatchNorm.ensures
@@ -60,7 +60,7 @@ def inserted(net: Net, y: str, profile=INT8) -> tuple[str, Trace]:
 
 
 def check_inserted(net: Net, y: str, golden: str, profile=INT8, reasons=()) -> None:
-    """The quantizers are inserted as in `golden`, with these refusals."""
+    """Assert that quantizers are inserted as in `golden`, with these refusals."""
     text, trace = inserted(net, y, profile)
     assert text == "\n".join(line.strip() for line in golden.strip().splitlines())
     assert refused(trace) == [*reasons]

@@ -1,4 +1,4 @@
-"""Custom links and strategies, found by their names."""
+"""Custom links and strategies, which are found by their names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qgraph.rl.monitor import Decision
 
 @dataclass(frozen=True)
 class FailsAbove(Link):
-    """Fits policies whose first bias is at most `limit`, up or down."""
+    """A link that accepts policies whose first bias is at most `limit` in magnitude."""
 
     limit: float = 0.0
 
@@ -29,7 +29,7 @@ class FailsAbove(Link):
 
 @dataclass(frozen=True)
 class RefusesBits(Link):
-    """Fits policies of other bits."""
+    """A link that refuses policies with these bits."""
 
     bits: int = 16
 
@@ -41,7 +41,7 @@ class RefusesBits(Link):
 
 @dataclass(frozen=True)
 class Writes(Link):
-    """Sets what it was given to `value`, which it must not."""
+    """A link that overwrites its input with `value`, which is forbidden."""
 
     value: float = 0.0
 
@@ -53,7 +53,7 @@ class Writes(Link):
 
 @dataclass(frozen=True)
 class Rebinds(Link):
-    """Puts other weights, of `value`, into the policy that it was given."""
+    """A link that puts other weights, with `value`, into its input policy."""
 
     value: float = 0.0
 
@@ -65,7 +65,7 @@ class Rebinds(Link):
 
 @dataclass(frozen=True)
 class WritesSeen(Link):
-    """Sets the observations that it was given to `value`, which it must not."""
+    """A link that overwrites the observations with `value`, which is forbidden."""
 
     value: float = 0.0
 
@@ -76,7 +76,7 @@ class WritesSeen(Link):
 
 @dataclass(frozen=True)
 class Remembers(Link):
-    """Keeps `what` in its memory, under texts that students might have."""
+    """A link that stores `what` in its memory, under names that students may use too."""
 
     what: str = "mine"
 
@@ -87,7 +87,9 @@ class Remembers(Link):
 
 @dataclass(frozen=True)
 class Dies(Link):
-    """Kills its process at the so manyeth call, of all processes; `file` has a byte for each."""
+    """A link that kills its process at the n-th call of all processes; `file` has a byte per
+    call.
+    """
 
     file: str
     calls: int = 5
@@ -102,7 +104,7 @@ class Dies(Link):
 
 @dataclass(frozen=True)
 class Steps:
-    """Twice as many bits each look."""
+    """A strategy that doubles the bits at each decision."""
 
     begin: int = 4
 

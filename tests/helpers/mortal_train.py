@@ -1,6 +1,8 @@
-"""The command line in a process that kills itself: ``python -m tests.helpers.mortal_train N ...``.
+"""Run the command line in a process that kills itself:
+``python -m tests.helpers.mortal_train N ...``.
 
-After N steps of training it is killed, as by a fault of its machine; with 0 it runs to the end.
+The process is killed after N steps of training, as by a fault of its machine; with 0 it runs to the
+end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small networks whose tensors have the names that a test wants."""
+"""Small networks whose tensors have given names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ INPUTS, OUTPUTS, TENSORS = 2, 2, 13
 
 
 def named_network(names: Sequence[str]) -> ModelProto:
-    """Two inputs, two outputs, a branch that lives long: `names` are inputs, outputs, the rest."""
+    """Two inputs, two outputs, a long branch: `names` are inputs, outputs, then the other
+    tensors.
+    """
     x, z, y, side, w, b, conv, relu, joined, flat, v, narrow, gate = names
     rng = np.random.default_rng(5)
 
@@ -35,7 +37,7 @@ def named_network(names: Sequence[str]) -> ModelProto:
 
 
 def branching_network(names: Sequence[str]) -> ModelProto:
-    """Matrix products around a concat that a product at the end takes once more; 12 names."""
+    """Matrix products around a concat that a product at the end reads again; 12 names."""
     a, relu_a, b, relu_b, joined, c, relu_c, d, relu_d, gated, x, y = names
     rng = np.random.default_rng(6)
     sizes = {"wa": (8, 8), "wb": (8, 8), "wc": (16, 16), "wd": (16, 16), "we": (16, 8)}

@@ -1,6 +1,6 @@
-"""The types of the native extension, and a digest of them that both sides have.
+"""The types of the native extension, and a digest of them that both sides contain.
 
-The extension has modules in it. A file of stubs cannot say that, so they are classes there, whose
+The extension contains modules. A stub file cannot express that, so modules are classes there, whose
 functions are static methods: `type[_native.engine]` is then the type of a module.
 """
 
@@ -21,7 +21,7 @@ HEAD = "# Made from the native extension by `make golden`. Do not edit: a test c
 
 
 def native_stubs() -> bytes:
-    """The stubs of the extension; the file as it is where the extension or nanobind is missing."""
+    """The stubs of the extension. The existing file if the extension or nanobind is missing."""
     if not kernels.backend().startswith("native") or importlib.util.find_spec("nanobind") is None:
         return STUBS.read_bytes()
     imports: set[str] = set()
@@ -30,7 +30,7 @@ def native_stubs() -> bytes:
 
 
 def _module(module: ModuleType, imports: set[str]) -> str:
-    """The text of a module, with modules inside as classes; `imports` gets what it imports."""
+    """The text of a module, with inner modules as classes; `imports` gets its imports."""
     from nanobind.stubgen import StubGen
 
     generator = StubGen(module, include_docstrings=False, max_expr_length=0)

@@ -1,4 +1,4 @@
-"""Nodes with one attribute changed, one optional input or one optional output more."""
+"""Nodes with one changed attribute, one more optional input or one more optional output."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VALUES = {
     Kind.STRINGS: (["a"],),
     Kind.TENSOR: (numpy_helper.from_array(np.float32([3])),),
 }
-# Of attributes that are text, every value that a schema knows.
+# For attributes that are text, every value that a schema allows.
 TEXTS = {
     "auto_pad": ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"),
     "approximate": ("none", "tanh"),
@@ -75,7 +75,7 @@ OWN: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 AXES = {"x": ROW, "axes": np.int64([1])}
-# Of ops with optional inputs: a node with all of them.
+# For ops with optional inputs: a node with all of them.
 WHOLE: dict[str, dict[str, Any]] = {
     "Clip": {"x": ROW, "min": np.float32(-0.5), "max": np.float32(1.5)},
     "Conv": {"x": IMAGE, "w": np.ones((2, 1, 2, 2), np.float32), "b": np.float32([1, 2])},
@@ -118,7 +118,7 @@ def read_ops() -> list[str]:
 
 
 def schemas_of(op: str) -> list[Any]:
-    """The op's schemas that a model of a supported opset may mean, oldest first."""
+    """The op's schemas that apply to models of supported opsets, oldest first."""
     found = {
         defs.get_schema(op, opset, "").since_version: defs.get_schema(op, opset, "")
         for opset in range(MIN_OPSET, defs.onnx_opset_version() + 1)
@@ -136,7 +136,7 @@ def _existed(op: str, opset: int) -> bool:
 
 @cache
 def node_examples() -> dict[str, list[Any]]:
-    """ONNX's own tests of a single node, by op; those of few and of plain types first."""
+    """ONNX's own tests of a single node, by op; those with few and simple types come first."""
     found = defaultdict(list)
     for case in node_cases():
         if len(case.model.graph.node) == 1 and not case.model.graph.initializer:
@@ -175,7 +175,7 @@ def _of_version(case: Any, feeds: list[Any], schema: Any) -> Example | None:
     kept = {key: value for key, value in attrs.items() if key in schema.attributes}
     for i, (name, formal) in enumerate(zip(names, schema.inputs, strict=False)):
         if not name and formal.option == defs.OpSchema.FormalParameterOption.Single:
-            names[i] = f"none{i}"  # what was needed once is optional now
+            names[i] = f"none{i}"  # an output that was needed once is optional now
             given[names[i]] = np.float32([])
     node = helper.make_node(schema.name, names, list(old.output), **kept)
     present = [n for n in names if n]
@@ -201,7 +201,7 @@ def _info(name: str, array: Any) -> Any:
 
 
 def changed(example: Example, name: str, value: Any) -> Example:
-    """The example with an attribute set."""
+    """The example with a changed attribute."""
     model = onnx.ModelProto()
     model.CopyFrom(example.model)
     node = model.graph.node[0]
@@ -212,7 +212,7 @@ def changed(example: Example, name: str, value: Any) -> Example:
 
 
 def with_inputs(schema: Any, chosen: Collection[int]) -> Example:
-    """The op's whole node, with those of its inputs."""
+    """The op's complete node, with these of its inputs."""
     given = WHOLE[schema.name]
     names = [name if i in chosen else "" for i, name in enumerate(given)]
     while names[-1] == "":
@@ -224,7 +224,7 @@ def with_inputs(schema: Any, chosen: Collection[int]) -> Example:
 
 
 def with_outputs(example: Example, outputs: list[str]) -> Example:
-    """The example with these outputs, "" where one is left out."""
+    """The example with these outputs; "" stands for a missing one."""
     model = onnx.ModelProto()
     model.CopyFrom(example.model)
     del model.graph.node[0].output[:], model.graph.output[:]
@@ -235,7 +235,7 @@ def with_outputs(example: Example, outputs: list[str]) -> Example:
 
 
 def values_of(op: str, attribute: Any) -> tuple[Any, ...]:
-    """Values to try for an attribute of a schema."""
+    """The values to try for an attribute of a schema."""
     if attribute.type == Kind.SPARSE_TENSOR:
         dense = numpy_helper.from_array(np.float32([3]), "values")
         return (helper.make_sparse_tensor(dense, numpy_helper.from_array(np.int64([1])), [2]),)

@@ -1,4 +1,4 @@
-"""ONNX models made by hand, and what ONNX Runtime makes of them."""
+"""ONNX models made by hand, and their results in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ def imported(model, **options):
 
 
 def assert_like_runtime(model, feeds, opaque=(), tolerance=2e-5):
-    """The imported graph computes what ONNX Runtime does, and holds those opaque ops (or any)."""
+    """Assert that the imported graph computes what ONNX Runtime does, with these opaque ops (or
+    any).
+    """
     graph = imported(model)
     wanted = runtime(model, feeds)
     found = evaluate(graph, {graph.inputs[i]: v for i, v in enumerate(feeds.values())})

@@ -1,4 +1,4 @@
-"""Graphs of one op each: every op of the IR, with the attributes that matter to who writes it."""
+"""Graphs of one op each: every op of the IR, with the attributes that matter to exporters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def binary(op: str, g: Graph) -> str:
 
 
 def in_nchw(build: Build) -> Build:
-    """The case behind a convolution, which leaves its result in NCHW."""
+    """The case after a convolution, whose result is in NCHW."""
 
     def wrapped(g: Graph) -> str:
         kept = g.input
@@ -87,7 +87,9 @@ def pool(op: str, g: Graph, **attrs: Any) -> str:
 
 
 def padded_pool(g: Graph) -> str:
-    """Zeros around negative numbers win, and are not the padding of the pool."""
+    """Zeros around negative numbers are the maximum, so they differ from the padding of the
+    pool.
+    """
     x = g.add("neg", g.add("exp", image(g)))
     x = g.add("pad", x, attrs={"paddings": ((0, 0), (1, 1), (1, 1), (0, 0))})
     return g.add("max_pool", x, attrs={"ksize": (2, 2), "strides": (1, 1), "padding": "valid"})

@@ -1,4 +1,4 @@
-"""Arithmetic on values of a graph, written as calls of ops."""
+"""Write arithmetic on values of a graph as calls of ops."""
 
 from abc import ABC, abstractmethod
 

@@ -1,4 +1,4 @@
-"""Passes as a user may write them, named as `tests.helpers.own_passes:Class`."""
+"""Custom passes, named as `tests.helpers.own_passes:Class`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qgraph.rewrite.rewriter import Rewriter
 
 @dataclass(frozen=True)
 class Rename(Pass):
-    """Give every ReLU another name, so that a test sees that it ran."""
+    """Rename every ReLU, so that a test can see that the pass ran."""
 
     suffix: str = option("What names end in.", default="_own")
     only: Literal["all", "first"] = "all"
@@ -41,7 +41,7 @@ class OfCodes(Pass):
 
 @dataclass(frozen=True)
 class Broken(Pass):
-    """Raises what a user's code may raise."""
+    """A pass that raises what a user's code may raise."""
 
     name: ClassVar[str] = "broken"
 
@@ -51,7 +51,7 @@ class Broken(Pass):
 
 @dataclass(frozen=True)
 class Picky(Pass):
-    """Checks an option itself."""
+    """A pass that checks an option itself."""
 
     size: int = 1
     name: ClassVar[str] = "picky"
@@ -66,11 +66,11 @@ class Picky(Pass):
 
 @dataclass(frozen=True)
 class Nameless(Pass):
-    """Has no name."""
+    """A pass without a name."""
 
     def apply(self, rewriter: Rewriter) -> None:
         pass
 
 
 class NotAPass:
-    """Anything."""
+    """A class that is not a pass."""

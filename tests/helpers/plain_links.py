@@ -1,5 +1,5 @@
-"""Custom links, strategies and correctors, as a user writes them without qgraph's habits:
-annotations of this module are not text.
+"""Custom links, strategies and correctors in a module whose annotations are not text, as users may
+write.
 """
 
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ class RaisesAfter(Link):
 
 @dataclass(frozen=True)
 class Cut(Link):
-    """Makes a policy of fewer outputs."""
+    """A link that makes a policy with fewer outputs."""
 
     def __call__(self, policy, task):
         last = policy.program.steps[-1]
@@ -51,7 +51,7 @@ class Cut(Link):
 
 @dataclass(frozen=True)
 class PrunesMore(Prune):
-    """Half of what is left, too."""
+    """A link that prunes half of what is left."""
 
     def __call__(self, policy, task):
         return super().__call__(super().__call__(policy, task), task)
@@ -63,7 +63,7 @@ class NoLink:
 
 
 class AcceptsAny:
-    """The part that strategies share."""
+    """The part that the strategies below share."""
 
     def check(self, begun):
         pass
@@ -89,7 +89,9 @@ class DecidesNothing(AcceptsAny):
 
 @dataclass(frozen=True)
 class Decides(AcceptsAny):
-    """Decide wrongly at the first look: a share that is not a number, or a text for a chain."""
+    """A strategy with an invalid first decision: a share that is not a number, or a text as a
+    chain.
+    """
 
     share: float = 1.0
     text: bool = False
@@ -153,7 +155,7 @@ class OfWhat:
 
 
 class Ones:
-    """A corrector of weights without `of_actions`, which only targets need."""
+    """A corrector of weights without `of_actions`, which only correctors of targets need."""
 
     corrects = "weights"
 

@@ -1,4 +1,4 @@
-"""An environment without packages, and a policy that does well in it."""
+"""An environment that needs no package, and a good policy for it."""
 
 from types import SimpleNamespace
 
@@ -10,7 +10,7 @@ LENGTH = 20
 
 
 class Chase:
-    """A number, to be brought to 0; 20 steps; `discrete` actions are down, stay, up."""
+    """A number that actions should bring to 0; 20 steps; `discrete` actions are down, stay, up."""
 
     shape, dtype = (2,), np.float32
 
@@ -47,7 +47,7 @@ def _actions(**how):
 
 
 def chaser(discrete=True):
-    """Scores of three moves, or a move: a graph of two layers."""
+    """A graph of two layers that computes scores of three moves, or a move."""
     graph = Graph("chaser")
     x = graph.input("seen", "float32", (None, 2))
     hidden = graph.add("matmul", x, graph.const(np.array([[1, -1], [0, 0]], np.float32)))

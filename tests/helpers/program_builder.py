@@ -1,4 +1,4 @@
-"""Integer programs by hand, and one program with every op."""
+"""Build integer programs by hand; and one program with every op."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ProgramBuilder:
 
     def entry(self, shape: Sequence[int], span: tuple[int, int] = INT8, name: str | None = None,
               exponent: Exponent = 0, rounding: str = Rounding.HALF_EVEN) -> str:  # fmt: skip
-        """An entry with codes in `span`, quantized from a float tensor of its own."""
+        """An entry with codes in `span`, quantized from a separate float tensor."""
         name = self.add_tensor(name, shape, spanned(span), exponent)
         bits = (span[1] - span[0]).bit_length()
         spec = QuantSpec(bits, span[0] < 0, "input", exponent, Rounding(rounding))
@@ -50,7 +50,7 @@ class ProgramBuilder:
 
     def step(self, op: str, *inputs: str, name: str | None = None,
              span: tuple[int, int] | None = None, **attrs: object) -> str:  # fmt: skip
-        """Append an op. `span` is a range of the result other than the definition's."""
+        """Append an op. `span`: a range of the result that differs from the definition's."""
         name = name or f"t{len(self.tensors)}"
         step = Step(op, inputs, name, attrs)
         shape = step.definition.shape(step.attrs, [self.tensors[v].shape for v in inputs])
@@ -93,7 +93,7 @@ def spanned(span: tuple[int, int]) -> Reach:
 
 
 def combined(a: Exponent, b: Exponent, sign: int) -> Exponent:
-    """a + b or a - b; one number where channels agree."""
+    """a + b or a - b, with one number if all channels are equal."""
     exponents = [int(e) for e in np.ravel(np.asarray(a) + sign * np.asarray(b))]
     return exponents[0] if len({*exponents}) == 1 else tuple(exponents)
 
@@ -106,13 +106,13 @@ def requantized(shift: Exponent = 9, span: tuple[int, int] = INT8, rounding: str
 
 
 def without_a_step() -> list[str]:
-    """The ops that `every_op` lacks, in words."""
+    """The ops that `every_op` does not contain, as text."""
     used = {step.op for step in every_op().steps}
     return [f"{op}: no step in tests/helpers/program_builder.py" for op in OPS if op not in used]
 
 
 def every_op() -> Program:
-    """One program with every op, always the same: the golden `.qgi` file holds it."""
+    """A fixed program with every op, which the golden `.qgi` file holds."""
     b = ProgramBuilder()
 
     def codes(*shape: int) -> np.ndarray:
@@ -153,7 +153,9 @@ def every_op() -> Program:
 
 
 def padded_pool(low: int, of_sums: bool = False) -> tuple[Program, dict[str, np.ndarray]]:
-    """A pool behind a pad with zeros, on codes mostly below 0; its own pads never win."""
+    """A pool after a pad with zeros, on codes that are mostly below 0, so that its own pads never
+    win.
+    """
     builder = ProgramBuilder()
     y = builder.entry((1, 4, 4, 2), (low, 127), "x")
     y = builder.step("max_pool", y, ksize=(1, 1), strides=(1, 1))

@@ -114,7 +114,7 @@ def _range(declared: Declaration) -> str:
 
 
 def power(number: int) -> str:
-    """Like 2^53, where that is what it is."""
+    """A power of two as `2^53`, other numbers as they are."""
     exact = number >= LARGE and not number & (number - 1)
     return f"2^{number.bit_length() - 1}" if exact else f"{number}"
 

@@ -1,4 +1,4 @@
-"""Networks through the whole quantizer, and the TensorFlow graph against the integer reference."""
+"""Quantize networks completely, and compare the TensorFlow graph with the integer reference."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -54,7 +54,7 @@ def insert(graph: Graph, profile: Profile = INT8) -> Trace:
 
 
 def quantize(graph: Graph, profile: Profile = INT8, data=None, method: str = "max") -> Graph:
-    """`graph` itself, quantized and calibrated on `data`, else on 8 random samples."""
+    """Quantize `graph` itself; it is calibrated on `data`, or on 8 random samples."""
     insert(graph, profile)
     data = random_feeds(graph, batch=8) if data is None else data
     calibrate(graph, data, Calibration(method, profile.shift))
@@ -84,7 +84,7 @@ def network_programs(draw: Callable, profiles: Sequence[str] = tuple(PROFILES)) 
 def quantized_network(graph: Graph, profile: Profile, seed: int) -> Network:
     """The network after the whole recipe, calibrated on a few random samples.
 
-    Rejects the example of hypothesis where the network cannot be quantized for the profile.
+    Rejects the example of hypothesis if the network cannot be quantized for the profile.
     """
     data = random_feeds(graph, seed, batch=4)
     note(print_graph(graph))
@@ -106,7 +106,7 @@ def exact(value) -> np.ndarray:
 
 
 def integer_values(graph: Graph) -> set[str]:
-    """Values defined to the last bit: integers with no float op that rounds before them."""
+    """Values that are defined to the last bit: integers without a rounding float op before them."""
     found = set(bounds(graph))
     defined: set[str] = set()
     for node in graph.topological():
@@ -117,9 +117,9 @@ def integer_values(graph: Graph) -> set[str]:
 
 
 def assert_tf_equals_reference(graph: Graph, feeds, known=None) -> int:
-    """Every quantized tensor, and each output fetched alone; the number of tensors compared.
+    """Compare every quantized tensor, and each output fetched alone; return the number of tensors.
 
-    `known`: bounds to emit with, where not the true ones.
+    `known`: bounds to emit with, if they are not the correct ones.
     """
     import tensorflow as tf
 

@@ -1,4 +1,6 @@
-"""Real networks for tests: where they come from, typical inputs, and what qgraph makes of them."""
+"""Real networks for tests: their sources, typical inputs, and their float ops after
+quantization.
+"""
 
 import os
 from collections.abc import Callable
@@ -20,7 +22,7 @@ from tests.helpers.downloads import fetched
 BESIDE = Path(__file__).parents[3] / "shared" / "policies"
 POLICIES = sorted(Path(os.environ.get("QGRAPH_POLICIES") or BESIDE).glob("*.pb"))
 needs_policies = pytest.mark.skipif(not POLICIES, reason="the trained policies are not here")
-WIDE = "wide-activations"  # past float32 nearly everywhere
+WIDE = "wide-activations"  # exceeds float32 nearly everywhere
 SIXTEEN = {"input": 16, "activation": 16}
 PROFILES = {
     **{name: load_profile(name) for name in ("graffitist-int8", "graffitist-int4", "int32-bias")},
@@ -72,14 +74,14 @@ NETWORKS = {
     ),
 }
 
-# Networks that have an integer program; the other one computes `pow` in float on its way.
+# Networks that have an integer program; the other one computes `pow` in float between its layers.
 IN_FLOAT = "basic-pitch"
 INTEGER = tuple(name for name in NETWORKS if name != IN_FLOAT)
 
 
 @cache
 def model(name: str) -> Graph:
-    """The network, loaded. Skips the test where it cannot be downloaded."""
+    """The loaded network. Skips the test if it cannot be downloaded."""
     path = fetched(getattr(assets(), NETWORKS[name].asset))
     fetched(lambda: assets().imagenet_images(32))
     fetched(assets().cifar10_test)

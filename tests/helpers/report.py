@@ -1,4 +1,4 @@
-"""Output directories made up, as large and as bad as a test wants, and pages read back."""
+"""Generated output directories of any size and quality, and a reader of report pages."""
 
 import hashlib
 import json
@@ -59,17 +59,18 @@ def plan(**steps) -> dict:
     return to_json(replace(PLAIN, **steps))
 
 
-def felt(layer: str, sqnr_db: float | None, **changes) -> dict:
-    """Cost of quantizing a layer at the outputs."""
+def layer_cost(layer: str, sqnr_db: float | None, **changes) -> dict:
+    """The cost of quantizing a layer, at the outputs."""
     unknown = ("all_but_sqnr_db", "all_but_top1", "so_far_sqnr_db", "so_far_top1")
     known = {"layer": layer, "op": "conv2d", "sqnr_db": sqnr_db, "top1": None, "samples": 32}
     return {**known, **dict.fromkeys(unknown), **changes}
 
 
 def written_directory(folder: Path, layers=4, **changes) -> Path:
-    """Files of `qgraph quantize`, as far as a report reads them. `changes` go into the manifest.
+    """The files of `qgraph quantize`, as far as a report reads them.
 
-    Layers are called `block/<i>/conv`; the first two outputs share a scale, by an add.
+    `changes` go into the manifest. Layers are called `block/<i>/conv`; the first two outputs share
+    a scale, by an add.
     """
     names = [f"block/{i}/conv" for i in range(layers)]
     group = [f"{name}/q8" for name in names[:2]]

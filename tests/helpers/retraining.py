@@ -1,4 +1,4 @@
-"""A small network with batch norms, calibrated to be trained, and data that it can learn from."""
+"""A small network with batch norms, calibrated for training, and data that it can learn from."""
 
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,9 @@ PLAN = "weights=3sd"
 
 
 def keras_network(seed: int = 0, epsilon: float = 0.05) -> keras.Model:
-    """Batch norms of a convolution, a depthwise one and a dense layer, all of them away from 1."""
+    """A convolution, a depthwise convolution and a dense layer, with batch norms that change
+    values.
+    """
     keras.utils.set_random_seed(seed)
     image = keras.Input([8, 8, 3], name="image")
     x = layers.Conv2D(6, 3, padding="same", use_bias=False)(image)
@@ -28,7 +30,7 @@ def keras_network(seed: int = 0, epsilon: float = 0.05) -> keras.Model:
     x = layers.DepthwiseConv2D(3, strides=2, use_bias=True, bias_initializer="normal")(x)
     x = layers.ReLU()(layers.BatchNormalization()(x))
     x = layers.Dense(5)(layers.Flatten()(x))
-    return lived_in(keras.Model(image, layers.BatchNormalization()(x)), seed)
+    return as_after_training(keras.Model(image, layers.BatchNormalization()(x)), seed)
 
 
 def network_of_other_norms(seed: int = 0) -> keras.Model:
@@ -42,11 +44,11 @@ def network_of_other_norms(seed: int = 0) -> keras.Model:
     x = layers.ReLU()(layers.BatchNormalization()(layers.ReLU()(x)))
     x = layers.ReLU()(layers.Dense(12)(layers.GlobalAveragePooling2D()(x)))
     x = layers.Dense(5)(layers.BatchNormalization()(x))
-    return lived_in(keras.Model(image, x), seed)
+    return as_after_training(keras.Model(image, x), seed)
 
 
-def lived_in(model: keras.Model, seed: int) -> keras.Model:
-    """With batch norms that have a past: scales away from 1, and the statistics of `images`."""
+def as_after_training(model: keras.Model, seed: int) -> keras.Model:
+    """Set batch norms as after training: scales other than 1, and the statistics of `images`."""
     rng = np.random.default_rng(seed)
     norms = [layer for layer in model.layers if isinstance(layer, layers.BatchNormalization)]
     for layer in norms:
@@ -61,7 +63,7 @@ def lived_in(model: keras.Model, seed: int) -> keras.Model:
 
 
 def images(count: int = 64, seed: int = 1) -> np.ndarray:
-    """Patches of few colours: their classes differ."""
+    """Patches of few colors, whose classes differ."""
     rng = np.random.default_rng(seed)
     patches = rng.uniform(size=(count, 2, 2, 3)).repeat(4, axis=1).repeat(4, axis=2)
     return (patches * rng.uniform(0.8, 1, (count, 8, 8, 3))).astype("float32")
@@ -69,13 +71,13 @@ def images(count: int = 64, seed: int = 1) -> np.ndarray:
 
 @cache
 def quantized(folder: Path, profile: str = "graffitist-int4") -> Quantized:
-    """Calibrated so that training has something to gain; the float network is the teacher."""
+    """A network calibrated so that training improves it; the float network is the teacher."""
     keras_network().save(folder / "net.h5")
     return quantize(folder / "net.h5", images(), profile=profile, plan=PLAN, mode="retrain")
 
 
 def task(graph: Graph, count: int = 96, seed: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    """Images, and which class the float network gives them."""
+    """Images, and the class that the float network gives each."""
 
     x = images(count, seed)
     (scores,) = evaluate(graph, {graph.inputs[0]: x}, list(graph.outputs.values())).values()
@@ -88,7 +90,7 @@ def batches(made: Quantized, count: int = 96, seed: int = 2, size: int = 16) -> 
 
 
 def trainer(made: Quantized, options: Options, **more) -> Trainer:
-    """A trainer of six steps an epoch."""
+    """A trainer with six steps per epoch."""
     data = more.pop("data", None) or batches(made)
     validation = more.pop("validation", None) or batches(made, seed=3)
     norms = norms_of(made.floating)

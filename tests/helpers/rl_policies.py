@@ -1,4 +1,4 @@
-"""A small policy: its program, weights, and what an actor makes of them."""
+"""A small policy: program, weights, and the outputs of an actor."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ X = np.array([[1.0, -2.0, 0.5]], np.float32)
 
 
 def drawn(seed: int) -> dict[str, np.ndarray]:
-    """Weights of the program."""
+    """Random weights of the program."""
     rng = np.random.default_rng(seed)
     shapes = PROGRAM.weight_shapes.items()
     return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes}
 
 
 def outputs(seed: int) -> np.ndarray:
-    """Outputs for X of an actor with the weights `drawn(seed)`."""
+    """An actor's outputs for X with the weights `drawn(seed)`."""
     return Actor(Packer(PROGRAM).pack(drawn(seed)))(X)

@@ -1,4 +1,4 @@
-"""A process of a run, for tests: it does what its settings say (python -m, see `joined`)."""
+"""A process of a run for tests, which does what its settings name (python -m, see `joined`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def main() -> None:
             os._exit(7)
         if task == "stuck":
             time.sleep(60)
-        if task == "read":  # and keep the block, and say which it is
+        if task == "read":  # keeps the block, and reports its version
             reader = Channel.attach(settings["channel"], settings["reader"])
             member.wait(lambda seconds: reader.wait(0, seconds))
             block = reader.latest()
@@ -37,21 +37,23 @@ def main() -> None:
             while member.running():
                 member.numbers[1] = block[0]
                 time.sleep(0.001)
-        if task == "write":  # blocks that are version all over, and be killed in the midst of one
+        # writes blocks whose numbers all equal the version, and is killed during one
+        if task == "write":
             writer = Channel.open(settings["channel"]).writer()
             for version in range(settings["count"]):
                 writer.next_block()[:] = version
                 writer.publish(version)
             writer.next_block()[: writer.channel.size // 2] = 255
             os.kill(os.getpid(), signal.SIGKILL)
-        if task == "act":  # count on from where the ring was when the last one was killed
+        # continues to count from the ring's content when the last process was killed
+        if task == "act":
             rings = Experience.open(settings["rings"])
             writer = rings.writer(settings["actor"])
             count = rings.written(writer.number)
             while member.running():
                 record = np.full((), count, rings.dtype)
                 count += writer.put(record, 0.01)
-        if task == "subscribe":  # show version and first output of what comes
+        if task == "subscribe":  # reports the version and the first output of each block
             subscriber = Subscriber(from_json(BlockSource, settings["policy"]), member)
             actor = Actor(subscriber.first())
             observation = np.array(settings["observation"], np.float32)
@@ -59,7 +61,7 @@ def main() -> None:
                 subscriber.step(actor.switch)
                 member.numbers[1:3] = actor(observation)[0]
                 member.numbers[0] = actor.version
-        if task == "play":  # records of which policy version gave what
+        if task == "play":  # records which version of the policy gave which step
             subscriber = Subscriber(from_json(BlockSource, settings["policy"]), member)
             writer = RecordWriter.of(from_json(RingPlace, settings["records"]))
             block = subscriber.first()

@@ -10,7 +10,9 @@ from qgraph.rl.learn.replay import Batch
 
 
 class World:
-    """The facts that a learner needs of an environment; `count` discrete actions, or numbers."""
+    """The properties of an environment that a learner needs; `count` discrete actions, or
+    numbers.
+    """
 
     def __init__(self, shape=(3,), dtype=np.float32, actions=2, count=0):
         self.shape, self.dtype = shape, np.dtype(dtype)
@@ -19,7 +21,9 @@ class World:
 
 
 class Episodes(World):
-    """Episodes of these rewards, which end for good or are cut. Observations count the steps."""
+    """Episodes with these rewards, which terminate or are truncated. Observations count the
+    steps.
+    """
 
     def __init__(self, rewards: Sequence[float], ended: bool = True, **facts):
         super().__init__(**facts)
@@ -40,7 +44,7 @@ class Episodes(World):
 
 
 class FixedPolicy:
-    """The same outputs for all observations."""
+    """A policy with the same outputs for all observations."""
 
     version = 1
 
@@ -52,12 +56,12 @@ class FixedPolicy:
 
 
 def batch_of(records: np.ndarray) -> Batch:
-    """All records, each as important as the others."""
+    """All records, with equal importance."""
     return Batch(records, np.arange(records.size), np.ones(records.size, np.float32))
 
 
 def transitions(world: World, size: int = 16, rng=0, **columns) -> Batch:
-    """Random transitions, with these columns instead of random ones. rng: or a seed."""
+    """Random transitions with the given columns. rng: a generator or a seed."""
     rng = np.random.default_rng(rng)
     batch = random_batch(world, size, rng)
     if world.actions.discrete:

@@ -1,4 +1,4 @@
-"""Runs of training that end by events, for processes of unknown speed."""
+"""Runs of training that end on events, for processes of unknown speed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from qgraph.rl.agents import config_for
 from qgraph.rl.learn.directory import RunDirectory
 from qgraph.rl.learn.training import Training
 
-MANY = 10**6  # steps, which a run that `ends_when` never takes
-SECONDS = 120.0  # after which what is waited for is not going to happen
+MANY = 10**6  # steps that a run with `ends_when` never reaches
+SECONDS = 120.0  # the time after which an expected event counts as missing
 
 
 def begun(path: Path, algorithm: str, environment: str, **settings: Any) -> Training:
@@ -39,11 +39,11 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def unwatched(status: object) -> None:
-    """A watch that looks at nothing."""
+    """A watch that does nothing."""
 
 
 def ends_when(training: Training, enough: Callable[[Array], bool]) -> list[Array]:
-    """Let it run until `enough` is true of all records that came in, which the list gets.
+    """Run until `enough` is true of all records so far, which are added to the list.
 
     Its options have MANY steps.
     """

@@ -1,4 +1,4 @@
-"""SAC's learner on made-up transitions."""
+"""SAC's learner on generated transitions."""
 
 import numpy as np
 

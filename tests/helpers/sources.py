@@ -1,4 +1,4 @@
-"""A mark for tests that read the sources of qgraph, which an installed wheel does not have."""
+"""A mark for tests that read the source files of qgraph, which an installed wheel does not have."""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""A reader of `.qgi` files, written from docs/integer_program.md alone: it imports no qgraph."""
+"""A reader of `.qgi` files, written only from docs/integer_program.md: it does not import
+qgraph.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ Attrs = dict[str, Any]
 
 
 class Refused(Exception):
-    """The file does not match the page."""
+    """The file does not match the specification."""
 
 
 def require(condition: bool, what: str) -> None:
@@ -111,7 +113,7 @@ def _requantize(n: Numbers) -> Attrs:
     }
 
 
-# By op: its attributes, from its numbers. `slice` and `reshape` need shapes and are below.
+# By op: its attributes, read from its numbers. `slice` and `reshape` need shapes and are below.
 NUMBERS = {
     "conv2d": lambda n: {**_window(n), "groups": n.one()},
     "depthwise_conv2d": _window,
@@ -181,7 +183,7 @@ def parse(data: bytes) -> File:
     require(all(place < tensors for place in places), "an index is of no tensor")
     named = [made[place].name for place in places]
     free = flags == 1
-    take_name, take_number = _Taker(named), _Taker(values)
+    take_name, take_number = _ItemReader(named), _ItemReader(values)
     found = File(free, by_name, take_name(entries), take_name(exits), ())
     ordered = []
     for op, output, inputs, own in rows:
@@ -195,7 +197,7 @@ def parse(data: bytes) -> File:
     return File(free, by_name, found.entries, found.exits, tuple(ordered))
 
 
-class _Taker:
+class _ItemReader:
     """Items of a section, some at a time."""
 
     def __init__(self, items: Any) -> None:

@@ -1,4 +1,4 @@
-"""An interpreter of programs, written from docs/integer_program.md alone: it imports no qgraph.
+"""An interpreter of programs, written only from docs/integer_program.md: it does not import qgraph.
 
 `COMPUTE` has the arithmetic of each op; `SHAPES`, `RANGES`, `SEPARATE` its rules (spec_rules.py).
 """
@@ -22,7 +22,7 @@ LEAST = np.iinfo(np.int64).min
 
 
 def _places(a: Attrs, x: Any, kernel: tuple[int, int], fill: int) -> Any:
-    """(tap, x under that tap for every place of the window): [n, h', w', c]."""
+    """For each tap: the values of x under it at every position of the window, [n, h', w', c]."""
     (top, bottom), (left, right) = a["pads"]
     (sh, sw), (dh, dw) = a["strides"], a.get("dilations", (1, 1))
     pads = ((0, 0), (top, bottom), (left, right), (0, 0))
@@ -196,7 +196,7 @@ def run(
 
 
 def check_order(file: File) -> None:
-    """Operands exist when a step runs, and nothing is made twice."""
+    """Check that operands exist when a step runs, and that nothing is computed twice."""
     given = {n for n, t in file.tensors.items() if t.codes is not None or t.kind == ENTRY}
     for step in file.steps:
         require(given.issuperset(step.inputs), f"{step.output}: used before it is made")

@@ -1,4 +1,4 @@
-"""Rules of docs/integer_program.md, written from it alone: shapes, ranges, samples. No qgraph."""
+"""Rules of docs/integer_program.md, written only from it: shapes, ranges, samples. No qgraph."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def _slid(a: Attrs, x: Shape, kernel: Sequence[int]) -> Shape:
     for axis in (0, 1):
         size, (before, after) = x[1 + axis], a["pads"][axis]
         dilation = a.get("dilations", (1, 1))[axis]
-        room = size + before + after - ((kernel[axis] - 1) * dilation + 1)
-        require(room >= 0, "a window does not fit")
-        made.append(room // a["strides"][axis] + 1)
+        last_start = size + before + after - ((kernel[axis] - 1) * dilation + 1)
+        require(last_start >= 0, "a window does not fit")
+        made.append(last_start // a["strides"][axis] + 1)
     return tuple(made)
 
 
@@ -86,7 +86,7 @@ SHAPES = {
 
 
 def _products(by_channel: Any, masks: Any) -> Any:
-    """by_channel: filters as [kh, kw, terms, outputs]; masks: taps inside of the image."""
+    """by_channel: filters as [kh, kw, terms, outputs]; masks: taps inside the image."""
 
     def reach(a: Attrs, x: Known, w: Known) -> Any:
         if w.codes is None:
@@ -113,7 +113,7 @@ def _everything(a: Attrs, image: Shape, filters: Shape) -> Any:
 
 
 def _windows(a: Attrs, image: Shape, filters: Shape) -> Any:
-    """The taps inside of the image, for every place of the window."""
+    """The taps inside the image, for every position of the window."""
     rows, columns = (
         {
             tuple(
@@ -238,7 +238,7 @@ SEPARATE = {
 
 
 def check(file: File) -> None:
-    """Shapes follow from ops, and no step mixes samples. Raises Refused."""
+    """Check that shapes follow from ops, and that no step mixes samples. Raises Refused."""
     for step in file.steps:
         operands = [file.tensors[name] for name in step.inputs]
         known = [Known(t.shape, t.low, t.high, t.magnitude, t.codes) for t in operands]

@@ -1,8 +1,8 @@
-"""Run a long command of the Makefile and show how it goes: `step.py LABEL COMMAND ...`.
+"""Run a long command of the Makefile and show its progress: `step.py LABEL COMMAND ...`.
 
-A terminal shows the elapsed time and what pip does, in one line; elsewhere a line appears now and
-then. The output of the command is shown only if it fails. It runs before anything is installed, so
-it uses the standard library alone.
+A terminal shows the elapsed time and what pip does in one line; elsewhere a line appears from time
+to time. The output of the command is shown only if it fails. It runs before anything is installed,
+so it uses only the standard library.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import IO
 
 SECONDS_BETWEEN_LINES = 15.0
 WIDTH = 96
-# Lines of pip, and how they are shown.
+# Lines of pip, and how they are displayed.
 SHOWN = (
     (re.compile(r"\s*Downloading (\S+?)(?:\.metadata)? (\(.+\))"), r"downloading \1 \2"),
     (re.compile(r"\s*Using cached (\S+?)(?:\.metadata)? (\(.+\))"), r"reading \1 \2"),
@@ -38,7 +38,7 @@ def shown(line: str) -> str | None:
 
 
 class Step:
-    """A command that runs, its output, and the newest thing that it does."""
+    """A running command, its output, and its latest action."""
 
     def __init__(self, label: str, command: Sequence[str]) -> None:
         self.label = label
@@ -65,7 +65,7 @@ class Step:
         return (f"{text}: {self.detail}" if self.detail else text)[:WIDTH]
 
     def ended(self, seconds: float) -> int | None:
-        """The exit status if the command ends within that time."""
+        """The exit status if the command ends within this time, or None."""
         try:
             status = self._process.wait(seconds)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""TensorFlow nodes with one attribute changed: a graph for every op that has attributes."""
+"""TensorFlow nodes with one changed attribute: a graph for every op that has attributes."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def graph_def_for(op: str) -> Any:
 
 
 def attributes() -> Iterator[tuple[str, Any]]:
-    """Every attribute of every op that is read which could change a number."""
+    """Every attribute that could change a result, of every op that qgraph reads."""
     for op in sorted({*IMPORTERS, *EVALUATORS} - set(VARIABLES)):
         definition = op_def_registry.get(op)
         for attr in definition.attr if definition else ():
@@ -126,7 +126,7 @@ def attributes() -> Iterator[tuple[str, Any]]:
 
 
 def changed(graph_def: Any, op: str, attr: Any, value: Any) -> Any:
-    """The graph with the attribute of its node (the last of that op) set."""
+    """The graph with a changed attribute of its node (the last node of the op)."""
     result = v1.GraphDef()
     result.CopyFrom(graph_def)
     node = [n for n in result.node if n.op == op][-1]
@@ -147,7 +147,7 @@ def values_of(attr: Any) -> tuple[Any, ...]:
 
 
 def without_defaults(graph_def: Any) -> Any:
-    """The graph as SavedModels hold it: attributes that are at their defaults are left out."""
+    """The graph as in a SavedModel, without attributes that have their defaults."""
     result = v1.GraphDef()
     result.CopyFrom(graph_def)
     for node in result.node:

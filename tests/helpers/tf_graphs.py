@@ -1,4 +1,4 @@
-"""Small TensorFlow graphs: built, run in TensorFlow, and imported to be compared."""
+"""Small TensorFlow graphs: build them, run them in TensorFlow, import and compare them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,7 +22,7 @@ def graph_def_of(build: Callable[[], Any]) -> Any:
 
 
 def run_tf(graph_def: Any, feeds: Mapping[str, Any], fetches: list[str]) -> list[Any]:
-    """The tensors as TensorFlow computes them, the graph run as it is written."""
+    """The tensors that TensorFlow computes, with the graph executed as it is written."""
     options = v1.ConfigProto()
     options.graph_options.rewrite_options.disable_meta_optimizer = True
     with tf.Graph().as_default() as graph:

@@ -1,4 +1,4 @@
-"""TensorFlow layers in short: what importer tests are written in."""
+"""TensorFlow layers in short form, for tests of importers."""
 
 import numpy as np
 import tensorflow as tf

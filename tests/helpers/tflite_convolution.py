@@ -1,4 +1,4 @@
-"""An int8 convolution as a .tflite file, run by the reference kernels of LiteRT."""
+"""An int8 convolution in a .tflite file, run by the reference kernels of LiteRT."""
 
 from typing import Any
 

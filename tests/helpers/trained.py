@@ -1,4 +1,4 @@
-"""Networks whose batch norms hold the statistics of known images, as after training."""
+"""Networks whose batch norms have the statistics of known images, as after training."""
 
 import numpy as np
 
@@ -51,7 +51,7 @@ def trained(behind_relu: bool = False, activation: str = "relu6", data=None) -> 
 
 
 def without_norms() -> Graph:
-    """One layer, of which no statistics are known."""
+    """A network of one layer without statistics."""
     g = Graph("net")
     x = g.input("x", "float32", (None, 3))
     g.outputs["y"] = g.add("matmul", x, g.const(np.eye(3, dtype=np.float32), "w"))

@@ -1,4 +1,4 @@
-"""Waiting for what other processes do."""
+"""Wait for the actions of other processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def until(condition: Callable[[], Any], seconds: float = 30) -> None:
 
 
 def watched(run: Supervisor, condition: Callable[[], Any]) -> None:
-    """Until then, or one of the run has died."""
+    """Wait until the condition is true, or a process of the run has died."""
     until(lambda: run.check() is None and condition())
 
 

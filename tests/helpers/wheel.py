@@ -1,8 +1,8 @@
-"""Install a wheel where no compiler is found, and run the fast tests against it: `make test-wheel`.
+"""Install a wheel without a compiler, and run the fast tests against it: `make test-wheel`.
 
 Usage: `python -m tests.helpers.wheel [--python PYTHON] [--wheels FOLDER] [PYTEST_ARGUMENT ...]`.
-The tests and what they read come from the source distribution beside the wheel. They are laid in
-build/wheel-test without the sources of qgraph.
+The tests and the files that they read come from the source distribution beside the wheel. They are
+copied to build/wheel-test without the sources of qgraph.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ VARIABLES = ("CC", "CXX", "CUDACXX", "PYTHONPATH", "VIRTUAL_ENV")
 
 
 def newest(folder: Path, pattern: str) -> Path:
-    """The newest file of a name like this."""
+    """The newest file whose name matches."""
     found = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime)
     if not found:
         sys.exit(f"{folder} has no {pattern}; make one: make wheel")
@@ -41,7 +41,7 @@ def wheel_for(python: str, folder: Path) -> Path:
 
 
 def lay_sources(sdist: Path, folder: Path) -> None:
-    """Lay the files that tests read, without the sources of qgraph."""
+    """Copy the files that tests read, without the sources of qgraph."""
     shutil.unpack_archive(sdist, folder / "unpacked")
     (unpacked,) = (folder / "unpacked").iterdir()
     (folder / "copy").mkdir()
@@ -51,7 +51,7 @@ def lay_sources(sdist: Path, folder: Path) -> None:
 
 
 def programs_without_compilers(folder: Path) -> None:
-    """Links to all programs of PATH except compilers and what calls them."""
+    """Link all programs of PATH except compilers and programs that call them."""
     folder.mkdir()
     for place in os.environ["PATH"].split(os.pathsep):
         for program in Path(place).glob("*"):

@@ -176,7 +176,7 @@ def test_the_scale_of_codes_is_that_of_the_definition(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", COMPUTING)
-def test_what_is_said_never_to_be_negative_is_not(op: str) -> None:
+def test_values_declared_nonnegative_are_never_negative(op: str) -> None:
     definition, count = OPS[op], len(example(op).shapes)
     for positive in (False, True):
         if definition.nonnegative(attributes(op), [positive] * count):
@@ -187,7 +187,7 @@ def test_what_is_said_never_to_be_negative_is_not(op: str) -> None:
 
 @pytest.mark.parametrize("low", [-20, 0])
 @pytest.mark.parametrize("op", INTEGER)
-def test_what_cannot_be_negative_is_said_not_to_be(op: str, low: int) -> None:
+def test_values_that_cannot_be_negative_are_known_as_such(op: str, low: int) -> None:
     definition, shapes = OPS[op], example(op).shapes
     assert definition.reach is not None
     reach = definition.reach(attributes(op), [Reach(low, 20, 20)] * len(shapes), shapes)
@@ -213,7 +213,7 @@ def test_elementwise_ops_look_at_one_place(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", [op for op in COMPUTING if OPS[op].scale is not Scale.OWN])
-def test_what_looks_at_one_place_is_said_to(op: str) -> None:
+def test_layers_with_one_place_are_recognized(op: str) -> None:
     inputs = floats(op)
     if len(inputs) > 1 or evaluate(op, inputs).shape != inputs[0].shape:
         return
@@ -235,7 +235,7 @@ def keeps_samples(definition: OpDef[Any], op: str) -> bool:
 
 
 @pytest.mark.parametrize("op", [op for op in COMPUTING if keeps_samples(OPS[op], op)])
-def test_samples_that_are_said_to_stay_apart_do(op: str) -> None:
+def test_ops_declared_separate_keep_samples_separate(op: str) -> None:
     x, *others = floats(op)
     each = [o[:1] if o.shape[:1] == x.shape[:1] and o.ndim == x.ndim else o for o in others]
     rest = [o[1:] if o.shape[:1] == x.shape[:1] and o.ndim == x.ndim else o for o in others]
@@ -288,7 +288,7 @@ def test_attributes_of_another_class_are_refused() -> None:
     assert node.typed(MarkedAttrs) == MarkedAttrs()
 
 
-def test_a_node_with_other_attributes_is_read_anew() -> None:
+def test_a_node_with_other_attributes_is_read_again() -> None:
     from dataclasses import replace
 
     node = Node("y", "leaky_relu", ("x",), {"alpha": 0.1})

@@ -122,7 +122,7 @@ def test_different_scales_are_refused(name):
 
 @pytest.mark.parametrize("batch", [True, False])
 @pytest.mark.parametrize("name", [*INTEGER, *FLOAT])
-def test_type_rule_says_what_comes_out(name, batch):
+def test_the_type_rule_gives_the_type_of_the_result(name, batch):
     attrs, shapes = {**INTEGER, **FLOAT}[name]
     arrays = [abs(codes(i, shape)) / 8 for i, shape in enumerate(shapes)]
     types = [TensorType("float64", shape) for shape in shapes]

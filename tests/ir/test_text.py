@@ -96,7 +96,7 @@ def graphs(draw):
 
 
 def shown(node):
-    """All of a node as text: NaN is not equal to itself, its repr is."""
+    """All of a node as text, because NaN is not equal to itself but its repr is."""
     return repr((node.name, node.op, node.inputs, sorted(node.attrs.items()), node.control))
 
 

@@ -24,13 +24,13 @@ def net() -> Graph:
 
 
 def put(g: Graph, name: str, **changes) -> None:
-    """Change a node behind the graph's back."""
+    """Change a node without informing the graph."""
     g.nodes[name] = replace(g.nodes[name], **changes)
     g._order = None
 
 
 def relink(g: Graph, name: str, **changes) -> None:
-    """Change a node with the index of users kept."""
+    """Change a node, and keep the index of users correct."""
     g._unlink(g.nodes[name])
     put(g, name, **changes)
     g._link(g.nodes[name])

@@ -122,7 +122,7 @@ def test_the_input_named_goes_as_far_as_the_bound(kind: str, side: str) -> None:
 
 @pytest.mark.parametrize(("bias", "with_bias"), [(-4, 18), (-3, 19), (0, 19), (3, 20)])
 def test_a_bias_that_brings_sums_nearer_to_zero_saves_no_bit(bias: int, with_bias: int) -> None:
-    """Products go up to 8 * 127 * 255, 18 bits and a sign: they are there before the bias."""
+    """Products reach 8 * 127 * 255, 18 bits and a sign, before the bias is added."""
     g = Graph("net")
     x = g.input("x", "float32", (None, 8))
     y = g.add("matmul", x, g.const(np.full((8, 1), 127 / 128, np.float32), "w"), name="layer")

@@ -13,7 +13,9 @@ X, Y = tensor("x", (1, 2, 3)), tensor("y", (1, 2, 3))
 
 
 def apart(op: str, *inputs: str, shape=(1, 2, 3), constants=None, **attrs: Any) -> bool:
-    """Whether samples stay apart in a program of one step, on entries `x` and `y` and constants."""
+    """Whether samples stay separate in a program of one step, on entries `x` and `y` and
+    constants.
+    """
     entries = [t for t in (X, Y) if t.name in inputs]
     step = Step(op, inputs, "z", attrs)
     return samples_are_separate(
@@ -54,7 +56,7 @@ def test_steps_that_keep_samples_apart(wanted, program) -> None:
 
 @pytest.mark.parametrize(("shift", "wanted"), [(1, True), ((1,), False)])
 def test_a_number_for_each_last_index_is_one_for_each_sample_of_a_vector(shift, wanted) -> None:
-    """[n] is a batch of numbers: a shift for each of them belongs to a sample."""
+    """[n] is a batch of numbers, so a shift for each of them belongs to a sample."""
     step = Step("requantize", ("x",), "z", {**SHIFT, "shift": shift})
     program = program_of(tensor("x", (1,)), tensor("z", (1,)), steps=[step], exits=["z"])
     assert samples_are_separate(program) is wanted

@@ -111,7 +111,7 @@ def test_batches_that_become_space_are_not_free() -> None:
     ],
 )
 def test_what_one_sample_has_no_effect_on_may_mix_more(op: str, attrs, batch: int | None) -> None:
-    """The first of one sample is all of it; the first of two is not."""
+    """The first part of one sample is all of it; the first of two is not."""
     net = Net(4)
     net.graph.set_attrs("x", type=TensorType("float32", (batch, 4)))
     y = net.op(op, net.op("add", "x", net.const("c", 4)), **attrs)

@@ -51,7 +51,7 @@ def test_every_op_is_defined_in_full(op: str) -> None:
     ("low", "high"), [(-3, 2), (0, 2), (1, 8), (-8, 8), (-7, 7), (0, 0), (5, 4), (-4, -1), (1, 2)]
 )
 def test_a_range_that_is_not_twos_complement_is_refused(low: int, high: int) -> None:
-    """It would saturate at the next power of two silently."""
+    """The range would silently saturate at the next power of two."""
     with pytest.raises(GraphError, match=r"y: requantize: range .* is not two's complement"):
         Step("requantize", ("x",), "y", {**REQUANTIZE, "low": low, "high": high})
 

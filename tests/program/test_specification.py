@@ -72,7 +72,7 @@ def test_the_page_names_every_rounding_and_overflow() -> None:
         assert f"\n    {name}: " in PAGE, name
 
 
-def test_the_page_says_what_every_key_of_a_profile_does() -> None:
+def test_the_page_describes_every_key_of_a_profile() -> None:
     section = PAGE.partition("\n## Profiles\n")[2].partition("\n## ")[0]
     for key in profile_keys():
         path = key.path.partition("[")[0]  # of all overrides
@@ -131,7 +131,7 @@ def test_every_op(samples: int) -> None:
 
 @pytest.mark.parametrize("op", OPS)
 def test_a_mistake_in_any_op_is_seen(op: str, monkeypatch) -> None:
-    """By its codes alone, without the ranges of tensors."""
+    """The mistake is visible in codes, without the ranges of tensors."""
     program, right = every_op(), spec_interpreter.COMPUTE[op]
     monkeypatch.setitem(spec_interpreter.COMPUTE, op, lambda a, *xs: right(a, *xs) ^ 1)
     monkeypatch.setattr(spec_interpreter, "require", lambda condition, what: None)
@@ -191,7 +191,7 @@ def test_attributes_in_the_file_are_those_of_the_program() -> None:
 
 
 def test_a_real_network_from_numbers_to_numbers() -> None:
-    """examples/digits: codes of the images, every tensor, and what the exits stand for."""
+    """examples/digits: the codes of images, every tensor, and the values of the exits."""
     graph = load(ROOT / "examples" / "digits" / "digits.pb")
     images = np.random.default_rng(0).random((5, 8, 8, 1), np.float32)
     result = quantize_network(graph, images, profile="graffitist-int8", plan="method=max")

@@ -73,7 +73,7 @@ def test_the_layer_that_gains_most_comes_first() -> None:
 
 
 def test_a_step_is_judged_over_its_whole_length() -> None:
-    """4 bits are no better than 2, 8 are: the way leads past 4."""
+    """4 bits are no better than 2 but 8 are, so the search must step over 4."""
     noise = [{2: 1.0, 4: 1.0, 8: 0.0}, {2: 0.3, 4: 0.2, 8: 0.2}]
     assert assign(noise, [100, 100], 1000) == (8, 2)
 
@@ -95,7 +95,7 @@ def test_budgets() -> None:
             budget_of(wrong, None)
 
 
-def test_a_budget_that_cannot_be_met_says_what_could() -> None:
+def test_a_budget_that_cannot_be_met_names_the_smallest_one() -> None:
     with pytest.raises(UsageError, match="too small for") as error:
         check_budgets([Budget(mean_bits=1.5)], [100, 300], [2, 8])
     assert error.value.hint == "the smallest budget is 325 bytes, 6.5 bits on average"

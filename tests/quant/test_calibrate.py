@@ -91,7 +91,9 @@ def test_exponents_by_hand():
 
 @pytest.mark.parametrize("method", ["kl_j", "percentile"])
 def test_what_leaves_the_network_is_not_clipped(method):
-    """The largest logit is the answer; within, one number in 20,000 may be clipped."""
+    """The largest logit decides the class; inside the network, one number in 20,000 may be
+    clipped.
+    """
     x = np.zeros((20_000, 4), np.float32)
     x[np.arange(len(x)), np.arange(len(x)) % 4] = uniform((len(x),), -0.95, 0.95)
     x[0] = 0.9
@@ -193,7 +195,7 @@ def test_weights_that_two_kinds_of_layer_share_have_scales_for_each():
 
 
 def test_inputs_that_are_never_negative_lose_the_sign_and_are_not_clipped():
-    """Pixels: what reaches the next layer in the sweep is what reaches it afterwards."""
+    """With pixels, the sweep and later runs give the next layer the same values."""
     g = dense([[1.0]], channels=1)
     data = {"x": uniform((64, 1), 0, 1)}
     quantize(g, INT8, data)

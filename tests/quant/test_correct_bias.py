@@ -79,7 +79,7 @@ def test_a_bias_stops_at_the_end_of_its_range():
     assert only.note == "1 of 1 biases are limited to their range"
 
 
-def test_layers_without_a_bias_are_left_and_said_so():
+def test_layers_without_a_bias_are_unchanged_and_noted():
     g = dense([[0.3, 0.7]], None)
     data = {"x": np.float32([[1]])}
     graph = quantize(g.copy(), INT8, data)
@@ -147,7 +147,7 @@ def test_statistics_give_the_correction_that_samples_give(padding):
     assert np.abs(free.constant("b") - plain).max() > 0.05
 
 
-def test_inputs_of_unknown_mean_are_left_and_said_so():
+def test_inputs_of_unknown_mean_are_unchanged_and_noted():
     g = normal_network("same")
     g.moments.clear()
     graph = quantize(g.copy(), INT8)
@@ -156,7 +156,7 @@ def test_inputs_of_unknown_mean_are_left_and_said_so():
     assert correct_biases_without_data(graph, g) == [note] and graph.nodes == before.nodes
 
 
-def test_a_layer_without_a_bias_is_said_so_without_data_too():
+def test_a_layer_without_a_bias_is_noted_without_data_too():
     g = dense([[0.3, 0.7]], None)
     g.moments["x"] = Moments(np.ones(1), np.ones(1))
     graph = quantize(g.copy(), INT8, {"x": np.float32([[1]])})

@@ -200,7 +200,7 @@ def test_a_directory_is_read_file_by_file(tmp_path):
     assert_images(load_data(str(tmp_path), net(), limit=3), 3)
 
 
-def test_inputs_of_a_fixed_and_of_a_free_batch_are_cut_alike() -> None:
+def test_inputs_of_a_fixed_and_of_a_free_batch_are_split_in_the_same_way() -> None:
     graph = Graph("net")
     graph.input("a", "float32", (2, 3))
     graph.input("b", "float32", (None, 3))

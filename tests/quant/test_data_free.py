@@ -95,7 +95,9 @@ def test_graphs_are_left_as_they_were_after_an_error() -> None:
 
 @pytest.mark.parametrize("profile", ["graffitist-int8", "int32-bias"])
 @pytest.mark.parametrize("behind_relu", [False, True])
-def test_without_data_it_is_nearly_as_good_as_with(behind_relu: bool, profile: str) -> None:
+def test_results_without_data_are_nearly_as_good_as_with_data(
+    behind_relu: bool, profile: str
+) -> None:
     network, unseen = trained(behind_relu, "relu"), {"image": images(seed=9)}
     free = qgraph.quantize(network, profile=profile)
     wanted = folded(network.copy())
@@ -113,7 +115,7 @@ def test_results_are_exact_to_the_bit(profile: str) -> None:
     assert assert_tf_equals_reference(result.graph, dict(result.sample)) > 8
 
 
-def test_what_is_said_and_what_is_not() -> None:
+def test_which_warnings_are_given() -> None:
     result = qgraph.quantize(trained(), effort="fast")
     facts = result.facts
     assert facts.agreement is None and facts.calibration_samples == 0
@@ -159,7 +161,7 @@ def test_a_given_range_holds() -> None:
 
 
 @pytest.mark.parametrize("ends", [(1.0, 1.0), (2.0, 1.0), (0.0, np.inf), (np.nan, 1.0)])
-def test_ranges_that_are_none(ends: tuple[float, float]) -> None:
+def test_invalid_ranges(ends: tuple[float, float]) -> None:
     with pytest.raises(UsageError, match="is not a range"):
         qgraph.quantize(without_norms(), input_ranges={"x": ends})
 
@@ -198,7 +200,7 @@ def test_bits_are_not_chosen_without_samples() -> None:
 
 @pytest.mark.parametrize("behind_relu", [False, True])
 def test_statistics_follow_channels_that_are_pruned_and_scaled(behind_relu: bool) -> None:
-    """After all that a plan does, they are still those of the samples of training."""
+    """After all steps of a plan, the statistics are still those of the training samples."""
     graph = trained(behind_relu, "relu")
     gamma = graph.constant("gamma2")
     assert gamma is not None
@@ -215,7 +217,9 @@ def test_statistics_follow_channels_that_are_pruned_and_scaled(behind_relu: bool
 
 
 def test_thresholds_are_of_the_statistics_and_not_of_the_noise() -> None:
-    """Inputs said to be much too small change the input's scale, and hardly one behind it."""
+    """A much smaller range of inputs changes the scale of the input, and later scales very
+    little.
+    """
     exponents = []
     for most in (255.0, 16.0):
         done = qgraph.quantize(trained(), plan="method=max", input_ranges={"": (0, most)})

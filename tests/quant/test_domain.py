@@ -88,5 +88,5 @@ def test_one_sample_is_given_more_room() -> None:
     assert Domain(1, (Drift("bn", 0.1, 0.7),)).warning
 
 
-def test_without_batch_norms_nothing_can_be_told() -> None:
+def test_without_batch_norms_samples_cannot_be_checked() -> None:
     assert domain_of(without_norms(), {"x": np.ones((4, 3), np.float32)}) is None

@@ -60,7 +60,9 @@ def test_the_reference_kernels_of_litert_round_so(shift: int) -> None:
 
 
 def test_graphs_of_floats_round_sums_so_too() -> None:
-    """Some of 40,000 sums are where `double` and half away differ, in both float graphs."""
+    """Some of 40,000 sums are at values where `double` and half away differ, in both float
+    graphs.
+    """
     rng, profile = np.random.default_rng(0), replace(INT32_BIAS, rounding=Rounding.DOUBLE)
     graph = Graph("layer")
     x = graph.input("x", "float32", (None, 8))

@@ -98,7 +98,7 @@ def test_what_is_not_finite_names_the_quantizer() -> None:
         FloatStatistics.of(graph, {"x": np.zeros((8, 4), np.float32)})
 
 
-def test_progress_is_told_by_chunks() -> None:
+def test_progress_is_reported_by_chunk() -> None:
     graph, _, data = ready(0)
     told: list[tuple[int, int]] = []
     FloatStatistics.of(graph, data, lambda done, total: told.append((done, total)))

@@ -22,7 +22,7 @@ def feeds() -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("network", [test_graph_values.network, test_stages.network])
 def test_any_values_are_those_of_the_interpreter(network) -> None:
-    """Outputs, and also values inside of what runs as one stage or in place."""
+    """Outputs, and also values inside a stage or an op that works in place."""
     graph, given = network(), feeds()
     held = given["x"].copy()
     inner = [node.name for node in graph.topological() if node.op not in ("const", "input")]
@@ -35,7 +35,7 @@ def test_any_values_are_those_of_the_interpreter(network) -> None:
     np.testing.assert_array_equal(given["x"], held)
 
 
-def test_values_that_are_only_seen_are_told_before_they_are_overwritten() -> None:
+def test_values_are_reported_before_they_are_overwritten() -> None:
     graph, given = test_stages.network(), feeds()
     seen = [n.name for n in graph.topological() if n.op in ("input", "quantize", "bias_add")]
     told: dict[str, np.ndarray] = {}

@@ -63,7 +63,7 @@ def test_the_least_error_of_all_members_together():
 
 
 def test_members_without_outliers_outvote_one_with():
-    """The largest range, which one sweep would take, is that of few and short-lived outliers."""
+    """One sweep would take the largest range, which comes from a few outliers."""
     g = summed()
     spiky = RNG.normal(0, 0.1, (2000, 16)).astype(np.float32)
     spiky[7, 3] = 9.0

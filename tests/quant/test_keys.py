@@ -92,7 +92,7 @@ def test_tables_in_the_documentation_are_those_of_the_declarations(name) -> None
             assert line in page.read_text()
 
 
-def test_a_table_that_is_not_true_is_written_anew() -> None:
+def test_a_wrong_table_is_written_again() -> None:
     page = "before\n<!-- table: steps of a plan -->\nstale\n<!-- end of table -->\nafter\n"
     new = with_tables(page)
     assert new.startswith("before\n") and new.endswith("<!-- end of table -->\nafter\n")

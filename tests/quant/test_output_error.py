@@ -71,7 +71,7 @@ def test_a_tensor_that_no_layer_takes_counts_for_itself():
 
 
 def outliers_that_no_weight_meets() -> tuple[Graph, dict]:
-    """Channel 0 has all outliers, and weights of nearly nothing."""
+    """Channel 0 has all outliers, and nearly zero weights."""
     g = Graph("net")
     weights = RNG.normal(size=(8, 4)).astype(np.float32)
     weights[0] = 1e-4
@@ -104,7 +104,7 @@ def test_tensors_of_a_sum_are_relative_to_their_mean_signal():
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_what_leaves_no_number_is_the_worst():
-    """A coarse step makes zeros, whose logarithm is infinite: only fine steps are left."""
+    """A coarse step gives zeros, whose logarithm is infinite, so only fine steps remain."""
     g = Graph("net")
     x = g.add("relu", g.add("matmul", g.input("x", "float32", (None, 4)), const(g, 4, 2)))
     g.outputs["y"] = g.add(

@@ -90,7 +90,7 @@ def test_a_shared_constant_stays_with_the_other_layer():
     }  # fmt: skip
 
 
-def test_progress_is_told():
+def test_progress_is_reported():
     graph, floating, data = pair(0)
     told = []
     run_paired(graph, floating, data, lambda *_: None, lambda i, n: told.append((i, n)))

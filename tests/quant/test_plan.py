@@ -35,7 +35,7 @@ def test_order_and_spaces_do_not_count(plan, random):
 
 
 @given(PLANS)
-def test_every_step_can_be_said(plan):
+def test_every_step_can_be_written_as_text(plan):
     """Also those that are the default."""
     said = []
     for step in fields(plan):

@@ -76,7 +76,7 @@ def test_rounding_in_turn_beats_nearest_where_they_are_not():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_small_problems_are_nearly_solved(seed):
-    """Among all 3^6 choices around the target, one not much worse than the best is found."""
+    """The result is not much worse than the best of all 3^6 choices around the target."""
     v, h = problem(seed, 1, 6, 1)
     near = np.array(list(itertools.product((-1, 0, 1), repeat=6)))[:, :, None]
     best = quadratic_error(np.rint(v) + near, v, h).min()
@@ -146,7 +146,7 @@ def test_the_error_is_never_above_that_of_rounding_to_nearest(name, profile):
 
 @pytest.mark.parametrize("name", ["matmul", "conv", "grouped", "depthwise", "multiplier"])
 def test_it_helps(name):
-    """Columns, groups and targets belong together: were they mixed up, nothing would be won."""
+    """Columns, groups and targets must match; if they were mixed up, the error would not fall."""
     floating = LAYERS[name]
     data = samples(floating, 64)
     graph = coarse(floating, data)
@@ -201,7 +201,7 @@ def test_inputs_that_are_always_zero_keep_their_weights():
 
 @pytest.mark.parametrize("name", ["matmul", "conv", "grouped", "depthwise", "multiplier"])
 def test_inputs_that_batch_norms_remember_count_though_samples_lack_them(name, monkeypatch):
-    """Calibrated on numbers around 0, judged on what training had: numbers around 3."""
+    """Calibrated on numbers around 0, evaluated on numbers around 3 as in training."""
     floating = LAYERS[name].copy()
     data, channels = samples(floating, 40), floating.types["x"].shape[-1]
     mean, deviation = np.full(channels, 3.0), np.linspace(0.5, 1, channels)
@@ -254,7 +254,7 @@ def test_the_same_twice():
 
 
 def outlier(op: str = "matmul") -> Graph:
-    """One weight that asks for a scale on which the others are hardly there."""
+    """One weight whose scale leaves very few codes for the others."""
     w = np.random.default_rng(1).normal(0, 0.1, (24, 3)).astype(np.float32)
     w[0, 0] = 1.01
     return layer(op, w, 24)

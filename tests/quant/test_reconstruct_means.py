@@ -32,7 +32,7 @@ def biased_error(graph: Graph, floating: Graph, data: dict) -> np.ndarray:
 
 @pytest.mark.parametrize("profile", ["int8", "int32-bias", "per-channel"])
 def test_the_bias_takes_the_mean_error(profile):
-    """All inputs are near 40: without the bias, weights make up for the mean alone."""
+    """All inputs are near 40; without the bias, weights would only compensate for the mean."""
     floating = biased("conv2d", normal(3, 3, 2, 4), 2)
     rng = np.random.default_rng(3)
     data = {"x": (40 + 0.5 * rng.normal(size=(24, 6, 5, 2))).astype(np.float32)}
@@ -91,7 +91,7 @@ def test_the_best_share_of_what_rounding_hides_is_a_share(size):
 
 @pytest.mark.parametrize("block", [4096, 16])
 def test_few_samples_are_not_fitted_where_that_does_not_help_others(monkeypatch, block):
-    """The error to make up for is independent of the inputs: on others, a fit does harm."""
+    """The error is independent of the inputs, so a fit increases the error on other samples."""
     monkeypatch.setattr(layer_codes, "BLOCK", block)
     rng = np.random.default_rng(4)
     w = normal(32, 4)

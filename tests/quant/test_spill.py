@@ -94,7 +94,7 @@ def test_what_is_put_is_read(memory):
     assert "a" not in shelf and not shelf._bytes_in_memory
 
 
-def test_room_comes_back():
+def test_freed_memory_is_used_again():
     shelf = ChunkStore(1, 100)
     for turn in range(5):
         shelf.put(str(turn), 0, np.zeros(90, np.uint8))
@@ -123,7 +123,7 @@ def test_files_have_no_name_and_vanish(tmp_path, monkeypatch):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_full_disk_is_said(monkeypatch):
+def test_a_full_disk_is_reported(monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 

@@ -185,7 +185,7 @@ def test_kl_j_never_clips_at_the_cost_of_the_tensor(x, bits, power):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_pages_of_text_are_not_clipped(method):
-    """White is exactly 1 in 88 of 100 pixels, ink is anything: all methods keep both."""
+    """White is exactly 1 in 88 of 100 pixels, ink has any value: all methods keep both."""
     x = np.ones(20_000, np.float32)
     ink = RNG.random(x.size) < 0.12
     x[ink] = np.clip(RNG.beta(0.4, 0.4, ink.sum()), 0, 1)

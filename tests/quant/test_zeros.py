@@ -148,6 +148,6 @@ def test_a_group_of_zeros_has_the_scale_of_one():
 
 
 def test_a_tiny_member_of_a_group_is_lost_not_refused():
-    """Alone its exponent would be past 126; in the group it rounds to zero."""
+    """Alone its exponent would exceed 126; in the group it rounds to zero."""
     g = calibrated(dense(np.eye(4, 3), np.full(3, 1e-38)), INT8, X[:, 0, 0, [0, 1, 2, 2]])
     assert g.nodes["b/q16"].attrs["spec"].exponent == 15

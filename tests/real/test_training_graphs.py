@@ -53,7 +53,7 @@ def test_a_training_graph_is_inference(name, profile):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_all_of_it_learns_and_it_stays_inference(name):
+def test_all_numbers_learn_and_the_graph_stays_that_of_inference(name):
     made = quantized(name, "graffitist-int8")
     data = {made.graph.inputs[0]: samples(name)[:1]}
     training = TrainingGraph(made.graph, norms_of(made.floating))

@@ -75,7 +75,7 @@ def test_it_renders_and_nothing_overflows(browse, small):
 
 @pytest.fixture(scope="module")
 def far(tmp_path_factory):
-    """The same with the outputs so far, one more column."""
+    """The same page with one more column, the outputs so far."""
     part = PartFacts("block/3/conv", "conv2d", 20, 1.0, 19, 1.0, 8.5, 0.9, samples=12)
     known = [dataclasses.asdict(part)]
     folder = written_directory(tmp_path_factory.mktemp("far"), 12, sensitivity=known)

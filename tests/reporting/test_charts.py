@@ -11,7 +11,7 @@ from qgraph.records import from_json
 from qgraph.reporting import charts
 from qgraph.reporting.facts import TensorFacts
 from qgraph.static.facts import PartFacts
-from tests.helpers.report import felt, statistic, tensor
+from tests.helpers.report import layer_cost, statistic, tensor
 
 
 def parsed(svg):
@@ -89,7 +89,7 @@ def test_noise_along_the_network_names_the_weakest():
 
 
 def test_the_longest_bar_is_the_most_sensitive_layer():
-    found = [from_json(PartFacts, felt(f"l{i}", 20.0 + i)) for i in range(50)]
+    found = [from_json(PartFacts, layer_cost(f"l{i}", 20.0 + i)) for i in range(50)]
     root, parts = parsed(charts.sensitivity(found[::-1]))
     lengths = [float(r.get("width")) for r in parts["bar"]]
     assert len(lengths) == charts.BARS and lengths == sorted(lengths, reverse=True)

@@ -15,7 +15,7 @@ from qgraph.reporting.page import render
 from qgraph.reporting.reading import read_facts
 from qgraph.words import noise_share, percent
 from tests.helpers.cli import typical_images
-from tests.helpers.report import facts_of, felt, plan, rewrite, statistic, written_directory
+from tests.helpers.report import facts_of, layer_cost, plan, rewrite, statistic, written_directory
 
 FIRST = "block/0/conv/q8"
 SECOND = "block/1/conv/q8"
@@ -55,7 +55,7 @@ def test_the_sqnr_of_the_outputs_is_measured(facts):
     assert facts["summary"]["measured_samples"] == 4  # those that calibration did not see
 
 
-def test_groups_name_who_forced_whom(facts, tmp_path):
+def test_groups_name_the_op_that_forced_their_members(facts, tmp_path):
     assert facts["scale_groups"] and all(g["inside_layer"] for g in facts["scale_groups"])
     assert all(g["forced_by"][0]["op"] == "bias_add" for g in facts["scale_groups"])
     assert all(g["widest"] in [m["name"] for m in g["members"]] for g in facts["scale_groups"])
@@ -154,7 +154,7 @@ def test_what_is_good_needs_no_advice_but_to_measure(tmp_path):
 
 
 def test_layers_know_what_feeds_them_and_what_is_left_of_the_outputs(tmp_path):
-    far = felt("block/1/conv", 20.0, so_far_sqnr_db=18.5, so_far_top1=0.9)
+    far = layer_cost("block/1/conv", 20.0, so_far_sqnr_db=18.5, so_far_top1=0.9)
     corrected = plan(correct_bias=True)
     facts = facts_of(written_directory(tmp_path, sensitivity=[far], plan=corrected))
     first, second, third = facts["layers"][:3]

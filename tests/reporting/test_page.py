@@ -9,7 +9,7 @@ from qgraph.artifacts import FILES
 from qgraph.reporting.page import breakable, prose, render, scale
 from qgraph.reporting.reading import read_facts
 from tests.helpers.cli import left_in, run
-from tests.helpers.report import Page, facts_of, felt, plan, rewrite, written_directory
+from tests.helpers.report import Page, facts_of, layer_cost, plan, rewrite, written_directory
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_a_thousand_layers_stay_small(large):
     assert 1_000_000 < len(large) < 6_000_000
 
 
-def test_what_is_said(html):
+def test_the_page_has_the_main_facts(html):
     text = Page(html).text
     for said in ("net.pb", "graffitist-int8", "What to do next", "mean-to-avg-pool", "kl_j"):
         assert said in text
@@ -66,7 +66,7 @@ def test_names_are_text_and_never_markup(tmp_path):
         tmp_path,
         model=nasty,
         float_ops=[{"name": nasty, "op": nasty}],
-        sensitivity=[felt(nasty, 20.0)],
+        sensitivity=[layer_cost(nasty, 20.0)],
         outputs={nasty: "float32[?]"},
     )
     manifest = json.loads((folder / "manifest.json").read_text())
@@ -83,8 +83,8 @@ def test_sensitivity_agreement_and_trials_are_shown_where_known(tmp_path):
     known["trials"] = [{"plan": plan(method="mse"), "agreement": near}]
     reasons = ["12 % of its output is clipped", "a <tail>"]
     known["sensitivity"] = [
-        felt("block/2/conv", 20.0, all_but_sqnr_db=33.5, reasons=reasons),
-        felt("block/1/conv", None),
+        layer_cost("block/2/conv", 20.0, all_but_sqnr_db=33.5, reasons=reasons),
+        layer_cost("block/1/conv", None),
     ]
     text = Page(render(read_facts(written_directory(tmp_path, **known)))).text
     assert "10 %, 20.0 dB" in text and "all others 2.1 %, 33.5 dB" in text
@@ -97,7 +97,7 @@ def test_sensitivity_agreement_and_trials_are_shown_where_known(tmp_path):
 
 def test_outputs_so_far_are_a_column_where_they_are_known(tmp_path, html):
     assert "outputs so far" not in html
-    far = felt("block/1/conv", 20.0, so_far_sqnr_db=18.54, so_far_top1=0.9)
+    far = layer_cost("block/1/conv", 20.0, so_far_sqnr_db=18.54, so_far_top1=0.9)
     page = render(read_facts(written_directory(tmp_path, sensitivity=[far])))
     cells = re.findall(r'<span class="r" data-v="([\d.]*)">([^<]*)</span></summary>', page)
     assert cells == [("", "\u2013"), ("18.54", "90 %"), ("", "\u2013"), ("", "\u2013")]
@@ -120,7 +120,7 @@ def test_scale_prose_and_names():
 # -- the verb ----------------------------------------------------------------------------------
 
 
-def test_report_says_where_the_page_is(tmp_path):
+def test_report_prints_the_path_of_the_page(tmp_path):
     folder = written_directory(tmp_path / "out")
     before = left_in(folder)
     done = run("report", folder)
@@ -210,7 +210,7 @@ CERTIFICATE = {
 }  # fmt: skip
 
 
-def test_a_certificate_is_shown_where_it_is_of_this_network(tmp_path) -> None:
+def test_a_certificate_is_shown_if_it_belongs_to_the_network(tmp_path) -> None:
     folder = written_directory(tmp_path / "o")
     assert "Not tried yet" in render(read_facts(folder))
     rewrite(folder, **{"graph.txt": "a graph"})

@@ -35,7 +35,7 @@ def test_order_counts_elsewhere():
     assert match(g, y, Op("sub", X, Const("c"))) is None
 
 
-def test_a_variable_that_stands_twice_is_one_value():
+def test_a_variable_that_occurs_twice_is_one_value():
     g = start()
     s = g.add("sigmoid", "b")
     assert match(g, g.add("mul", "a", s), Op("mul", X, Op("sigmoid", X))) is None

@@ -56,7 +56,7 @@ def test_a_fixpoint_is_reached(count):
 
 
 def test_users_of_a_value_that_steps_in_are_looked_at_again():
-    """`relu` is tried in vain before the two negations before it are gone."""
+    """`relu` cannot be rewritten until the two negations before it are removed."""
 
     def bare(rewriter, node):
         if rewriter.graph.producer(node.inputs[0]).op != "input":
@@ -101,7 +101,7 @@ def test_a_rule_that_declines_lets_the_next_try_and_is_remembered():
 
 
 def test_a_refusal_is_dropped_once_the_rule_applies():
-    """The rule declines at `n1` until `n0` is what it needs."""
+    """The rule is refused at `n1` until `n0` has changed."""
 
     def needs_tanh(rewriter, node):
         if rewriter.graph.producer(node.inputs[0]).op != "tanh":

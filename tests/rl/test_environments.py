@@ -29,7 +29,7 @@ def made(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_seed_says_how_an_episode_begins(name):
+def test_a_seed_decides_how_an_episode_begins(name):
     environment = made(name)
     first, other = environment.reset(3), environment.reset(4)
     assert (environment.reset(3) == first).all()
@@ -72,7 +72,7 @@ def test_one_in_a_process_of_its_own_is_the_same():
 
 
 @pytest.mark.parametrize("waited", [True, False])
-def test_one_whose_process_was_killed(waited):
+def test_an_environment_whose_process_was_killed(waited):
     pytest.importorskip("gymnasium")
     apart = SeparateEnvironment("CartPole-v1")
     apart.process.kill()
@@ -84,13 +84,13 @@ def test_one_whose_process_was_killed(waited):
     apart.close()
 
 
-def test_one_that_ends_before_it_says_anything(monkeypatch):
+def test_a_process_that_ends_before_its_first_message(monkeypatch):
     monkeypatch.setattr("qgraph.rl.environments.separate_process.MODULE", "__future__")
     with pytest.raises(RunError, match="the process of `CartPole-v1` has ended"):
         SeparateEnvironment("CartPole-v1")
 
 
-def test_one_that_there_is_not_is_said_from_its_process():
+def test_an_unknown_environment_is_reported_by_its_process():
     pytest.importorskip("gymnasium")
     with pytest.raises(UsageError, match="unknown environment `CartPool-v1`") as caught:
         SeparateEnvironment("CartPool-v1")
@@ -135,7 +135,7 @@ def test_environments_of_a_package_with_images_of_booleans(monkeypatch, shape, w
 
 
 @pytest.mark.parametrize("name", GYMNASIUM)
-def test_an_end_for_good_counts_no_more_but_a_cut_does(name):
+def test_a_terminal_state_has_value_0_and_a_truncated_one_does_not(name):
     environment = made(name)
     environment.reset(0)
     for _ in range(500):
@@ -153,7 +153,7 @@ def test_an_end_for_good_counts_no_more_but_a_cut_does(name):
         ("ALE/Pnog-v5", "ALE/Pong-v5"),
     ],
 )
-def test_unknown_names_are_told_what_is_near(name, near):
+def test_unknown_names_get_similar_names_as_a_hint(name, near):
     with pytest.raises(UsageError, match=f"did you mean .*{near}"):
         made(name)
 

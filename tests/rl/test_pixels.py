@@ -91,7 +91,7 @@ def test_learning_from_images_in_float16(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_a_library_that_is_missing_is_said(monkeypatch):
+def test_a_missing_library_is_reported(monkeypatch):
     """As dm_control is imported, with what draws, where libosmesa6 is not installed."""
     pytest.importorskip("dm_control", reason="needs the extra `rl`")
 
@@ -105,6 +105,6 @@ def test_a_library_that_is_missing_is_said(monkeypatch):
     assert "libosmesa6" in caught.value.hint
 
 
-def test_where_nothing_can_be_drawn_is_said():
+def test_figures_that_cannot_be_drawn_are_reported():
     error = played(draws="disable")["error"]
     assert "cannot be drawn" in error and "MUJOCO_GL=osmesa" in error

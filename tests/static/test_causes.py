@@ -56,7 +56,7 @@ def test_an_input_channel_far_above_the_others() -> None:
     assert re.search(r"\d+ % of its weights round to zero", text) and "vary" not in text
 
 
-def test_the_channel_behind_it_is_next_to_constant() -> None:
+def test_the_channel_behind_it_is_nearly_constant() -> None:
     w, data = normal(8, 8), {"x": X["x"] * np.where(np.arange(8) == 3, 1e-3, 1).astype("f4")}
     w[3] *= 200
     (_, text), *_ = reasons(layer(w), data)
@@ -98,7 +98,7 @@ def test_a_scale_that_makes_room_for_the_bias_leaves_weights_few_codes() -> None
     )
 
 
-def test_a_scale_group_says_who_made_it_coarse() -> None:
+def test_a_scale_group_names_the_member_that_made_it_coarse() -> None:
     g = layer(normal(8, 8) * 0.01, name="small")
     small = g.outputs["y"]
     g = layer(normal(8, 8) * 10, name="large", graph=g)

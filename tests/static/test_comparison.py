@@ -60,7 +60,7 @@ def test_outputs_weigh_the_same_whatever_their_scale() -> None:
     assert weighed_sqnr(np.zeros(2), np.zeros(2)) == np.inf
 
 
-def test_samples_are_told_apart_in_outputs_of_any_shape() -> None:
+def test_samples_are_distinguished_in_outputs_of_any_shape() -> None:
     wanted = [np.zeros((4, 3)), np.zeros((4, 5, 5, 2)), np.zeros((8, 2))]
     found = [np.ones_like(a) * (np.arange(len(a)) == 2).reshape(-1, *[1] * (a.ndim - 1))
              for a in wanted]  # fmt: skip

@@ -147,7 +147,7 @@ def test_names_that_are_patterns_mean_themselves() -> None:
     assert weight_bits(quantized) == dict(zip(ODD_NAMES, bits, strict=True))
 
 
-def test_a_mixed_profile_says_what_it_is() -> None:
+def test_a_mixed_profile_describes_itself() -> None:
     units = units_by(mlp(8, 8, 4), INT8, PLAIN)
     once = overridden(INT8, units, (8, 4))
     for profile in (once, overridden(once, units, (4, 8))):

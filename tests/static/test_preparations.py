@@ -52,7 +52,7 @@ def test_the_passes_are_those_of_the_recipe() -> None:
     assert same(quantized, by_hand)
 
 
-def test_what_plans_begin_with_alike_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_common_first_steps_of_plans_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
     run = PassManager.run
 

@@ -160,7 +160,7 @@ def test_quantize_reports_on_samples_kept_apart() -> None:
     assert plain.facts.choice.trials == [] and not plain.facts.agreement.held_out
 
 
-def test_a_plan_is_built_as_it_is() -> None:
+def test_a_given_plan_is_built_without_changes() -> None:
     plan = Plan(equalize="biases", powers_of_two=True, method="mse", correct_bias=True)
     graph, data = network(), samples(8)
     result = qgraph.quantize(graph, data, plan=plan.spec())

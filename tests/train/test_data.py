@@ -105,7 +105,7 @@ def test_arrays_are_shuffled_by_seed_and_epoch(graph):
         assert (Y[rows] == batch.labels).all()
 
 
-def test_a_dataset_goes_on_in_the_middle(graph):
+def test_a_dataset_continues_in_the_middle(graph):
     data = training_data(tf.data.Dataset.from_tensor_slices((X, Y)).batch(8), graph, 1, 0)
     whole, rest = list(data.batches(0)), list(data.batches(0, start=1))
     assert data.steps == 3
@@ -137,7 +137,7 @@ def test_a_generator_has_no_length(graph):
     ],
     ids=str,
 )
-def test_what_is_wrong_with_it_is_said(made, graph, source, message):
+def test_wrong_training_data_is_reported(made, graph, source, message):
     with pytest.raises(CalibrationError, match=message):
         training_data(source, graph, 8, 0)
 

@@ -14,7 +14,7 @@ from tests.helpers.keras_models import BATCH, arrays, compiled, same, samples, s
 from tests.helpers.trained import images
 
 
-def test_what_tensorboard_is_told(plain, tmp_path):
+def test_events_for_tensorboard(plain, tmp_path):
     model = compiled(plain)
     board = ThresholdBoard(tmp_path, every=3)
     history = model.fit(samples(), batch_size=BATCH, epochs=2, verbose=0, callbacks=[board]).history

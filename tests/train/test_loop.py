@@ -74,7 +74,7 @@ def test_training_wins_back_most_of_what_quantization_costs_and_is_still_inferen
     assert_is_inference(run.model, {made.graph.inputs[0]: images(16, seed=9)})
 
 
-def test_the_float_network_learns_alike(made):
+def test_the_float_network_learns_in_the_same_way(made):
     """Without quantizers, with batch norms at work: what retrained float networks stand for."""
     run = trainer(made, FAST)
     floating = Trainer(
@@ -218,7 +218,7 @@ class Interrupted(ArrayBatches):
 
 
 @pytest.mark.parametrize("save_seconds", [0.0, 1e9], ids=["each-step", "each-validation"])
-def test_a_run_that_goes_on_ends_with_the_same_bits(made, folder, save_seconds):
+def test_a_run_that_continues_ends_with_the_same_bits(made, folder, save_seconds):
     options = Options(
         epochs=3, batch_size=16, weight_rate=3e-3, freeze_start=2, freeze_every=3, validate_every=4
     )
@@ -259,7 +259,7 @@ def test_a_checkpoint_of_another_network_is_refused(made, folder, tmp_path_facto
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"something else"])
-def test_a_broken_checkpoint_is_said(made, folder, content):
+def test_a_broken_checkpoint_is_reported(made, folder, content):
     (folder / LAST).write_bytes(content)
     with pytest.raises(LoadError, match="is not a checkpoint that can be read"):
         trainer(made, FAST, folder=folder).run()

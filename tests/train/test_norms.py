@@ -44,7 +44,7 @@ MODELS = pytest.mark.parametrize(
 
 @PLANS
 @MODELS
-def test_without_quantizers_it_is_the_float_network_in_training(made, sides, plan, tmp_path):
+def test_without_quantizers_the_graph_is_the_float_network_in_training(made, sides, plan, tmp_path):
     model, x = made(), images(32)
     graph = folded(model, plan, tmp_path)
     norms = norms_of(graph)
@@ -130,7 +130,7 @@ def test_a_channel_that_gamma_switched_off_stays_defined(tmp_path):
 
 
 @MODELS
-def test_frozen_it_is_inference_to_the_bit(made, sides, tmp_path):
+def test_a_frozen_graph_computes_inference_to_the_bit(made, sides, tmp_path):
     """At first, and when weights, scales and statistics have moved."""
     graph, feeds = folded(made(), Plan(), tmp_path), {}
     norms, feeds[graph.inputs[0]] = norms_of(graph), images()

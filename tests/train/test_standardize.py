@@ -39,7 +39,7 @@ def normed(seed: int, profile) -> tuple[Graph, dict]:
 
 
 @pytest.mark.parametrize("profile", [INT8, INT32_BIAS], ids=["int8", "int32-bias"])
-def test_wherever_the_variables_go_it_is_inference(profile):
+def test_the_graph_is_that_of_inference_for_any_variables(profile):
     graph, feeds = normed(0, profile)
     training, rng = TrainingGraph(graph), np.random.default_rng(0)
     assert_is_inference(training, feeds)

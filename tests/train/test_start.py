@@ -48,7 +48,7 @@ def specs(graph: Graph) -> dict[str, object]:
 @pytest.mark.parametrize("profile", ["graffitist-int8", "graffitist-int4"])
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("network", NETWORKS)
-def test_untrained_it_is_the_static_network(network, plan, profile):
+def test_the_untrained_graph_is_the_static_network(network, plan, profile):
     make, data = NETWORKS[network]
     static = qgraph.quantize(make(), data(), profile=profile, plan=plan)
     begun = qgraph.quantize(make(), data(), profile=profile, plan=plan, mode="retrain")

@@ -94,7 +94,7 @@ def test_what_goes_where() -> None:
     assert "up to 4 of 2 of 4 channels goes to `second`" in trace.rewrites[0].after
 
 
-def test_below_three_deviations_it_is_off_as_the_log_says() -> None:
+def test_below_three_deviations_the_error_is_that_of_the_log() -> None:
     g, y = start()
     after, trace = absorbed(g, relu_identity(g, y))
     said = float(trace.rewrites[0].after.rpartition(" ")[2])

@@ -32,7 +32,7 @@ def test_golden():
     )
 
 
-def test_deep_nesting_and_a_member_that_stands_twice():
+def test_deep_nesting_and_a_repeated_member():
     g, (a, b, c) = net()
     inner = concat(g, concat(g, a, b), c)
     g.outputs["y"] = concat(g, inner, a, inner, name="outer")

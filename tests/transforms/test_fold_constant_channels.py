@@ -51,7 +51,7 @@ def test_a_dead_channel_is_exactly_its_constant(padding: str) -> None:
     np.testing.assert_allclose(evaluate(after, {"x": x})["y"], expected, rtol=1e-12, atol=1e-12)
 
 
-def test_the_change_is_what_the_log_says() -> None:
+def test_the_change_is_the_one_in_the_log() -> None:
     graph = network(np.array([1e-7, 1, 1, 1]), "valid")
     after, trace = folded(graph)
     said = float(trace.rewrites[0].after.rpartition(" ")[2])

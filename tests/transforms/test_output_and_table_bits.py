@@ -35,7 +35,7 @@ def test_tables_are_looked_up_by_16_bits_and_say_8():
     assert (table["domain"].bits, table["spec"].bits) == (16, 8) and "a/q16_1" in found
 
 
-def test_a_table_at_the_end_says_16_bits():
+def test_a_table_at_the_end_has_16_bits():
     net = Net()
     assert specs(net, net.op("tanh", net.fc(net.x, "a"), name="t"))["t"] == "s16*2^-? activation"
 

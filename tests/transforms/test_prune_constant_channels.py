@@ -197,7 +197,7 @@ def test_no_bias_to_put_it_into() -> None:
     assert widths(g) == [(3, 1), (1, 2)] and g.outputs["y"] == "last/shifted"
 
 
-def test_what_stays_says_why() -> None:
+def test_ops_that_stay_have_a_reason() -> None:
     g = network()
     seen = layer(g, "x", 4, dead=(0, 1))
     grouped = layer(g, "x", 4, dead=(2, 3))

@@ -88,7 +88,7 @@ def test_too_many_channels_stay_float():
     assert refused(trace) == [("n", "stays float: 4194304 channels are too many")]
 
 
-def test_as_many_channels_as_four_bits_have_room_for():
+def test_the_number_of_channels_that_four_bits_allow():
     net = Net(1 << 21)
     text, trace = inserted(net, norm(net, net.x, 1 << 21))
     assert "standardize" in text and not refused(trace)
@@ -126,7 +126,7 @@ def test_an_input_tiny_beside_epsilon_takes_a_coarse_scale():
     assert np.abs(found - wanted).max() <= 2**-7 * np.abs(wanted).max()
 
 
-def test_an_input_tiny_beside_epsilon_that_others_take_too_is_told():
+def test_a_shared_input_tiny_beside_epsilon_is_reported():
     """A layer beside the layer norm needs the fine scale, for which the layer norm has no root."""
     net = Net()
     net.graph.outputs["y"] = norm(net, net.x, epsilon=1e-2)

@@ -62,7 +62,7 @@ def test_quotient_recognised(power):
     assert ops(g) == ["input", "layer_norm"] and g.nodes["norm"].attrs == {"epsilon": 1e-5}
 
 
-def test_another_axis_or_another_mean_is_another_thing():
+def test_another_axis_or_another_mean_is_not_recognized():
     for g in (written_out(axes=(0,)), written_out(same=False)):
         before = ops(g)
         run_pass(RecognizeLayerNorm(), g)

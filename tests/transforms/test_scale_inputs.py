@@ -47,7 +47,7 @@ def test_a_feature_that_is_always_zero_follows_the_largest():
 
 
 @pytest.mark.parametrize("peaks", [(1e-44, 1.0, 2.0, 0.5), (3e38, 1.0, 1e-39, 0.5)])
-def test_features_whose_power_of_two_is_no_float32_number(peaks):
+def test_features_whose_power_of_two_exceeds_float32(peaks):
     """A factor of infinity would make all outputs infinite."""
     net, y = net_of()
     net.graph.outputs["y"] = y

@@ -40,7 +40,7 @@ def test_what_differs_in_anything_stays(other) -> None:
     assert len(constants(g)) == 2
 
 
-def test_dtypes_are_told_apart() -> None:
+def test_dtypes_are_distinguished() -> None:
     g = Graph("net")
     for i, dtype in enumerate(("int32", "float32")):
         g.outputs[f"y{i}"] = g.add("neg", g.const(np.arange(4, dtype=dtype), "c"))

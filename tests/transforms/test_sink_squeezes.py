@@ -72,7 +72,7 @@ def test_what_had_another_rank_stays():
     assert left(g) == 2
 
 
-def test_another_axis_is_another_thing():
+def test_another_axis_is_not_recognized():
     g = Graph("net")
     x = g.input("x", "float64", (2, 1, 1, 3))
     layer(g, g.add("relu", g.add("squeeze", x, attrs={"axes": (2,)})))

@@ -264,7 +264,7 @@ def test_text_carries_it() -> None:
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
-def test_written_out_it_is_the_same_function(name) -> None:
+def test_the_written_out_function_is_the_same(name) -> None:
     g = network(SPELLINGS[name][1])
     PassManager(FLOAT).run(g)
     apart = written_out(g)

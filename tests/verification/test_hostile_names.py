@@ -142,7 +142,7 @@ def test_onnx_outputs_have_public_names_where_values_have_others(tmp_path) -> No
     assert verify(out, forms=["onnx-qdq", "onnx-integer"]).equal
 
 
-def test_the_manifest_says_what_tensorflow_calls_the_ends(tmp_path) -> None:
+def test_the_manifest_has_the_tensorflow_names_of_inputs_and_outputs(tmp_path) -> None:
     names = SETS["exporters"]
     graph = imported(named_network(names))
     changed = tf_io_names(graph).changed

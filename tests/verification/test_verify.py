@@ -144,7 +144,7 @@ def test_samples_of_a_network_that_mixes_them_are_tried_one_by_one(tmp_path) -> 
     assert [list(map(np.shape, case.entries.values())) for case in cases] == [[(1, 6, 4)]] * 8
 
 
-def test_a_certificate_says_what_was_compared_and_what_not(out, monkeypatch) -> None:
+def test_a_certificate_lists_what_was_compared_and_what_was_not(out, monkeypatch) -> None:
     @dataclass(frozen=True)
     class Unable(TensorFlowForm):
         name = "unable"

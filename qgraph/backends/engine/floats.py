@@ -68,9 +68,9 @@ class FloatEngine:
         results = {
             name: np.empty((len(x), *shape), np.float32) for name, shape in self._exits.items()
         }
-        rooms = list(results.values())
+        arrays = list(results.values())
         try:
-            self._native.run_floats(len(x), x, *self._spec, self._wanted, self._exponents, rooms)
+            self._native.run_floats(len(x), x, *self._spec, self._wanted, self._exponents, arrays)
         except ValueError as error:
             raise ExactnessError(str(error), node=self._entry) from None
         return results

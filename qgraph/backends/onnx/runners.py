@@ -87,8 +87,8 @@ def check_whole(path: Path, network: Network) -> None:
     runs = session(with_own_weights(model) or path, optimised=True)
     found = dict(zip(names.outputs, runs.run([*names.outputs.values()], feeds), strict=True))
     for public, wanted in Reference(network.graph).outputs(network.sample).items():
-        room = 1e-3 * float(np.max(np.abs(wanted), initial=0))
-        if not np.allclose(found[public], wanted, rtol=1e-2, atol=room):
+        tolerance = 1e-3 * float(np.max(np.abs(wanted), initial=0))
+        if not np.allclose(found[public], wanted, rtol=1e-2, atol=tolerance):
             raise ExactnessError("the file gives other values than the network", node=public)
 
 

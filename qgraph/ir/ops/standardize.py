@@ -107,9 +107,9 @@ def finest_input(attrs: StandardizationAttrs, channels: int) -> int:
     """
     if attrs.epsilon <= 0:
         return MAX_EXPONENT
-    room = (1 << SQUARE_BITS) - largest_square(attrs, channels)
+    remaining = (1 << SQUARE_BITS) - largest_square(attrs, channels)
     guard = max(-attrs.exponent, 0)
-    return int(np.floor(np.log2(room / (attrs.epsilon * channels**2)) / 2)) - guard - 1
+    return int(np.floor(np.log2(remaining / (attrs.epsilon * channels**2)) / 2)) - guard - 1
 
 
 def standardized(codes: Array, numbers: Standardization) -> Codes:

@@ -232,7 +232,7 @@ def _aligned(block: Array) -> Array:
     """The same bytes at a multiple of 64, copied if needed."""
     if block.ctypes.data % ALIGNMENT == 0:
         return block
-    room = np.empty(len(block) + ALIGNMENT, np.uint8)
-    begin = -room.ctypes.data % ALIGNMENT
-    room[begin : begin + len(block)] = block
-    return room[begin : begin + len(block)]
+    memory = np.empty(len(block) + ALIGNMENT, np.uint8)
+    begin = -memory.ctypes.data % ALIGNMENT
+    memory[begin : begin + len(block)] = block
+    return memory[begin : begin + len(block)]

@@ -137,9 +137,9 @@ class Packer:
         Returns:
             Zeros, uint8 [size], at a multiple of 64.
         """
-        room = np.zeros(self.size + ALIGNMENT, np.uint8)
-        begin = -room.ctypes.data % ALIGNMENT
-        return room[begin : begin + self.size]
+        memory = np.zeros(self.size + ALIGNMENT, np.uint8)
+        begin = -memory.ctypes.data % ALIGNMENT
+        return memory[begin : begin + self.size]
 
 
 def _pack(packer: Packer, weights: Weights, block: Array, arrived: Callable[[str], object]) -> None:

@@ -160,10 +160,10 @@ class _Node:
         It asks for as many records as the learner has space for, so that none get old on the way.
         """
         rings, newer = self._ring.rings, version > self.version
-        room = rings.capacity - rings.unread(self._ring.number)
-        if self.call is None and (newer or room):
+        free = rings.capacity - rings.unread(self._ring.number)
+        if self.call is None and (newer or free):
             given = (block, version) if newer else (b"", -1)
-            self.call = self.relay.exchange.remote(*given, room)
+            self.call = self.relay.exchange.remote(*given, free)
             self.version = max(version, self.version)
 
     def receive(self) -> tuple[int, bool]:

@@ -34,12 +34,14 @@ class WeightLayout:
         self.size = max(at, ALIGNMENT)
         self.content = sum(4 * math.prod(shape) for shape in program.weight_shapes.values())
 
-    def views(self, room: Array) -> dict[str, Array]:
+    def views(self, memory: Array) -> dict[str, Array]:
         """Views of the weights in uint8 [size]."""
         views = {}
         for name, shape in self.program.weight_shapes.items():
             begin = self._places[name]
-            views[name] = room[begin : begin + 4 * math.prod(shape)].view(np.float32).reshape(shape)
+            views[name] = (
+                memory[begin : begin + 4 * math.prod(shape)].view(np.float32).reshape(shape)
+            )
         return views
 
 

@@ -63,13 +63,13 @@ class MessageSender:
 
     def send(self, facts: LearnerFacts, observations: Array | None) -> None:
         """Hand over a copy of the message, without waiting."""
-        room = self._writer.next_block()
+        block = self._writer.next_block()
         observations = (
             np.zeros((0, *self._shape), np.float32) if observations is None else observations
         )
         numbers = (*astuple(facts), len(observations))
-        room[: 8 * len(numbers)].view(np.float64)[:] = numbers
-        room[HEAD : HEAD + observations.nbytes].view(np.float32)[:] = observations.ravel()
+        block[: 8 * len(numbers)].view(np.float64)[:] = numbers
+        block[HEAD : HEAD + observations.nbytes].view(np.float32)[:] = observations.ravel()
         self._writer.publish(self._writer.version + 1)
 
 

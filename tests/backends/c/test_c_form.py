@@ -26,7 +26,7 @@ def test_every_tensor_of_digits(digits: Path) -> None:
 
 @needs_compiler
 def test_an_export_tests_itself(digits: Path, tmp_path: Path) -> None:
-    """As a user compiles it, with the sample that lies beside it."""
+    """The commands of the documentation compile an export and check it on the sample beside it."""
     export(load_network(digits), "c", tmp_path / "c")
     net = next((tmp_path / "c").glob("*.h")).stem
     flags = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2"]

@@ -114,7 +114,7 @@ def test_sums_are_as_wide_as_they_can_get(high: int, bits: int, tmp_path: Path) 
 
 @needs_compiler
 def test_partial_sums_may_be_wider_than_sums(tmp_path: Path) -> None:
-    """Inputs are 200..255: 255 * 9,000,000 passes int32 before the rest is taken off."""
+    """Inputs are 200..255, so 255 * 9,000,000 exceeds int32 before the negative terms are added."""
     acc = replace(tensor("acc", (1, 1), 0, 55 * 9_000_000), magnitude=510 * 9_000_000)
     step = Step("matmul", ("x", "w"), "acc", {})
     weights = {"w": [[9_000_000], [-9_000_000]]}
@@ -227,7 +227,9 @@ def test_a_layer_reads_like_one(tmp_path: Path) -> None:
 
 
 def test_steps_join_where_their_last_input_is_made() -> None:
-    """A residual: the sum is made beside the second branch, the first is stored for it."""
+    """In a residual block, the sum is computed beside the second branch, and the first branch is
+    stored.
+    """
     made = [tensor(n, (1, 4)) for n in ("x", "a", "b", "b2", "sum", "out", "unused")]
     program = program_of(
         *made,
@@ -250,7 +252,7 @@ def test_steps_join_where_their_last_input_is_made() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 99), st.integers(0, 9), st.integers(0, 9)), max_size=12))
-def test_what_lives_together_lies_apart(spans: list) -> None:
+def test_values_that_live_at_the_same_time_do_not_overlap(spans: list) -> None:
     lives = {str(i): Lifetime(size, min(a, b), max(a, b)) for i, (size, a, b) in enumerate(spans)}
     offsets, total = plan(lives)
     for a in lives:
@@ -296,7 +298,7 @@ def test_two_networks_in_one_firmware_one_in_memory_of_its_caller(tmp_path: Path
 
 
 @needs_compiler
-def test_the_test_says_pass_and_fail(tmp_path: Path) -> None:
+def test_the_test_prints_pass_and_fail(tmp_path: Path) -> None:
     program = small_conv()
     run = compiled(program, tmp_path, traced=False)
     codes = random_codes(program, samples=5)

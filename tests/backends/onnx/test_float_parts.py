@@ -31,7 +31,7 @@ def outputs(path, feeds):
 
 
 def exported(model, samples, folder):
-    """The float network, and QDQ of the quantized one."""
+    """The float network, and the quantized one as QDQ."""
     out = quantize(model, samples, effort="plain").save(folder / "out")
     export(out, "onnx-qdq", folder / "qdq")
     optimize(model).save(folder / "float.onnx")

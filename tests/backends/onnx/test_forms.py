@@ -73,7 +73,7 @@ def test_limits_that_cross(form) -> None:
 
 
 @forms
-def test_a_file_is_checked_says_what_it_holds_and_is_always_the_same(form, tmp_path) -> None:
+def test_a_file_is_checked_describes_its_content_and_is_reproducible(form, tmp_path) -> None:
     net = Net(8, 8, 4)
     net.graph.outputs["y"] = net.op("relu", net.conv("x", "conv"))
     program = lower(quantize(net.graph, INT32_BIAS))
@@ -96,7 +96,7 @@ def test_a_file_is_checked_says_what_it_holds_and_is_always_the_same(form, tmp_p
 
 @forms
 def test_sums_of_both_signs_up_to_the_bound(form) -> None:
-    """Sizes add up to twice 2^24; every partial sum stays within it, whatever its order."""
+    """Magnitudes add up to twice 2^24, but every partial sum stays within 2^24 in any order."""
     builder, rng = ProgramBuilder(), np.random.default_rng(0)
     x = builder.entry((1, 2048), (0, 256), "x")
     weights = np.full((2048, 8), 64)

@@ -38,7 +38,9 @@ def test_random_programs(program) -> None:
 @pytest.mark.parametrize("overflow", ["saturate", "wrap"])
 @pytest.mark.parametrize(("bits", "signed"), [(4, True), (8, False), (16, True), (32, True)])
 def test_every_tie_is_rounded(rounding, overflow, bits, signed) -> None:
-    """All codes of 9 bits by every shift, at once and one for each channel; and far ones."""
+    """All codes of 9 bits with every shift, for all channels and for each channel; also distant
+    ones.
+    """
     builder = ProgramBuilder()
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
     rule = {"rounding": rounding, "overflow": overflow, "low": low, "high": high}
@@ -59,7 +61,7 @@ def test_every_tie_is_rounded(rounding, overflow, bits, signed) -> None:
 @pytest.mark.parametrize("x", [(-128, 127), (0, 255), (-(2**15), 2**15 - 1), (0, 2**16 - 1)])
 @pytest.mark.parametrize("w", [(-128, 127), (0, 255), (-8, 7), (-(2**15), 2**15 - 1)])
 def test_extreme_codes(op, x, w) -> None:
-    """Products of the largest codes, where sums of two pass 16 bits."""
+    """Products of the largest codes, where sums of two exceed 16 bits."""
     builder, rng = ProgramBuilder(), np.random.default_rng(0)
     shapes = {
         "conv2d": ((1, 5, 4, 12), (3, 3, 12, 5)),
@@ -135,7 +137,9 @@ def test_a_file_is_checked_and_always_the_same(tmp_path) -> None:
 @pytest.mark.parametrize("overflow", ["saturate", "wrap"])
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_floats_become_codes_and_back(tmp_path, rounding: str, overflow: str) -> None:
-    """The models beside it: every tie, the numbers next to ties, and huge ones."""
+    """The models that convert floats and codes: every tie, the numbers next to ties, and huge
+    numbers.
+    """
     builder = ProgramBuilder()
     x = builder.entry((1, 4), name="x/q8", exponent=(7, 3, -2, 0))
     spec = replace(builder.entries[0].spec, rounding=rounding, overflow=overflow)
@@ -156,7 +160,7 @@ def test_floats_become_codes_and_back(tmp_path, rounding: str, overflow: str) ->
     np.testing.assert_array_equal(floats, wanted)
 
 
-def test_what_it_cannot_carry_is_named() -> None:
+def test_what_the_form_does_not_support_is_named() -> None:
     builder = ProgramBuilder()
     x = builder.entry((1, 4, 4, 2), (-8, 7), "x")
     w = builder.entry((1, 1, 2, 2), (-8, 7), "w")

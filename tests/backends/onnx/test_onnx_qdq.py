@@ -98,7 +98,7 @@ def test_two_quantizers_in_a_row_round_twice() -> None:
 @pytest.mark.parametrize("low", [-128, 0])
 @pytest.mark.parametrize("exponent", [5, (5, 6, 4, 5)])
 def test_layers_run_on_integer_kernels(tmp_path, channels, low, exponent) -> None:
-    """A layer at the bound of float32, its sums of both signs, biased; and a matrix product."""
+    """A layer at the bound of float32, with sums of both signs and a bias; and a matrix product."""
     builder, rng = ProgramBuilder(), np.random.default_rng(0)
     x = builder.entry((1, 5, 4, channels), (low, low + 255), "x", exponent=3)
     weights = rng.integers(-127, 128, (3, 3, channels, 4))
@@ -134,7 +134,7 @@ def test_padding_that_is_pooled_is_zero() -> None:
 
 
 def executed(path, program) -> Counter:
-    """Ops that ONNX Runtime makes of a file."""
+    """The ops that ONNX Runtime executes for a file."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -155,7 +155,7 @@ def refusal_of(builder: ProgramBuilder) -> str | None:
     return FORM.refusal(network_of(builder.program()))
 
 
-def test_what_it_cannot_carry_is_named() -> None:
+def test_what_the_form_does_not_support_is_named() -> None:
     rule = {"shift": 1, "rounding": "half_even", "overflow": "saturate", "low": -8, "high": 7}
     for change, reason in (
         ({"rounding": "half_up"}, "layer: rounds half_up"),

@@ -77,7 +77,7 @@ def test_products_of_16_bits_are_float64() -> None:
     assert_form(FORM, builder.program(), codes={"x": codes})
 
 
-def test_a_file_says_its_grids_and_shapes(tmp_path) -> None:
+def test_a_file_has_grids_and_shapes(tmp_path) -> None:
     net = Net(8, 8, 4)
     net.graph.outputs["y"] = net.op("relu", net.conv("x", "conv"))
     program = lower(quantize(net.graph, replace(INT8, rounding="half_away")))

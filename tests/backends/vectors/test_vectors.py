@@ -192,7 +192,7 @@ def test_a_program_may_mix_its_samples(make, tmp_path: Path) -> None:
 # -- limits and choices -----------------------------------------------------------------------
 
 
-def test_what_is_left_out_is_said(tmp_path: Path, monkeypatch) -> None:
+def test_what_is_left_out_is_reported(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(files, "MAX_HEX_BYTES", 5)
     index = written(requantized(2), tmp_path, VectorsForm(most=8))
     assert [case["name"] for case in index["cases"]] == ["lowest"]

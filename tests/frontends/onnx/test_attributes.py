@@ -35,7 +35,7 @@ LEFT = {("Constant", "sparse_value")}
 
 
 def expected(example):
-    """Outputs of the model, None where no executor runs it."""
+    """The outputs of the model; None if no executor runs it."""
     for run in (runtime, reference):
         try:
             return list(run(example.model, example.feeds).values())
@@ -50,9 +50,10 @@ def reference(model, feeds):
 
 
 def verdict(example, whole=None):
-    """`read`, `opaque`, `refused` or `senseless`; asserts that what is read is right.
+    """`read`, `opaque`, `refused` or `senseless`; asserts that results are right if the model is
+    read.
 
-    `whole` has all outputs of an example that leaves some out.
+    `whole`: all outputs of an example that omits some.
     """
     try:
         graph = import_model(read(example.model))

@@ -137,7 +137,7 @@ def chain(names=("x:0", "y:0", "z:1")):
 
 
 def test_names_of_tensors_become_names_of_nodes():
-    """`:1` is the index of a node's output in a graph, `:0` is never written there."""
+    """`:1` is the index of a node's output in a graph; `:0` is never written."""
     graph = imported(chain())
     assert graph.inputs == ["x:0"]
     assert graph.outputs == {"z:1": "z_1"}
@@ -234,7 +234,7 @@ def outside(tmp_path):
 
 
 def changed(path, **entries):
-    """The file, its first external tensor described otherwise."""
+    """The file with a wrong description of its first external tensor."""
     model = onnx.load(path, load_external_data=False)
     described = {e.key: e.value for e in model.graph.initializer[0].external_data}
     del model.graph.initializer[0].external_data[:]

@@ -46,7 +46,7 @@ def image(axes, channels, low=5):
 
 
 def fits(model, x):
-    """Windows that do not fit, and what ONNX Runtime does not take, prove nothing."""
+    """Whether a window fits and ONNX Runtime supports it; other cases prove nothing."""
     try:
         runtime(model, {"x": x})
     except Exception:
@@ -154,7 +154,7 @@ def widened():
 
 
 def doubled():
-    """Twice the size, whatever it is."""
+    """Twice the size, for any size."""
     attrs = {
         "mode": "nearest",
         "coordinate_transformation_mode": "asymmetric",

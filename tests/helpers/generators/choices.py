@@ -11,8 +11,10 @@ T = TypeVar("T")
 
 
 class Choices:
-    """Choices from a seed, or from hypothesis, whose failures shrink: `st.randoms()` is such a
-    source too. The first option of a pick, the least number and False are the simplest ones.
+    """Choices from a seed, or from hypothesis, whose failing examples shrink: `st.randoms()` works
+    too.
+
+    The simplest choices are the first option of a pick, the smallest number and False.
     """
 
     def __init__(self, source: random.Random | int) -> None:
@@ -20,7 +22,7 @@ class Choices:
         self.rng = np.random.default_rng(self.source.randint(0, 1 << 20))
 
     def number(self, low: int, high: int) -> int:
-        """Both ends included."""
+        """A whole number from low to high, inclusive."""
         return self.source.randint(low, high)
 
     def pick(self, *options: T) -> T:
@@ -30,7 +32,7 @@ class Choices:
         return self.number(0, 99) >= 100 - round(100 * probability)
 
     def some(self, options: range) -> tuple[int, ...]:
-        """Any part of the options, in order."""
+        """Any subset of the options, in order."""
         return tuple(option for option in options if self.chance(0.5))
 
     def permutation(self, size: int) -> list[int]:

@@ -47,7 +47,7 @@ def table(net: Network, x: Value) -> Value:
 
 
 def pair(net: Network, x: Value) -> Value:
-    """An op of two values of one shape."""
+    """An op on two values of one shape."""
     same = [v for v in net.live if net.shape(v) == net.shape(x)]
     return net.op(net.choices.pick(*BINARY), x, net.choices.pick(*same))
 
@@ -69,7 +69,7 @@ def gate(net: Network, x: Value) -> Value:
 
 
 def move(net: Network, x: Value) -> Value:
-    """A move that fits, else the same value."""
+    """A move that fits, otherwise the same value."""
     op = net.choices.pick(*MOVES)
     attrs = MOVES[op](net, x)
     return net.op("identity", x) if attrs is None else net.op(op, x, **attrs)

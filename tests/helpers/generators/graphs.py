@@ -1,8 +1,8 @@
-"""Random float networks with everything in them that is easy to get wrong.
+"""Random float networks with all properties that are often handled wrongly.
 
 `graphs()` is a hypothesis strategy, `random_graph(seed)` one network of a seed. Elementwise ops
-come from the definitions in `qgraph.ir.ops`. tests/ir/test_graph_generator.py names each op that
-is not drawn and has no reason for it.
+come from the definitions in `qgraph.ir.ops`. tests/ir/test_graph_generator.py names each op that is
+neither drawn nor excluded with a reason.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def random_graph(
     dtype: str = "float64",
     kinds: Sequence[Layer] = CNN,
 ) -> Graph:
-    """A network of so many layers on an input `x` [?, h, w, c].
+    """A network with this number of layers on an input `x` [?, h, w, c].
 
     Its outputs are `map`, the last value, and `logits`, a product of it; sometimes also `inner`, a
     value that other layers read, and `input`, the input itself. Networks of every kind of layer
@@ -68,7 +68,9 @@ def random_graph(
 
 
 def graphs(layers: int = 6) -> st.SearchStrategy[Graph]:
-    """Random float32 networks of up to so many layers of every kind; see `random_graph`."""
+    """Random float32 networks with up to this number of layers of every kind; see
+    `random_graph`.
+    """
     sources = st.randoms(use_true_random=False)
     counts = st.integers(1, layers)
     return st.builds(partial(random_graph, dtype="float32", kinds=EVERY), sources, counts)

@@ -1,4 +1,4 @@
-"""A random program as it grows, and how attributes are drawn from their declarations."""
+"""A random program that grows, and attributes drawn from their declarations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ NUMBERS = 1 << 10  # an attribute with a wider range needs a recipe
 
 @dataclass(frozen=True)
 class Draft:
-    """Operands and attributes of a step; a range that is narrower than the definition's."""
+    """Operands and attributes of a step, and its range if that is narrower than the
+    definition's.
+    """
 
     inputs: tuple[str, ...]
     attrs: Mapping[str, object] = field(default_factory=dict)
@@ -26,7 +28,7 @@ class Draft:
 
 
 class Grower(ProgramBuilder):
-    """A program that grows by random steps on the tensors that it has."""
+    """A program to which random steps on its tensors are added."""
 
     def __init__(
         self,
@@ -54,7 +56,7 @@ class Grower(ProgramBuilder):
         self.live.append(x)
 
     def codes(self, *shape: int, bits: Sequence[int] = (8, 2, 4, 8, 8, 13, 16, 20)) -> np.ndarray:
-        """Codes of one range; sometimes all at one end of it."""
+        """Codes in one range; sometimes all of them at one end."""
         c = self.choices
         spec = QuantSpec(c.pick(*bits), c.pick(True, True, False), "weight")
         if c.chance(0.2):
@@ -62,7 +64,7 @@ class Grower(ProgramBuilder):
         return c.rng.integers(spec.lo, spec.hi + 1, shape)
 
     def derived(self, op: str, *given: str) -> dict[str, object]:
-        """Values of the attributes that are not given, from their declarations."""
+        """The values of attributes that are not given, drawn from their declarations."""
         rest = [d for d in declarations(OPS[op].attributes) if d.name not in given]
         return {declared.name: self.value(op, declared) for declared in rest}
 
@@ -74,7 +76,7 @@ class Grower(ProgramBuilder):
         return self.choices.number(declared.low, declared.high)
 
     def drop(self, made: str) -> None:
-        """Take the last step back."""
+        """Remove the last step."""
         del self.tensors[made]
         for name in self.steps.pop().inputs:
             if self.constants.pop(name, None) is not None:

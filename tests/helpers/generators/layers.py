@@ -1,4 +1,6 @@
-"""The layers of random networks, each of a few ops with attributes that are easy to get wrong."""
+"""The layers of random networks, each of a few ops, with attributes that are often handled
+wrongly.
+"""
 
 import numpy as np
 
@@ -9,7 +11,9 @@ Value = str
 
 
 class Network:
-    """A graph of NHWC layers that grows; layers read any earlier value, so values are shared."""
+    """A graph of NHWC layers that grows; a layer may read any earlier value, so values are
+    shared.
+    """
 
     def __init__(self, choices: Choices, dtype: str, name: str, *shape: int) -> None:
         self.choices, self.rng, self.dtype = choices, choices.rng, dtype
@@ -41,7 +45,7 @@ class Network:
         return {"strides": strides, "dilations": dilations, "padding": c.pick(*options)}
 
     def filter(self, *shape: int) -> Value:
-        """Weights; sometimes those of an earlier layer, if they fit."""
+        """Weights; sometimes those of an earlier layer if they fit."""
         fitting = [w for w in self.weights if self.shape(w) == shape]
         if fitting and self.choices.chance(0.5):
             return self.choices.pick(*fitting)
@@ -130,7 +134,7 @@ class Network:
         return self.op(self.choices.pick("mul", "div"), x, self.const(factor, "factor"))
 
     def join(self, x: Value) -> Value:
-        """Concat or add of values of equal height and width, old ones too."""
+        """Concat or add of values of equal height and width, including old ones."""
         same_map = [v for v in self.live if self.shape(v)[:3] == self.shape(x)[:3]]
         other = self.choices.pick(*same_map)
         if self.shape(other) == self.shape(x) and self.choices.chance(0.6):
@@ -140,7 +144,7 @@ class Network:
         return self.op("concat", x, other, name="concat", axis=self.choices.pick(3, -1))
 
     def noise(self, x: Value) -> Value:
-        """Ops that change nothing, or only move."""
+        """Ops that change nothing, or that only move values."""
         kind = self.choices.pick("identity", "pad", "nchw", "axis")
         if kind == "identity":
             return self.op("identity", x)

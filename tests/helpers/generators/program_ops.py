@@ -1,4 +1,4 @@
-"""How the operands and attributes of each op of a random program are drawn."""
+"""Draw the operands and attributes of each op of a random program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qgraph.numerics import round_shift
 from qgraph.program import Tensor
 from tests.helpers.generators.grower import Draft, Grower
 
-# How often an op is drawn beside others, where not once.
+# Relative frequency of ops, where it is not 1.
 FREQUENCY = {
     "requantize": 7, "conv2d": 3, "depthwise_conv2d": 3, "matmul": 2, "lookup": 2, "clip": 3,
     "max_pool": 3, "slice": 2, "take": 2, "reshape": 2,
@@ -25,11 +25,11 @@ def window(g: Grower, x: Tensor, most: int = 4) -> tuple[tuple, dict] | None:
     """A kernel and the attributes of a window that fits."""
     c = g.choices
     pads = tuple((c.pick(0, 0, 1, 2, 5), c.pick(0, 0, 1, 2)) for _ in range(2))
-    room = [size + sum(p) for size, p in zip(x.shape[1:3], pads, strict=True)]
-    kernel = tuple(c.number(1, min(most, size)) for size in room)
+    sizes = [size + sum(p) for size, p in zip(x.shape[1:3], pads, strict=True)]
+    kernel = tuple(c.number(1, min(most, size)) for size in sizes)
     dilations = tuple(
         c.pick(1, 1, 2, 3) if (k - 1) * 3 < size else 1
-        for k, size in zip(kernel, room, strict=True)
+        for k, size in zip(kernel, sizes, strict=True)
     )
     strides = (c.number(1, 3), c.number(1, 3))
     return kernel, {"strides": strides, "dilations": dilations, "pads": pads}
@@ -69,7 +69,9 @@ def matmul(g: Grower, x: Tensor) -> Draft:
 
 
 def pairs(g: Grower, x: Tensor, exponent: object = None) -> list[tuple[str, str]]:
-    """x with itself, with a tensor like it, with one that spreads over it, or with a constant."""
+    """x with itself, with a tensor of its shape, with one that is broadcast to it, or with a
+    constant.
+    """
     exponent = x.exponent if exponent is None else exponent
     like = [
         v for v in g.live
@@ -115,7 +117,7 @@ def clip(g: Grower, x: Tensor) -> Draft | None:
 
 
 def requantize(g: Grower, x: Tensor) -> Draft:
-    """To one scale; or, from one, to a scale for each channel."""
+    """A requantization to one scale, or from one scale to a scale for each channel."""
     c = g.choices
     spec = QuantSpec(c.pick(*g.bits), c.pick(True, False), "")
     width = max(-x.low, x.high, 1).bit_length()
@@ -150,7 +152,7 @@ def lookup(g: Grower, x: Tensor) -> Draft | None:
 
 
 def standardize(g: Grower, x: Tensor) -> Draft | None:
-    """With as many guard bits as there may be, or fewer."""
+    """A standardization with the largest number of guard bits, or with fewer."""
     c = g.choices
     largest = x.shape[-1] * max(-x.low, x.high, 1)
     if largest >= 1 << 25:
@@ -237,7 +239,7 @@ def take(g: Grower, x: Tensor) -> Draft:
 
 IMAGES = (4,)
 ANY = range(1, 5)
-# Of the operand that an op reads first, where not 2 to 4.
+# The ranks of the operand that an op reads first, where they are not 2 to 4.
 RANKS: Mapping[str, Sequence[int]] = {
     "conv2d": IMAGES, "depthwise_conv2d": IMAGES, "max_pool": IMAGES, "matmul": (2,),
     "requantize": ANY, "clip": ANY, "abs": ANY,

@@ -1,4 +1,4 @@
-"""Random integer programs: every op, on codes of every width, with true ranges and scales.
+"""Random integer programs with every op, on codes of every width, with correct ranges and scales.
 
 `programs()` is a hypothesis strategy, `random_program(seed)` one program of a seed. Ops, shapes and
 ranges come from `qgraph.program.ops`, so a new op is drawn without a change here if its attributes
@@ -37,10 +37,11 @@ def random_program(
     overflows: Sequence[Overflow] | None = None,
     bits: Sequence[int] = BITS,
 ) -> Program:
-    """A program of about so many steps; its exits are the tensors that no step reads, and others.
+    """A program of about this number of steps; its exits are the tensors that no step reads, and
+    others.
 
-    roundings, overflows, bits: what requantizations may have. By default some programs have all
-    roundings, and some one only, as targets do.
+    roundings, overflows, bits: the choices for requantizations. By default some programs have all
+    roundings and some only one, as targets do.
     """
     choices = Choices(source)
     roundings = roundings or choices.pick(
@@ -61,7 +62,7 @@ def random_program(
 
 
 def grow(grower: Grower, menu: Sequence[str]) -> None:
-    """Append one op, if what is drawn for it fits."""
+    """Append one op, if the drawn operands and attributes fit."""
     choices = grower.choices
     op = choices.pick(*menu)
     x = source_of(grower, op)
@@ -80,7 +81,7 @@ def grow(grower: Grower, menu: Sequence[str]) -> None:
 
 
 def source_of(grower: Grower, op: str) -> Tensor | None:
-    """A tensor that the op can read, late ones more often."""
+    """A tensor that the op can read; late tensors are more likely."""
     by_channel = OPS[op].family in BY_CHANNEL and op not in ONE_SCALE
     tensors = [grower.tensors[v] for v in reversed(grower.live)]
     fitting = [

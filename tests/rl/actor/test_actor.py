@@ -50,12 +50,12 @@ def test_one_observation_gives_one_output():
     assert (actor(x[2]) == actor(x)[2]).all()
 
 
-def test_a_block_says_what_it_is_and_is_packed_in_place():
+def test_a_block_describes_itself_and_is_packed_in_place():
     program = mlp(6, 20, 3)
     packer = Packer(program, bits=4, last_bits=8)
-    room = np.zeros(packer.size, np.uint8)
-    block = packer.pack(random_weights(program), version=7, out=room)
-    assert block is room
+    memory = np.zeros(packer.size, np.uint8)
+    block = packer.pack(random_weights(program), version=7, out=memory)
+    assert block is memory
     found = read_block(bytes(block))
     assert (found.version, found.bits, found.size) == (7, 4, packer.size)
     assert (found.shape, found.outputs) == ((6,), ("y1",))
@@ -66,9 +66,9 @@ def test_an_actor_becomes_another_program_with_the_same_ends():
     wide, narrow = mlp(6, 20, 3), mlp(6, 5, 3)
     actor = Actor(Packer(wide, 8).pack(random_weights(wide), version=1))
     block = Packer(narrow, 4).pack(random_weights(narrow), version=2)
-    room = np.full(4096 + len(block), 255, np.uint8)
-    room[: len(block)] = block
-    actor.switch_program(room)
+    memory = np.full(4096 + len(block), 255, np.uint8)
+    memory[: len(block)] = block
+    actor.switch_program(memory)
     x = observations(narrow)
     assert actor.version == 2 and (actor(x) == Actor(block)(x)).all()
     other = random_weights(narrow, seed=3)
@@ -88,7 +88,7 @@ def test_an_actor_becomes_another_program_with_the_same_ends():
     assert actor.version == 3 and (actor(x) == Actor(Packer(narrow, 4).pack(other))(x)).all()
 
 
-def test_switching_goes_on_with_other_weights():
+def test_an_actor_switches_to_other_weights():
     program = mlp(6, 20, 3)
     packer, x = Packer(program), observations(program)
     first, second = (packer.pack(random_weights(program, seed), seed) for seed in (1, 2))

@@ -105,7 +105,7 @@ def test_damaged_blocks_are_refused_or_run(data):
 
 @settings(max_examples=200)
 @given(st.data())
-def test_an_actor_goes_on_when_it_is_given_a_damaged_block(data):
+def test_an_actor_continues_when_it_gets_a_damaged_block(data):
     actor = Actor(WHOLE)
     x = np.ones((1, *actor.shape), np.float32)
     expected = actor(x)
@@ -119,7 +119,7 @@ def test_an_actor_goes_on_when_it_is_given_a_damaged_block(data):
 
 @pytest.mark.skipif(kernels.native_actor() is None, reason="the native extension is not built")
 def test_native_code_refuses_on_its_own():
-    """Blocks that Python has not checked, as when both would disagree."""
+    """Native code checks blocks itself, in case Python has not checked them."""
     native = kernels.native_actor()
     for at in range(64, len(read_block(WHOLE).layout.tables), 4):
         block = WHOLE.copy()

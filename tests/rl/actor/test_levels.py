@@ -156,7 +156,7 @@ def test_many_observations_and_none():
     assert (actor(x.astype(np.float64)) == actor(x)).all()
 
 
-def test_a_number_that_is_none_is_seen_by_whatever_thread_packs_it():
+def test_a_nan_is_found_by_every_thread_that_packs():
     program = mlp(1030, 1100)
     weights = random_weights(program)
     weights["w0"][1000, 1090] = np.inf

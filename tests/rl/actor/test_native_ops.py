@@ -32,7 +32,7 @@ def test_every_activation_has_its_cases(activation: str) -> None:
 
 @pytest.mark.parametrize("path", sorted(ACTOR.glob("*.[ch]*")), ids=lambda path: path.name)
 def test_no_switch_over_ops_has_a_catch_all(path: Path) -> None:
-    """A `default` would hide the op that is left out from the compiler."""
+    """A `default` would hide a missing op from the compiler."""
     for switch in re.findall(r"switch \([^{]*\) \{.*?\n    \}", path.read_text("utf-8"), re.S):
         named = re.search(r"\b(Op|Activation|Storage|Level)::", switch)
         assert not (named and "default:" in switch), switch

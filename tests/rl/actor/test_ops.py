@@ -19,7 +19,7 @@ from tests.helpers.actors import everything, mlp, random_weights
 
 
 def test_codes_of_ops_are_those_of_blocks() -> None:
-    """Blocks lie on disks and travel between versions."""
+    """Blocks are stored in files and exchanged between versions."""
     assert {op.name: op.code for op in OPS.values()} == {
         "dense": 0, "conv": 1, "affine": 2, "clip": 3, "layer_norm": 4, "activate": 5, "center": 6,
         "softmax": 7, "max_pool": 8, "add": 9, "multiply": 10, "concat": 11, "flatten": 12,

@@ -244,7 +244,7 @@ def test_number_formats_have_one_name_each(wrong):
             kind("Any-v0", precision=wrong)
 
 
-def test_bfloat16_and_float16_are_refused_by_who_does_not_compute_in_them():
+def test_learners_without_bfloat16_or_float16_refuse_them():
     with pytest.raises(UsageError, match="precision float16 is not supported by DQN") as caught:
         DqnConfig("Any-v0", precision="float16")
     assert caught.value.hint == "choose float32 or mixed_bfloat16"

@@ -123,7 +123,7 @@ def test_each_other_setting_is_read_where_runs_are_made():
         assert {each.name for each in fields if each.setting.panel not in LEARNING} <= read
 
 
-def test_each_setting_says_its_range_and_what_it_counts():
+def test_each_setting_has_a_range_and_a_unit():
     for kind in config_classes():
         for name, each in kind.fields().items():
             declared = each.setting

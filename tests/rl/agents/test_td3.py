@@ -258,7 +258,7 @@ def test_policy_and_targets_wait_for_their_turn():
         assert moved == {"critic", "critic_adam", "taken"} | (waiting if step % 3 == 0 else set())
 
 
-def test_a_learner_goes_on_from_its_state_to_the_bit():
+def test_a_learner_continues_from_its_state_to_the_bit():
     batches = [transitions(World(), rng=i) for i in range(6)]
     whole, begun, other = learner_of(seed=3), learner_of(seed=3), learner_of(seed=4)
     for batch in batches:
@@ -295,7 +295,7 @@ def test_images_and_choices_are_refused():
         train("unused", "td3", "CartPole-v1")
 
 
-def test_a_run_by_the_command_line_ends_and_goes_on(tmp_path):
+def test_a_run_of_the_command_line_ends_and_continues(tmp_path):
     pytest.importorskip("gymnasium", reason="needs the extra `rl`")
     words = (
         "--algorithm td3 --env Pendulum-v1 --steps 120 --min-replay-size 60 --batch-size 16 "

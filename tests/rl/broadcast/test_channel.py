@@ -45,16 +45,16 @@ def test_blocks_are_read_where_they_lie_and_cannot_be_written() -> None:
         block[0] = 1
 
 
-def test_two_buffers_do_where_nobody_holds_an_old_block() -> None:
+def test_two_buffers_are_enough_if_no_reader_holds_an_old_block() -> None:
     channel = Channel.create(100, readers=3)
     writer, readers = channel.writer(), [channel.reader(i) for i in range(3)]
-    rooms = set()
+    addresses = set()
     for version in range(10):
         publish(writer, version)
         for reader in readers:
             reader.latest()
-        rooms.add(writer.next_block().ctypes.data)
-    assert len(rooms) == 2
+        addresses.add(writer.next_block().ctypes.data)
+    assert len(addresses) == 2
 
 
 @settings(max_examples=60)
@@ -187,7 +187,7 @@ def test_a_reader_sleeps_until_a_version_is_there() -> None:
     later.join()
 
 
-def test_a_writer_on_demand_hears_who_asks() -> None:
+def test_a_writer_on_demand_is_notified_of_requests() -> None:
     channel = Channel.create(10, readers=2)
     writer, readers = channel.writer(), [channel.reader(i) for i in range(2)]
     assert not writer.requested()

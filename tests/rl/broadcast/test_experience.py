@@ -68,7 +68,7 @@ def test_all_actors_have_their_turn() -> None:
     assert list(reader.take(2, writer=2)["action"]) == [204, 205]
 
 
-def test_who_finds_a_full_ring_sleeps_until_there_is_room() -> None:
+def test_a_writer_of_a_full_ring_sleeps_until_there_is_space() -> None:
     rings = Experience.create(TRANSITION, capacity=4, writers=1)
     writer, reader = rings.writer(0), rings.reader()
     taken = []

@@ -132,7 +132,7 @@ def test_a_learner_packs_by_itself(run: Supervisor) -> None:
         publisher.settings(2)
 
 
-def test_a_learner_that_packs_nan_hears_of_it_and_actors_do_not(run: Supervisor) -> None:
+def test_a_learner_that_packs_nan_gets_an_error_and_actors_do_not(run: Supervisor) -> None:
     publisher = DirectPublisher(PROGRAM, readers=1)
     subscriber = Subscriber(publisher.settings(0), Member(run.board, 3))
     publisher.publish(drawn(1), 1)

@@ -30,7 +30,7 @@ def settings(actor: int) -> dict[str, Any]:
 
 
 def checked(records: np.ndarray) -> np.ndarray:
-    """Each record was made by the policy of its version."""
+    """Assert that each record was made with the policy of its version."""
     for version in np.unique(records["version"]):
         found = records["output"][records["version"] == version]
         assert (found == outputs(int(version))[0]).all()
@@ -38,7 +38,7 @@ def checked(records: np.ndarray) -> np.ndarray:
 
 
 class Afar:
-    """A relay, of which only bytes are known."""
+    """A relay on another machine, which exchanges bytes only."""
 
     def __init__(self, actors: int, restarts: int = 0, numbers: Any = ()) -> None:
         rings = Experience.create(RECORD, 50, 1)
@@ -76,7 +76,7 @@ def packed(version: int) -> bytes:
     return Packer(PROGRAM).pack(drawn(version), version).tobytes()
 
 
-def test_a_relay_has_actors_that_act_by_what_it_is_given(afar: Callable[..., Afar]) -> None:
+def test_actors_of_a_relay_act_with_the_blocks_it_receives(afar: Callable[..., Afar]) -> None:
     here = afar(2)
     here.until(lambda found: here.asked)  # actors without a policy ask for one
     found = here.until(lambda found: set(found["actor"]) == {0, 1}, packed(1), 1)
@@ -88,7 +88,7 @@ def test_a_relay_has_actors_that_act_by_what_it_is_given(afar: Callable[..., Afa
     here.until(lambda _: [numbers[0] for numbers in here.numbers] == [2, 2])
 
 
-def test_a_relay_restarts_its_actors_and_says_so(afar: Callable[..., Afar]) -> None:
+def test_a_relay_restarts_its_actors_and_counts_it(afar: Callable[..., Afar]) -> None:
     here = afar(1, 1)
     pid = int(here.until(lambda found: len(found) > 0, packed(1), 1)["pid"][-1])
     os.kill(pid, signal.SIGKILL)

@@ -38,7 +38,9 @@ def test_processes_end_with_the_run_and_import_no_framework() -> None:
         ("exit", "exit code 7, after\nlast words"),
     ],
 )
-def test_the_death_of_one_that_is_needed_ends_the_run_and_says_why(task: str, message: str) -> None:
+def test_the_death_of_a_required_process_ends_the_run_with_its_reason(
+    task: str, message: str
+) -> None:
     with Supervisor(2) as run:
         run.start("other", MODULE, {"task": "wait"})
         run.start("learner", MODULE, {"task": task})
@@ -72,7 +74,7 @@ def test_one_that_hangs_is_killed() -> None:
             watched(run, lambda: False)
 
 
-def test_none_hangs_that_was_stopped_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_process_hangs_after_the_run_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """As by Ctrl-Z and `fg`: the clock of monotonic continues meanwhile."""
     with Supervisor(1) as run:
         run.start("a", MODULE, {"task": "wait"}, silence=20.0)
@@ -178,7 +180,7 @@ def test_processes_end_with_the_one_that_started_them(how: signal.Signals) -> No
     assert ("all well" in said) == (how == signal.SIGINT)
 
 
-def test_a_full_memory_is_told_in_words() -> None:
+def test_full_memory_is_an_error_with_a_clear_message() -> None:
     script = (
         "import resource; from qgraph.rl.broadcast import Channel\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))\n"

@@ -91,14 +91,14 @@ def test_the_last_quantize_is_in_force():
 @pytest.mark.parametrize(
     "arguments", ["", "0.25", "0.25, 3, False, 2.5", "often=2, most=None", "at_all=False"]
 )
-def test_a_link_of_ones_own_says_its_arguments(arguments):
+def test_a_custom_link_prints_its_arguments(arguments):
     """Its module's annotations are not text."""
     made = Compressor.parse(f"tests.helpers.plain_links.Same({arguments})|quantize(8)")
     assert isinstance(made.links[0].share, float) and isinstance(made.links[0].at_all, bool)
     assert Compressor.parse(str(made)) == made
 
 
-def test_a_link_of_ones_own_that_raises_is_said():
+def test_an_exception_of_a_custom_link_is_reported():
     whole = ChainPolicy(mlp(4, 8, 3), random_weights(mlp(4, 8, 3)))
     text = "tests.helpers.plain_links.RaisesAfter"
     said = f"`{text}(0)` failed: a mistake of its author"

@@ -83,7 +83,7 @@ def begun(whole):
     return program, initial(program, whole, 0)
 
 
-def test_a_student_goes_on_from_where_it_was():
+def test_a_student_continues_where_it_was():
     whole, x, memory = teacher(), seen(), {}
     chain = Compressor().distill("16", steps=60)
     found = [apart(whole, chain(whole, x, memory), x) for _ in range(3)]
@@ -91,7 +91,7 @@ def test_a_student_goes_on_from_where_it_was():
     assert apart(whole, chain(whole, x), x) == pytest.approx(found[0], rel=1e-3)
 
 
-def test_one_that_goes_on_takes_the_steps_that_follow():
+def test_a_continued_run_takes_the_following_steps():
     whole, x, memory, other = teacher(), seen(), {}, {}
     first = Compressor().distill("16", steps=30, follow=2)
     first(whole, x, memory)
@@ -224,7 +224,7 @@ def test_layers_of_a_student_for_small_images():
 @pytest.mark.parametrize(
     "name", ["net9", "64-8x3x1-64", "8x3-64", "8x3x1", "0-64", "64-", "8x3x0-64", "64x", "9999999"]
 )
-def test_students_that_are_none(name):
+def test_invalid_students(name):
     with pytest.raises(UsageError, match=f"unknown network `{name}`"):
         Compressor().distill(name)
 
@@ -268,7 +268,7 @@ def test_a_student_of_ones_own():
 
 
 def judged(scale=40.0, level=200.0, head=HEADS["categorical"]):
-    """A policy with values far from 0 beside it."""
+    """A policy together with values far from 0."""
     policy, whole = actor_critic((5,), (32, 32), 4, 1)
     weights = random_weights(whole)
     weights["value/kernel"] = scale * weights["value/kernel"]
@@ -281,7 +281,7 @@ def values_of(policy, x):
 
 
 def test_values_are_learnt_whatever_their_size():
-    """Actions, too: values of 200 drown nothing."""
+    """Actions are learned too, because large values do not dominate the loss."""
     whole, _ = judged()
     alone, x, fresh = judged(0.0, 0.0)[0], seen(), seen(seed=2)
     chain = Compressor().distill("32", steps=500, rate=3e-3, value=1.0)
@@ -304,7 +304,7 @@ def test_what_is_packed_has_no_critic():
 
 
 def test_units_are_pruned_for_what_actors_run():
-    """A critic of large weights does not keep those that the policy hardly listens to."""
+    """Large weights of the critic do not protect units that the policy hardly uses."""
     whole, policy = judged(scale=1e4)
     alone = ChainPolicy(policy, {n: whole.weights[n] for n in policy.weight_shapes}, whole.head)
     pruned, wanted = Compressor().prune(0.5)(whole), Compressor().prune(0.5)(alone)
@@ -356,7 +356,7 @@ def test_values_that_do_not_differ_stay_finite():
     assert np.abs(values_of(small, seen(seed=2)) - 200).max() < 1
 
 
-def test_a_student_with_values_goes_on_from_what_was_kept():
+def test_a_student_with_values_continues_from_stored_weights():
     whole, _ = judged()
     x, memory = seen(), {}
     chain = Compressor().distill("8", steps=20, follow=5)

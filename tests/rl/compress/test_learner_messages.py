@@ -15,7 +15,7 @@ from qgraph.rl.compress.learner_messages import (
 from qgraph.rl.monitor import LearnerFacts
 
 
-def test_what_is_told_last_is_heard():
+def test_the_latest_message_is_received():
     sender = MessageSender((3, 2))
     receiver = MessageReceiver(sender.channel, (3, 2))
     facts, seen = receiver.latest()

@@ -37,7 +37,7 @@ def whole():
 
 
 def told(text, policy=None):
-    """Changes and refusals of a chain, by link and step."""
+    """The changes and refusals of a chain, by link and step."""
     trace = Trace()
     Compressor.parse(text)(policy or whole(), trace=trace)
     done = [(r.pass_name, r.node, r.before, r.after) for r in trace.rewrites]
@@ -48,7 +48,7 @@ def test_every_link_is_a_pass():
     assert all(issubclass(kind, PassOver) for kind in LINKS.values())
 
 
-def test_the_manager_tells_what_each_link_did():
+def test_the_manager_reports_what_each_link_did():
     results = PassManager(Compressor.parse("prune(0.5)|fuse|quantize(4, last=8)|pack").links).run(
         Compression(whole())
     )
@@ -114,7 +114,7 @@ def test_what_a_link_requires_has_to_hold():
     assert PassManager((link,)).run(subject) == [PassResult(str(link), 0, 0)]
 
 
-def test_a_link_that_gives_no_policy_is_said():
+def test_a_link_that_returns_no_policy_is_reported():
     with pytest.raises(UnsupportedError, match=r"SaysNothing` failed: "):
         Compressor().then(SaysNothing())(whole())
 

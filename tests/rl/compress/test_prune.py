@@ -27,7 +27,7 @@ def outputs(made, x):
 
 
 def removed_of(made, sparsity):
-    """Which units of each layer go, bool, by the layer's output."""
+    """The units that are removed from each layer, bool, by the layer's output."""
     channels = channels_of(made.program)
     gone = chosen(made.program, dict(made.weights), channels, sparsity)
     return {name: gone[units] for name, units in channels.groups.items()}

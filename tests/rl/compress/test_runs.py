@@ -34,7 +34,7 @@ SMALL = {
 
 
 def looks(path):
-    """Observations of the monitor about compressed policies."""
+    """The monitor's measurements of compressed policies."""
     log = path / LINES
     return (
         [row.indicators for row in read_log(log) if row.indicators.kl_mean > 0]
@@ -83,7 +83,7 @@ def test_one_seed_one_result(tmp_path):
     assert found[0] == found[1] and len(found[0]) > 5
 
 
-def test_a_resumed_run_goes_on_with_its_log(tmp_path):
+def test_a_resumed_run_continues_its_log(tmp_path):
     settings = {**SMALL, "in_process": True, "compress": "quantize(4)", "monitor": "kl_max:1e-9"}
     train(tmp_path, "dqn", "CartPole-v1", settings)
     before = read_log(tmp_path / LINES)
@@ -98,7 +98,7 @@ def test_a_resumed_run_goes_on_with_its_log(tmp_path):
 
 
 def test_a_resumed_run_knows_the_returns_that_its_last_look_saw(tmp_path):
-    """Its first look comes before any episode has ended."""
+    """Its first measurement comes before any episode has ended."""
     settings = {**SMALL, "in_process": True, "compress": "quantize(4)"}
     first = train(tmp_path, "dqn", "CartPole-v1", settings)
     before = read_log(tmp_path / LINES)
@@ -126,7 +126,7 @@ def test_students_are_kept_beside_a_run(tmp_path, where):
 
 
 @pytest.mark.parametrize("where", [{"in_process": True}, {"actors": 1}])
-def test_links_that_failed_are_told_of_at_the_end(tmp_path, where):
+def test_failed_links_are_reported_at_the_end(tmp_path, where):
     settings = {**SMALL, **where, "steps": MANY, "compress": FAILS}
     training = begun(tmp_path, "dqn", "CartPole-v1", **settings)
     ends_when(training, lambda _: bool(training.actors.warnings()))

@@ -34,7 +34,7 @@ def test_a_pruned_policy_in_integers(tmp_path):
         chain.pack()
 
 
-def test_it_has_the_bits_that_were_said():
+def test_the_quantizer_has_the_requested_bits():
     program = mlp(4, 16, 16, 2)
     whole = ChainPolicy(program, random_weights(program))
     seen = np.random.default_rng(0).normal(size=(100, 4)).astype("f4")

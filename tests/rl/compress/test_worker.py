@@ -130,7 +130,7 @@ def test_a_decision_that_does_not_work_is_left(tmp_path):
     assert again.monitor.decision.compressor.links[0].bits == 8
 
 
-def test_what_has_failed_before_is_not_taken_for_what_a_strategy_says():
+def test_earlier_failures_are_not_attributed_to_the_strategy():
     own = "tests.helpers.links.Steps:8"
     one = worker("quantize(8)", monitor=own, every=1)
     good = one.monitor.decision
@@ -142,7 +142,7 @@ def test_what_has_failed_before_is_not_taken_for_what_a_strategy_says():
 
 @pytest.mark.parametrize("has_policy", [False, True])
 def test_a_resumed_run_leaves_a_decision_that_does_not_work(tmp_path, has_policy):
-    """It was made by the last look of the worker before."""
+    """The last measurement of the earlier worker made the decision."""
     more = {"monitor": "kl_max:1e-9", "every": 1, "folder": str(tmp_path)}
     worker(REFUSES, **more).step(weights(), LearnerFacts(0), seen())
     again = Settings(REFUSES, **more, until=0).worker(SPEC, has_policy=has_policy)
@@ -211,7 +211,7 @@ def test_links_of_ones_own_that_raise_leave_the_last_good_policy_acting():
     assert one.failures == 1
 
 
-def test_what_says_nan_does_not_act():
+def test_a_policy_with_nan_outputs_does_not_act():
     one = worker("prune(0.5)")
     assert one.step(weights(), LearnerFacts(1), seen()) is not None
     wild = {name: np.full_like(w, 3e38) if name == "w1" else w for name, w in weights().items()}
@@ -219,7 +219,7 @@ def test_what_says_nan_does_not_act():
     assert one.failures == 1
 
 
-def test_before_a_look_a_policy_is_tried_on_all_that_was_seen():
+def test_before_a_measurement_a_policy_runs_on_all_observations():
     one, x = worker("prune(0.5)", every=2), seen()
     wide = {**weights(), "w0": 100 * weights()["w0"]}
     x[40] = 3e38
@@ -230,7 +230,7 @@ def test_before_a_look_a_policy_is_tried_on_all_that_was_seen():
     assert one.step(wide, LearnerFacts(3), x) is not None  # between looks
 
 
-def test_the_user_reads_the_text_that_was_said():
+def test_impossible_chains_are_reported():
     with pytest.raises(UnsupportedError, match=r"`distill\(net3\)`: the student is for images"):
         Settings("distill(net3)|quantize(8)").check(SPEC)
     with pytest.raises(UsageError, match="`static` is for deployment"):
@@ -261,7 +261,7 @@ def test_settings_are_checked_before_a_run():
     assert from_json(Settings, to_object(settings)) == settings
 
 
-def test_pruning_that_removes_nothing_is_said_before_a_run():
+def test_pruning_that_removes_nothing_is_reported_before_a_run():
     with pytest.raises(UnsupportedError, match=r"`prune\(0.01\)`: no layer has enough units"):
         Settings("prune(0.01)|quantize(8)").check(SPEC)
     Settings("distill(8)|prune(0.01)").check(SPEC)  # of the student's units
@@ -311,12 +311,12 @@ def test_a_beat_is_heard_while_a_student_learns():
     assert len(beats) > 30
 
 
-def test_blocks_have_room_where_those_of_the_original_have():
+def test_compressed_blocks_fit_where_original_blocks_fit():
     one = worker("quantize(8)")
     assert len(Packer(PROGRAM, 32).pack(weights())) < one.max_block_size
 
 
-def test_a_gap_that_was_measured_of_another_chain_says_nothing(tmp_path):
+def test_a_gap_measured_with_another_chain_is_ignored(tmp_path):
     one = worker("prune(0.9)|quantize(8)", monitor="reward_gap:10", every=1, folder=str(tmp_path))
     gap = LearnerFacts(original_return=100.0, compressed_return=0.0)
     for version, evaluated in ((1, 0), (2, 0), (3, 1), (4, 2), (5, 4), (6, 4)):

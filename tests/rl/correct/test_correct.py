@@ -250,7 +250,7 @@ def in_a_graph(correct, steps):
         ("OfOneStep", r"` gives targets of shape \[3\], but steps have \[5, 3\]"),
     ],
 )
-def test_what_a_corrector_of_ones_own_does_wrong_is_said_by_its_name(corrected, name, said):
+def test_errors_of_a_custom_corrector_name_it(corrected, name, said):
     corrector = f"tests.helpers.plain_links.{name}"
     with pytest.raises(UnsupportedError, match=f"^`{corrector}{said}"):
         corrected(Correction.parse(corrector), trajectories(6))
@@ -299,13 +299,13 @@ def test_text_says_constants():
         ("tests.helpers.plain_links.OfWhat", "does not define `of_actions`"),
     ],
 )
-def test_what_is_no_correction_is_said(text, said):
+def test_an_invalid_correction_is_reported(text, said):
     with pytest.raises(UsageError, match=said.replace("(", r"\(")):
         Correction.parse(text)
 
 
 @pytest.mark.parametrize("text", ["vtrace", "is", "retrace"])
-def test_without_log_probabilities_of_who_acted_nothing_is_corrected(text):
+def test_without_log_probabilities_of_actors_nothing_is_corrected(text):
     steps = replace(trajectories(7), log_mu=None)
     with pytest.raises(
         UsageError, match=f"`{text}`: the log probabilities of the policy that acted"
@@ -316,7 +316,7 @@ def test_without_log_probabilities_of_who_acted_nothing_is_corrected(text):
 
 @pytest.mark.parametrize("text", ["vtrace", "is", "retrace"])
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
-def test_log_probabilities_that_are_not_finite_are_said(text, value):
+def test_log_probabilities_that_are_not_finite_are_reported(text, value):
     steps = trajectories(7)
     steps.log_mu[0, 0] = value
     with pytest.raises(UsageError, match="is not finite"):

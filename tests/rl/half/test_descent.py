@@ -28,7 +28,7 @@ def descend(descent, gradients):
 
 
 @pytest.mark.parametrize("kind", [LowPrecisionAdam, HAdam])
-def test_gradients_whose_squares_overflow_lower_the_scale_of_who_squares_them(kind):
+def test_overflowing_squares_of_gradients_lower_the_loss_scale(kind):
     """2^13 times 0.5 is finite in float16, its square is not."""
     x = variable()
     descent = Descent({"x": x}, kind(1e-2), LossScale(), compound=True)
@@ -78,7 +78,7 @@ def test_a_scale_grows_after_finite_steps_in_a_row_only():
     assert float(descent.scale.value) == FIRST
 
 
-def test_an_optimizer_that_has_learnt_goes_on_scaled():
+def test_a_used_optimizer_continues_with_scaled_gradients():
     wanted, x = variable(dtype=tf.float64), variable(dtype=tf.float64)
     one, other = LowPrecisionAdam(1e-2), LowPrecisionAdam(1e-2)
     for made in (Descent({"x": wanted}, one), Descent({"x": x}, other)):
@@ -118,7 +118,7 @@ def test_scales_that_make_no_sense(given):
         LossScale(**given)
 
 
-def test_an_average_that_its_type_does_not_hold_is_said():
+def test_an_average_outside_its_type_is_reported():
     with pytest.raises(TrainingError, match="scaled by 4096, exceeds the range of its type"):
         Average({"w": variable(16.5)}, 0.5, kahan=True)
     w = variable(15.0)
@@ -140,7 +140,7 @@ OWN = {kind.__name__: kind for kind in (LowPrecisionAdam, HAdam, StandardizedDen
 
 
 @pytest.mark.parametrize("kind", [LowPrecisionAdam, HAdam])
-def test_a_model_learns_is_saved_and_goes_on(kind, tmp_path):
+def test_a_model_learns_is_saved_and_continues(kind, tmp_path):
     model = keras.Sequential([keras.layers.Dense(1, input_shape=(3,))])
     optimizer = kind(0.05, betas=(0.8, 0.99), kahan=True, clipnorm=10.0)
     model.compile(optimizer, "mse")

@@ -156,7 +156,7 @@ def test_softplus_overflows_where_u_is_very_negative(u):
 
 
 @pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16, tf.float32, tf.float64])
-def test_the_line_begins_where_it_is_the_same_to_rounding(dtype):
+def test_the_linear_part_begins_where_rounding_hides_the_difference(dtype):
     limit = linear_below(dtype)
     lost = math.log1p(math.exp(2 * limit))  # log(1 + e^x) - x
     spacing = 2.0 ** (math.floor(math.log2(-2 * limit))) * math.exp(2 * limit)  # eps = exp(2 K)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_without_a_gpu_it_is_refused(tmp_path) -> None:
+def test_a_gpu_run_without_a_gpu_is_refused(tmp_path) -> None:
     done = run(
         "rl", "train", "--algo", "dqn", "--env", "CartPole-v1", "--device", "gpu",
         "-o", tmp_path / "run",

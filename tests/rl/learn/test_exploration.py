@@ -23,7 +23,7 @@ def test_the_log_probability_of_an_action_that_is_drawn(numbers, seed):
     assert drawn.log_probability > -746  # what no double can be drawn with is not
 
 
-def test_actions_are_drawn_as_often_as_the_policy_says():
+def test_actions_are_drawn_with_the_probabilities_of_the_policy():
     logits, rng, draws = np.array([0, 1, -1, 2.5], np.float32), np.random.default_rng(0), 20000
     drawn = [Categorical().choose(logits, 0, rng).action for _ in range(draws)]
     expected = np.exp(logits - np.logaddexp.reduce(logits))
@@ -41,7 +41,7 @@ SCALED = Head("scale", (-1.0,) * 4, (1.0,) * 4)
 )
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("place", [0, 1])
-def test_outputs_that_are_not_finite_are_said(explore, bad, place):
+def test_outputs_that_are_not_finite_are_reported(explore, bad, place):
     outputs = np.zeros(4, np.float32)
     outputs[place] = bad
     with pytest.raises(RunError, match="outputs that are not finite"):

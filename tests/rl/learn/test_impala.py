@@ -157,7 +157,7 @@ def test_the_queue_gives_each_step_once_in_order():
         assert np.array_equal(order, np.arange(len(order)))
 
 
-def test_a_restored_queue_goes_on_as_the_other():
+def test_a_restored_queue_continues_like_the_original():
     queue, again = (TrajectoryQueue(3, RECORD) for _ in range(2))
     for actor, count in ((1, 4), (0, 5), (1, 3)):
         queue.add(steps_of(actor, count))
@@ -192,7 +192,7 @@ def test_a_batch_that_may_be_sampled_is_there(actors):
 
 
 @pytest.mark.parametrize("correct", ["vtrace,is", "retrace,is"])
-def test_a_run_says_how_it_went(tmp_path, correct):
+def test_a_run_reports_its_results(tmp_path, correct):
     training = train(tmp_path / "run", "impala", "CartPole-v1", {**SMALL, "correction": correct})
     assert training.done and training.limiter.inserts == 400
     # All but what is left in the queue was learnt from, once.
@@ -208,7 +208,7 @@ def test_one_seed_is_one_result(tmp_path):
         assert np.array_equal(variable, other.learner.state[name]), name
 
 
-def test_a_resumed_run_goes_on_in_the_same_bits(tmp_path):
+def test_a_resumed_run_continues_with_the_same_bits(tmp_path):
     ended = train(tmp_path / "run", "impala", "CartPole-v1", SMALL)
     again = resumed(tmp_path / "run")
     again.directory.close()
@@ -274,7 +274,7 @@ def test_log_probabilities_are_those_of_the_compressed_policy_of_their_version(
     assert np.abs(found["log_probability"] - log_probabilities(packed(32))).max() > 0.01
 
 
-def test_a_queue_too_large_to_keep_is_filled_anew(tmp_path, monkeypatch):
+def test_a_queue_too_large_to_store_is_filled_again(tmp_path, monkeypatch):
     monkeypatch.setattr("qgraph.rl.learn.training.KEPT_REPLAY", 0)
     settings = dict(SMALL)
     ended = train(tmp_path / "run", "impala", "CartPole-v1", settings)
@@ -312,7 +312,7 @@ def test_actors_in_processes_bring_log_probabilities(tmp_path):
         ("dqn", "CartPole-v1", {"correction": "vtrace"}, "dqn has no setting correction"),
     ],
 )
-def test_what_does_not_fit_is_said_and_nothing_written(
+def test_what_does_not_fit_is_reported_and_nothing_is_written(
     tmp_path, algorithm, environment, more, said
 ):
     with pytest.raises(UsageError, match=said):

@@ -47,7 +47,7 @@ def test_samples_stay_near_the_ratio_from_both_sides(limiter, choices):
 
 
 @given(limiters)
-def test_whoever_is_greedy_stops_and_the_other_goes_on(limiter):
+def test_the_limiter_stops_the_faster_side_only(limiter):
     for _ in range(20):
         while limiter.may_sample():
             limiter.sample()
@@ -66,7 +66,7 @@ def test_nothing_is_sampled_before_there_is_enough():
 
 
 @given(limiters, orders, orders)
-def test_beginning_anew_forgets_samples_of_before(limiter, choices, more):
+def test_a_new_start_forgets_earlier_samples(limiter, choices, more):
     list(moves(limiter, choices))
     inserts, min_inserts = limiter.inserts, limiter.min_inserts
     limiter.restart(min_inserts)

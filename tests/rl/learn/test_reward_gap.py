@@ -56,7 +56,7 @@ def test_a_gap_that_only_the_last_look_sees_is_taken(tmp_path, more):
     assert len(seen) == 1
 
 
-def test_a_run_by_the_gap_goes_on_for_a_while(tmp_path):
+def test_a_run_by_the_gap_continues_for_a_while(tmp_path):
     """Without another evaluation: it stands where it stood."""
     train(tmp_path / "run", "impala", "CartPole-v1", {**GAP, "evaluate_every": 10})
     later = {"steps": 440, "evaluate_every": 1000}

@@ -64,7 +64,7 @@ def test_where_softplus_is_a_line_the_step_is_the_same():
 # -- the step itself -------------------------------------------------------------------------------
 
 
-def test_what_is_said_of_the_next_state_is_the_formula():
+def test_the_value_of_the_next_state_is_the_formula():
     """Against SAC written out in numpy, for the first step's critics."""
     sac = learner(precision="float64")
     (batch,) = batches(World(), 1)
@@ -166,7 +166,7 @@ SMALL = {
 
 
 @pytest.mark.parametrize("how", ["float32", "all", "mixed", "loss-scaling,hadam"])
-def test_a_learner_goes_on_from_its_state_bit_for_bit(how):
+def test_a_learner_continues_from_its_state_bit_for_bit(how):
     settings = {} if how == "float32" else half_settings(how)
     whole, last = learner(**settings), learner(seed=0, **settings)
     seen = list(batches(World(), 30))
@@ -198,7 +198,7 @@ def test_a_run(tmp_path, how):
     assert int(again.learner.taken) == again.counts.learner_steps
 
 
-def test_a_run_in_naive_float16_ends_in_words(tmp_path):
+def test_a_run_in_naive_float16_ends_with_a_clear_message(tmp_path):
     pytest.importorskip("gymnasium", reason="needs the extra `rl`")
     with pytest.raises(TrainingError):
         train(tmp_path / "run", "sac", "Pendulum-v1", {**SMALL, **half_settings("none")})

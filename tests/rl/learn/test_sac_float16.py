@@ -87,7 +87,7 @@ def test_overflow_at_the_first_step_halves_the_scale():
     assert int(optimizer.iterations) > 0 and all(np.isfinite(v).all() for v in after.values())
 
 
-def test_what_no_scale_cures_is_said():
+def test_what_no_scale_mends_is_reported():
     sac = learner(**half_settings("hadam,compound-scaling"))
     (batch,) = batches(World(), 1)
     batch.records["reward"] = -60_000.0
@@ -100,7 +100,7 @@ def test_what_no_scale_cures_is_said():
 
 
 @pytest.mark.parametrize("how", ["none", "loss-scaling"])
-def test_weights_that_are_not_finite_are_said(how):
+def test_weights_that_are_not_finite_are_reported(how):
     """Adam divides 0 by 0 where squares underflow: no scale brings weights back."""
     sac = learner(**half_settings(how))
     with pytest.raises(TrainingError, match="weights are no longer finite") as caught:
@@ -112,7 +112,7 @@ def test_weights_that_are_not_finite_are_said(how):
 
 @pytest.mark.parametrize("how", ["all", "none", "mixed", "loss-scaling"])
 @pytest.mark.parametrize("part", ["observation", "next_observation", "reward"])
-def test_what_float16_does_not_hold_is_said_at_once(how, part):
+def test_numbers_outside_float16_are_reported_at_once(how, part):
     sac = learner(**half_settings(how))
     (batch,) = batches(World(), 1)
     batch.records[part].flat[3] = -66000

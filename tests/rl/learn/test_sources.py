@@ -30,7 +30,7 @@ VECTOR, IMAGE = program(16), program(4, 4, 1)
         (VECTOR, {"actor_bits": 8, "first_bits": 8, "last_bits": 4}, 8, 4),
     ],
 )
-def test_ends_have_more_bits_where_nothing_is_said(observation, said, first, last):
+def test_first_and_last_layers_have_more_bits_by_default(observation, said, first, last):
     options = config_for("dqn", "CartPole-v1", **said)
     found = packed_bits(options, observation)
     assert found == (options.broadcast_bits, first, last)

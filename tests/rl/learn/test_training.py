@@ -36,7 +36,7 @@ SMALL = {
 @pytest.mark.parametrize(
     "more", [{}, {"dueling": True, "priority_exponent": 0.6, "precision": "mixed_bfloat16"}]
 )
-def test_a_run_says_how_it_went(tmp_path, more):
+def test_a_run_reports_its_results(tmp_path, more):
     training = train(tmp_path / "run", "dqn", "CartPole-v1", {**SMALL, **more})
     assert training.done
     found = rows(tmp_path / "run" / "progress.csv")
@@ -126,7 +126,7 @@ def test_an_environment_may_write_all_observations_into_one_array(tmp_path):
     assert len(whole) > 100 and (whole["next_observation"] == whole["observation"] + 3).all()
 
 
-def test_a_replay_too_large_to_keep_is_filled_anew(tmp_path, monkeypatch):
+def test_a_replay_too_large_to_store_is_filled_again(tmp_path, monkeypatch):
     monkeypatch.setattr("qgraph.rl.learn.training.KEPT_REPLAY", 1000)
     ended = train(tmp_path / "run", "dqn", "CartPole-v1", SMALL)
     went_on = train(tmp_path / "run", settings={"steps": 400}, resume=True)
@@ -135,7 +135,7 @@ def test_a_replay_too_large_to_keep_is_filled_anew(tmp_path, monkeypatch):
     assert abs(went_on.limiter.samples - ended.limiter.samples - 4 * 50) <= 16
 
 
-def test_a_replay_half_filled_anew_is_filled_on(tmp_path, monkeypatch):
+def test_a_replay_half_filled_again_is_filled_further(tmp_path, monkeypatch):
     """A run that is stopped before its replay is full again begins to learn where it would have."""
     run = tmp_path / "run"
     monkeypatch.setattr("qgraph.rl.learn.training.KEPT_REPLAY", 1000)
@@ -172,7 +172,7 @@ def test_rows_past_the_checkpoint_and_half_rows_are_made_again(tmp_path):
 @pytest.mark.parametrize(
     "text", ["other\n1\n", "step,value\nx,1\n", "step\n1\n", "step,value\n1\0\xff"]
 )
-def test_a_table_of_something_else_is_said(tmp_path, text):
+def test_a_table_with_the_wrong_content_is_reported(tmp_path, text):
     path = tmp_path / "rows.csv"
     path.write_bytes(f"{text}\n".encode("latin1"))
     with pytest.raises(LoadError, match="is not a table of step, value"):
@@ -180,7 +180,7 @@ def test_a_table_of_something_else_is_said(tmp_path, text):
     assert path.read_bytes() == f"{text}\n".encode("latin1")
 
 
-def test_rows_that_do_not_fit_the_disk_are_an_error_in_words(tmp_path):
+def test_rows_that_do_not_fit_the_disk_give_a_clear_error(tmp_path):
     path = tmp_path / "rows.csv"
     written = Rows(path, ("step", "value"))
     written.add({"step": 1, "value": 5})
@@ -279,7 +279,7 @@ def test_settings_that_need_a_quantizer_are_refused_without_one(tmp_path, more):
         train(tmp_path, "dqn", "CartPole-v1", {**SMALL, "quantizer": False, **more})
 
 
-def test_what_cannot_be_resumed_is_said(tmp_path):
+def test_what_cannot_be_resumed_is_reported(tmp_path):
     with pytest.raises(UsageError, match="the run to resume does not exist"):
         train(tmp_path / "none", resume=True)
     train(tmp_path / "run", "dqn", "CartPole-v1", SMALL)
@@ -349,7 +349,7 @@ def test_wrong_arguments_write_nothing(tmp_path, arguments, said):
     assert not out.exists()
 
 
-def test_a_full_disk_is_an_error_in_words(tmp_path, monkeypatch):
+def test_a_full_disk_is_an_error_with_a_clear_message(tmp_path, monkeypatch):
     monkeypatch.setattr("qgraph.files.os.replace", no_space)
     with pytest.raises(OutputError, match="No space left on device"):
         train(tmp_path / "run", "dqn", "CartPole-v1", SMALL)

@@ -70,7 +70,7 @@ def test_no_file_stays_open(tmp_path):
     assert not {path for path in opened if path.startswith(str(tmp_path))}
 
 
-def test_the_monitor_of_a_resumed_run_goes_on(tmp_path):
+def test_the_monitor_of_a_resumed_run_continues(tmp_path):
     values = [1.0, 15.0, 3.0, 3.0, 20.0, 2.0, 1.0, 1.0, 1.0]
     seen = [Indicators(i, float(i), kl_max=value) for i, value in enumerate(values)]
     strategy = KlMax(14, patience=3)
@@ -96,7 +96,7 @@ def test_a_failure_is_written_too(tmp_path):
     assert row.failed and row.decision.reason == "failed, the last policy acts: no layer"
 
 
-def test_a_run_that_goes_on_knows_what_does_not_work(tmp_path):
+def test_a_continued_run_remembers_refused_decisions(tmp_path):
     seen = [Indicators(i, float(i), kl_max=20.0) for i in range(3)]
     log = Log(tmp_path)
     first = Monitor(KlMax(14), CHAIN, log)

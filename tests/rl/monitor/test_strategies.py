@@ -242,7 +242,7 @@ def test_the_last_quantize_is_given_more_bits():
         ("text=True", "decides on 'prune(0.5)|quantize(8)|pack', which is not a `Compressor`"),
     ],
 )
-def test_decisions_that_are_none_change_nothing(told, complaint):
+def test_invalid_decisions_change_nothing(told, complaint):
     monitor = Monitor(parse_strategy(f"tests.helpers.plain_links.Decides:{told}"), CHAIN)
     made = monitor.decide(Indicators(0, 0.0))
     assert made.reason.startswith("stays, the strategy failed: ")
@@ -318,7 +318,7 @@ def test_what_pruned_may_learn_by_itself():
     RewardGap().check(Compressor().distill("8").prune(0.5))
 
 
-def test_a_strategy_of_ones_own_that_fails_is_said():
+def test_a_failure_of_a_custom_strategy_is_reported():
     own = "tests.helpers.plain_links.FailsToDecide"
     with pytest.raises(
         UsageError, match=f"`{own}:-1` failed: key 'a mistake of its author' is missing"

@@ -94,7 +94,7 @@ def test_observations_are_quantized_where_a_layer_takes_them():
     assert found(seen).ravel() == pytest.approx([wanted, wanted], rel=1e-6)
 
 
-def test_what_no_layer_takes_stays_as_it_is():
+def test_what_no_layer_takes_is_unchanged():
     steps = (
         ActorStep("dense", ("observation",), "layer", ("k", "b")),
         ActorStep("concat", ("observation", "layer"), "out"),

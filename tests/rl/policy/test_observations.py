@@ -56,7 +56,7 @@ def test_policies_of_a_fixed_batch_take_any_number(form, batch, first):
         np.testing.assert_array_equal(policy.outputs(x[:n]), found[:n])
 
 
-def test_observations_that_cannot_be_told_apart_are_refused():
+def test_observations_of_ambiguous_shape_are_refused():
     graph = Graph("mixed")
     x = graph.input("seen", "float32", (4, 6))
     x = graph.add("reshape", x, attrs={"shape": (2, 12)})

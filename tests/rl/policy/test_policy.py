@@ -87,7 +87,7 @@ def test_observations_beyond_calibration_are_counted(packed):
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
-def test_numbers_that_are_none_are_refused(packed, wrong):
+def test_numbers_that_are_not_finite_are_refused(packed, wrong):
     policy, x = Policy(packed), seen(3)
     x[1, 1] = wrong
     with pytest.raises(UsageError, match=r"observation 1 .* at \[1\]|observations\[1, 1\]"):
@@ -153,7 +153,7 @@ def test_sections_stay_inside(packed, tmp_path):
         load_policy(tmp_path / "p.qpol")
 
 
-def test_what_cannot_be_packed_is_told(network, tmp_path):
+def test_what_cannot_be_packed_is_reported(network, tmp_path):
     head = Head("argmax")
     with pytest.raises(UsageError, match="unknown form `other`"):
         pack(network, head, form="other")

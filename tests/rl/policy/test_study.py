@@ -58,7 +58,7 @@ def test_environments_are_closed_after_an_error(made):
     assert all(one.closed for one in made)
 
 
-def test_what_a_policy_sees_goes_on_over_episodes(made):
+def test_observations_of_a_policy_continue_over_episodes(made):
     seen = watch("Chase", Simulated(*policy()), Head("argmax"), 2 * LENGTH + 3)
     assert seen.shape == (2 * LENGTH + 3, 2) and seen.dtype == np.float32
     assert np.abs(seen[LENGTH - 3 : LENGTH, 0]).max() < 0.5 and made[0].closed
@@ -132,7 +132,7 @@ def test_divergence_of_gaussians():
     assert shift(head, wanted, wanted).kl_policy == pytest.approx(0)
 
 
-def test_a_file_beside_the_policy_says_where_and_how_it_acts(tmp_path):
+def test_a_file_beside_the_policy_names_its_environment_and_head(tmp_path):
     said = {"env": "E-v1", "algorithm": "ddpg", "action": "times high", "action_high": 2.0}
     (tmp_path / "p.json").write_text(json.dumps(said))
     assert about(tmp_path / "p.pb") == About("E-v1", "scale", 2.0, 0)

@@ -44,7 +44,7 @@ def test_evaluate_prints_json(made, model):
         (("--env", "Chase", "--against", "other.pb"), ".qpol"),
     ],
 )
-def test_evaluate_says_what_does_not_fit(made, model, options, told):
+def test_evaluate_reports_what_does_not_fit(made, model, options, told):
     done = run("rl", "evaluate", model, *options, "--episodes", 1)
     assert done.code == 2 and told in done.err
 
@@ -110,7 +110,7 @@ def test_a_policy_is_packed_without_an_environment(model, tmp_path):
         (("-o", "missing/p.qpol"), 8, "directory"),
     ],
 )
-def test_quantize_says_what_does_not_fit_and_leaves_no_file(
+def test_quantize_reports_what_does_not_fit_and_leaves_no_file(
     made, model, tmp_path, monkeypatch, options, code, told
 ):
     monkeypatch.chdir(tmp_path)

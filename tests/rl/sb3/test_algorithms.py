@@ -186,7 +186,7 @@ def test_other_arrays_are_observations_too(kind, seen):
 
 
 @pytest.mark.parametrize("kind", READ, ids=lambda kind: kind.__name__)
-def test_images_without_convolutions_act_alike(kind):
+def test_images_without_convolutions_give_the_same_actions(kind):
     policy = "MlpPolicy"
     model = model_of(kind, "image", policy=policy, policy_kwargs={"net_arch": [6]})
     assert_acts(model, some(model))

@@ -36,8 +36,8 @@ def _pad(e: FloatEmission, node: Node) -> None:
     (x,), attrs = node.inputs, node.typed(movement.PaddingAttrs)
     mode, paddings = attrs.mode, attrs.paddings
     shape = e.shape(x, node)
-    room = [d is not None and max(p) >= d for d, p in zip(shape, paddings, strict=True)]
-    if mode is PadMode.SYMMETRIC or (mode is PadMode.REFLECT and any(room)):
+    too_wide = [d is not None and max(p) >= d for d, p in zip(shape, paddings, strict=True)]
+    if mode is PadMode.SYMMETRIC or (mode is PadMode.REFLECT and any(too_wide)):
         _mirrored(e, node, mode, paddings)
         return
     nchw = e.made_nchw(x)

@@ -142,11 +142,11 @@ def _ceiling(size: int | None, kernel: int, stride: int, pads: Pair) -> Pair:
         return pads
     if size is None:
         raise Inexpressible
-    room = size + sum(pads) - kernel
-    count = -(-room // stride) + 1
+    last_start = size + sum(pads) - kernel
+    count = -(-last_start // stride) + 1
     if (count - 1) * stride >= size + pads[0]:  # it would begin after the image
         count -= 1
-    return (pads[0], pads[1] + max((count - 1) * stride - room, 0))
+    return (pads[0], pads[1] + max((count - 1) * stride - last_start, 0))
 
 
 def reordered(

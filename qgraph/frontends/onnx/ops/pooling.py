@@ -45,9 +45,11 @@ def _average_pool(site: OnnxSite) -> Result:
     if counted and pads not in (PaddingRule.VALID, NONE):
         around = ((0, 0), *pads, (0, 0))
         x = site.helper("padded", "pad", x, paddings=around, mode="constant", value=0)
-        room = site.node.flag("ceil_mode")
+        ceil_mode = site.node.flag("ceil_mode")
         pads = (
-            _around(with_ceiling(site, pads, kernel, strides), pads) if room else PaddingRule.VALID
+            _around(with_ceiling(site, pads, kernel, strides), pads)
+            if ceil_mode
+            else PaddingRule.VALID
         )
     else:
         pads = with_ceiling(site, pads, kernel, strides)

@@ -1,4 +1,4 @@
-"""The rooms of the product code, from the ground up: what may import what."""
+"""The packages of the product in levels from the ground up: which may import which."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from qgraph.quant.key_tables import markdown_table
 
-# A room imports from its own line and from the lines above it.
+# A package imports from its own line and from the lines above it.
 LAYERS = (
     (
         "choices",
@@ -59,8 +59,10 @@ LAYERS = (
 
 def levels_table() -> str:
     """The levels as a Markdown table."""
-    rows = [(str(level), ", ".join(f"`{r}`" for r in rooms)) for level, rooms in enumerate(LAYERS)]
+    rows = [
+        (str(level), ", ".join(f"`{r}`" for r in packages)) for level, packages in enumerate(LAYERS)
+    ]
     return markdown_table(("level", "modules"), rows)
 
 
-TABLES: Mapping[str, Callable[[], str]] = MappingProxyType({"levels of rooms": levels_table})
+TABLES: Mapping[str, Callable[[], str]] = MappingProxyType({"levels of packages": levels_table})

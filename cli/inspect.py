@@ -70,7 +70,7 @@ def inspect(
     log = Trace()
     pipeline.check(target)
     results = PassManager(pipeline.static(target)).run(graph, log)
-    facts = replace(facts, not_understood=_left_opaque(graph))
+    facts = replace(facts, unsupported=_left_opaque(graph))
     if as_json:
         ran = [{"name": r.name, "changes": r.changes, "refusals": r.refusals} for r in results]
         print(json.dumps({**to_object(facts), "passes": ran, **to_object(log.stored)}))
@@ -93,13 +93,13 @@ class GraphFacts:
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
     ops: Mapping[str, int]
-    not_understood: Sequence[UnreadOp]
+    unsupported: Sequence[UnsupportedOp]
     notes: Sequence[str]
     parameters: int
 
 
 @dataclass(frozen=True)
-class UnreadOp:
+class UnsupportedOp:
     """An op that is kept as float, and why. The reason is empty for an unsupported op."""
 
     name: str
@@ -116,19 +116,19 @@ def _facts(graph: Graph) -> GraphFacts:
         inputs={name: str(graph.types[name]) for name in graph.inputs},
         outputs={public: str(graph.types[value]) for public, value in graph.outputs.items()},
         ops=dict(ops.most_common()),
-        not_understood=_left_opaque(graph),
+        unsupported=_left_opaque(graph),
         notes=list(graph.notes),
         parameters=int(sum(w.size for w in weights)),
     )
 
 
-def _left_opaque(graph: Graph) -> list[UnreadOp]:
+def _left_opaque(graph: Graph) -> list[UnsupportedOp]:
     """Ops that neither importers nor passes could read."""
     from qgraph.ir.reading import kind_of
 
     opaque = [n for n in graph.nodes.values() if n.op == "opaque"]
     return [
-        UnreadOp(
+        UnsupportedOp(
             n.name,
             kind_of(n),
             f"not supported: {graph.unread[n.name]}" if n.name in graph.unread else "",
@@ -155,8 +155,8 @@ def _print_ops(facts: GraphFacts) -> None:
     counts = [(op, str(count)) for op, count in facts.ops.items()]
     print_table(f"ops, {facts.parameters:,} parameters", ("=op", ">count"), counts)
     unknown: dict[tuple[str, str], list[str]] = {}
-    for unread in facts.not_understood:
-        unknown.setdefault((unread.op, unread.reason), []).append(unread.name)
+    for found in facts.unsupported:
+        unknown.setdefault((found.op, found.reason), []).append(found.name)
     if unknown:
         print_table(
             "not supported, kept as float",

@@ -151,8 +151,8 @@ def main() -> None:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
             place = path_text(error.filename) if error.filename else None
-            told = OutputError(f"cannot be written: {error.strerror}", node=place)
-            _fail(error, str(told), told.exit_code, debug)
+            output_error = OutputError(f"cannot be written: {error.strerror}", node=place)
+            _fail(error, str(output_error), output_error.exit_code, debug)
         text = f"internal error, please report it: {type(error).__name__}: {error}"
         _fail(error, f"{text}\n  --debug shows the traceback", INTERNAL_ERROR, debug)
 

@@ -28,8 +28,8 @@ def print_rewrites(rewrites: Sequence[Rewrite]) -> None:
         found = list(group)
         out.print(f"{name}, {len(found)} rewrites", style="bold", soft_wrap=True)
         for rewrite in found:
-            told = rewrite.before.startswith(f"%{rewrite.node} =")
-            out.print(f"  {rewrite.rule}" + f" at {rewrite.node}" * (not told), soft_wrap=True)
+            is_named = rewrite.before.startswith(f"%{rewrite.node} =")
+            out.print(f"  {rewrite.rule}" + f" at {rewrite.node}" * (not is_named), soft_wrap=True)
             for sign, side, style in (("-", rewrite.before, "red"), ("+", rewrite.after, "green")):
                 for line in side.splitlines():
                     out.print(f"    {sign} {without_numbers(line)}", style=style, soft_wrap=True)

@@ -197,8 +197,8 @@ def print_training_files(directory: Path, facts: Facts, as_json: bool) -> None:
     from qgraph.retrain.directory import FILES
 
     if as_json:
-        told = {"inputs_seen": facts.samples.inputs_seen, "warnings": facts.warnings}
-        print(json.dumps({"output": str(directory), "files": [*FILES], **told}))
+        about_data = {"inputs_seen": facts.samples.inputs_seen, "warnings": facts.warnings}
+        print(json.dumps({"output": str(directory), "files": [*FILES], **about_data}))
         return
     print_inputs_seen(facts.samples.inputs_seen)
     print_table("files", ("=file", "content"), [*FILES.items()])

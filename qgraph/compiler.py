@@ -60,7 +60,7 @@ from qgraph.static.mixed import Mixed
 from qgraph.static.preparations import Preparations
 from qgraph.static.sample_parts import Split, first_samples, samples_of
 from qgraph.static.samples import Samples, samples_for
-from qgraph.train.loose_weights import with_loose_weights
+from qgraph.train.weights_near_float import with_weights_near_float
 from qgraph.transforms.wrap_accumulators import WrapAccumulators
 
 # Enough to measure the noise of a layer, and fast compared with calibration. If the report has its
@@ -188,7 +188,7 @@ def quantize(
     trace = Trace()
     floating, graph = _built(graph, choice, samples, trace, memory, progress, preparations, given)
     if training:
-        graph = with_loose_weights(graph, floating)
+        graph = with_weights_near_float(graph, floating)
     unguided = [TRAINING_WITHOUT_DATA] if training and samples.generated else []
     facts = Facts(
         *_source(model),

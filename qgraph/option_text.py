@@ -246,12 +246,12 @@ class Codec:
 
     def write_fields(self, value: object) -> str:
         """The options of a dataclass that differ from its defaults, in braces; or nothing."""
-        said = [
+        changed = [
             f"{option_name(part.name)}={self.write(getattr(value, part.name))}"
             for part in options_of(type(value))
             if _needed(part) or getattr(value, part.name) != default_of(part)
         ]
-        return f"{{{', '.join(said)}}}" if said else ""
+        return f"{{{', '.join(changed)}}}" if changed else ""
 
 
 def _word(tree: Word) -> str:

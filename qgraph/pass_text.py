@@ -161,15 +161,15 @@ def parse_passes(text: str, profile: Profile | None = None) -> tuple[Pass, ...]:
         >>> [step.name for step in parse_passes("fold-batch-norm,equalize-channels{biases=true}")]
         ['fold-batch-norm', 'equalize-channels']
     """
-    reader, said = TextCursor(text, "pass list"), list[tuple[str, dict[str, Tree] | None]]()
+    reader, named = TextCursor(text, "pass list"), list[tuple[str, dict[str, Tree] | None]]()
     while not reader.ended:
         name = reader.word("the name of a pass").text
-        said.append((name, reader.options() if reader.takes("{") else None))
+        named.append((name, reader.options() if reader.takes("{") else None))
         if not reader.takes(",") and not reader.ended:
             raise reader.error("`,`")
-    if not said:
+    if not named:
         raise UsageError("the pass list is empty", hint=f"like {print_passes(FLOAT[:3])}")
-    return tuple(step for name, given in said for step in _named(name, given, profile))
+    return tuple(step for name, given in named for step in _named(name, given, profile))
 
 
 def _named(name: str, given: Mapping[str, Tree] | None, profile: Profile | None) -> Sequence[Pass]:

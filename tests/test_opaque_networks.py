@@ -70,7 +70,7 @@ def quantized(case, batch):
 
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize("case", NETWORKS)
-def test_the_directory_remembers_what_is_not_understood(case, batch, tmp_path):
+def test_the_directory_stores_unsupported_ops(case, batch, tmp_path):
     made = quantized(case, batch)
     made.save(tmp_path / "out")
     feeds = {"image": IMAGES[: BATCHES[batch]]}

@@ -51,8 +51,8 @@ def _pool(rewriter: Rewriter, node: Node) -> bool:
     if added:
         image = rewriter.add("expand_dims", x, name=f"{node.name}/image", attrs={"axis": 1})
     attrs = {"ksize": (1,) * added + window, "strides": (1, 1), "padding": PaddingRule.VALID}
-    gone = () if reduced.keepdims else tuple(axis + added for axis in axes)
-    squeezed = (1,) * added + gone
+    removed_axes = () if reduced.keepdims else tuple(axis + added for axis in axes)
+    squeezed = (1,) * added + removed_axes
     if not squeezed:
         return rewriter.put(Node(node.name, "avg_pool", (image,), attrs, node.control))
     pooled = rewriter.add("avg_pool", image, name=f"{node.name}/pool", attrs=attrs)

@@ -42,7 +42,7 @@ class PruneConstantChannels(Pass):
 
     def apply(self, rewriter: Rewriter) -> None:
         rewriter.rule = "prune"
-        while (state := RemovableChannels(rewriter.graph)).gone.any():
+        while (state := RemovableChannels(rewriter.graph)).removable.any():
             _apply(rewriter, state)
         _refuse(rewriter, state)
 
@@ -100,12 +100,12 @@ def _smaller(
 
 
 def _removed_text(kept_in: Mask, kept_out: Mask) -> str:
-    said = [
+    parts = [
         f"{int((~kept).sum())} of {kept.size} {side} channels removed"
         for kept, side in ((kept_in, "input"), (kept_out, "output"))
         if not kept.all()
     ]
-    return ", ".join(said)
+    return ", ".join(parts)
 
 
 def _sliced(rewriter: Rewriter, node: Node, kept: Mask) -> Node:

@@ -207,11 +207,11 @@ def _reduction(rewriter: Rewriter, node: Node) -> bool:
     perm = _perm(rewriter, node.inputs[0])
     if perm is None:
         return False
-    gone = {axis % len(perm) for axis in node.typed(AxesAttrs).axes}
-    attrs = {**node.attrs, "axes": tuple(sorted(perm[axis] for axis in gone))}
+    removed_axes = {axis % len(perm) for axis in node.typed(AxesAttrs).axes}
+    attrs = {**node.attrs, "axes": tuple(sorted(perm[axis] for axis in removed_axes))}
     reduced = node.attributes
     if not (isinstance(reduced, ReductionAttrs) and reduced.keepdims):
-        left = [p for i, p in enumerate(perm) if i not in gone]
+        left = [p for i, p in enumerate(perm) if i not in removed_axes]
         perm = tuple(sorted(left).index(p) for p in left)
     return _sink(rewriter, node, (_source(rewriter, node.inputs[0]),), attrs, perm)
 

@@ -155,12 +155,14 @@ def _range_of(moments: Moments) -> tuple[Range, str]:
         return float(np.hypot(*place))
 
     nearest = min(USUAL_RANGES, key=distance)
-    said = f"the first batch norm asks for a mean of {mean:.3g} and a deviation of {deviation:.3g}"
+    wanted = (
+        f"the first batch norm asks for a mean of {mean:.3g} and a deviation of {deviation:.3g}"
+    )
     if distance(nearest) <= MAX_DISTANCE:
-        return nearest, f"taken for usual: {said}"
+        return nearest, f"taken for usual: {wanted}"
     least = float((moments.mean - DEVIATIONS * moments.deviation).min())
     most = float((moments.mean + DEVIATIONS * moments.deviation).max())
-    return (least, most), f"mean and {DEVIATIONS} deviations: {said}"
+    return (least, most), f"mean and {DEVIATIONS} deviations: {wanted}"
 
 
 def _noise(kind: TensorType, known: GeneratedInput, samples: int) -> Array:

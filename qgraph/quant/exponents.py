@@ -110,8 +110,10 @@ class Exponents:
             "features": dict(self.features),
             "factors": dict(self.factors),
         }
-        said = "".join(f" {json.dumps(key)}: {json.dumps(value)},\n" for key, value in head.items())
-        return f'{{\n{said} "tensors": {{\n' + ",\n".join(tensors) + "\n }\n}\n"
+        lines = "".join(
+            f" {json.dumps(key)}: {json.dumps(value)},\n" for key, value in head.items()
+        )
+        return f'{{\n{lines} "tensors": {{\n' + ",\n".join(tensors) + "\n }\n}\n"
 
     def save(self, path: str | Path) -> Path:
         """Write the text form to a file, completely or not at all.
@@ -130,8 +132,8 @@ class Exponents:
 
 
 def _plain(entry: TensorExponent) -> dict[str, object]:
-    said = {"exponent": entry.exponent, "bits": entry.bits, "signed": entry.signed}
-    return {key: value for key, value in said.items() if value is not None}
+    found = {"exponent": entry.exponent, "bits": entry.bits, "signed": entry.signed}
+    return {key: value for key, value in found.items() if value is not None}
 
 
 # -- reading --------------------------------------------------------------------------------
@@ -238,15 +240,15 @@ def parse_exponents(data: object) -> Exponents:
 
 
 def _entry(name: str, value: object) -> TensorExponent:
-    said = value if isinstance(value, dict) else {"exponent": value}
-    unknown = [key for key in said if key not in ("exponent", "bits", "signed")]
-    if unknown or "exponent" not in said:
+    given = value if isinstance(value, dict) else {"exponent": value}
+    unknown = [key for key in given if key not in ("exponent", "bits", "signed")]
+    if unknown or "exponent" not in given:
         wrong = f"unknown key `{unknown[0]}`" if unknown else "`exponent` is missing"
         raise CalibrationError(wrong, node=name, hint="known: exponent, bits, signed")
-    bits, signed = said.get("bits"), said.get("signed")
+    bits, signed = given.get("bits"), given.get("signed")
     if not (bits is None or _is_whole(bits)) or not (signed is None or isinstance(signed, bool)):
         raise CalibrationError("`bits` is a whole number, `signed` true or false", node=name)
-    exponent = said["exponent"]
+    exponent = given["exponent"]
     if isinstance(exponent, list | tuple) and exponent and all(map(_is_whole, exponent)):
         return TensorExponent(tuple(map(int, exponent)), bits, signed)
     if not _is_whole(exponent):

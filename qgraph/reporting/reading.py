@@ -141,7 +141,7 @@ def _tensor(entry: TensorEntry, found: StatisticsEntry | None) -> TensorFacts:
 def _layer(
     index: int,
     layer: LayerEntry,
-    felt: PartFacts | None,
+    sensitivity: PartFacts | None,
     tensors: Mapping[str, TensorFacts],
     makers: Mapping[str | None, int],
 ) -> LayerFacts:
@@ -153,9 +153,9 @@ def _layer(
     before = [x.tensor.entry.sqnr_db for x in inputs if x.tensor.entry.sqnr_db is not None]
     return LayerFacts(
         entry=layer,
-        reasons=felt.reasons if felt else None,
-        so_far_sqnr_db=felt.so_far_sqnr_db if felt else None,
-        so_far_top1=felt.so_far_top1 if felt else None,
+        reasons=sensitivity.reasons if sensitivity else None,
+        so_far_sqnr_db=sensitivity.so_far_sqnr_db if sensitivity else None,
+        so_far_top1=sensitivity.so_far_top1 if sensitivity else None,
         id=f"layer-{index + 1}",
         clipped=output.clipped if output else None,
         input_sqnr_db=min(before, default=None),

@@ -14,16 +14,16 @@ from qgraph.rewrite.constants import Float64, Mask, is_unpadded, weights_of
 class RemovableChannels:
     """Channels that are constant or unused, and the layers that prevent their removal.
 
-    `gone` marks the roots of `channels` that can be removed together. Every layer keeps at least
-    one channel. If several constants other than 0 reach a border with zero padding, the largest one
-    is kept. `grouped` names the layer with groups that prevents the removal of a root.
+    `removable` marks the roots of `channels` that can be removed together. Every layer keeps at
+    least one channel. If several constants other than 0 reach a border with zero padding, the
+    largest one is kept. `grouped` names the layer with groups that prevents the removal of a root.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.channels: ChannelMap = channel_map(graph, frozenset(TABLES))
         self.known = constant_channels(graph)
-        self.gone = (_constant(self.channels, self.known) | ~_read(graph, self.channels)) & (
+        self.removable = (_constant(self.channels, self.known) | ~_read(graph, self.channels)) & (
             _made_by_layers(self.channels) & ~self.channels.frozen
         )
         self.grouped: dict[int, str] = {
@@ -37,13 +37,13 @@ class RemovableChannels:
         self._settle()
         for layer in self.channels.layers:
             outputs = self.channels.of(layer.name)
-            if self.gone[outputs].all():
+            if self.removable[outputs].all():
                 self._keep(outputs[:1])
                 self._settle()
 
     def kept(self, value: str) -> Mask:
         """Mask of the channels of `value` that stay."""
-        return ~self.gone[self.channels.of(value)]
+        return ~self.removable[self.channels.of(value)]
 
     def constants(self, value: str) -> Float64:
         """The constants of a value's channels, 0 where it varies."""
@@ -56,11 +56,11 @@ class RemovableChannels:
         return np.where(read & ~self.kept(value), self.constants(value), 0)
 
     def _keep(self, roots: Ids | list[int]) -> None:
-        self.gone[roots] = False
+        self.removable[roots] = False
 
     def _settle(self) -> None:
         left = -1
-        while left != (left := int(self.gone.sum())):
+        while left != (left := int(self.removable.sum())):
             for layer in self.channels.layers:
                 self._couple(layer)
                 self._carry(layer)
@@ -70,7 +70,7 @@ class RemovableChannels:
         if layer.op == "depthwise_conv2d":
             inputs = self.channels.of(layer.inputs[0])
             outputs = self.channels.of(layer.name).reshape(len(inputs), -1)
-            stays = ~(self.gone[inputs] & self.gone[outputs].all(axis=1))
+            stays = ~(self.removable[inputs] & self.removable[outputs].all(axis=1))
             self._keep(inputs[stays])
             self._keep(outputs[stays])
 

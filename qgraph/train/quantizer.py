@@ -245,7 +245,7 @@ class Spec:
                 return tf.where(vanished, tf.constant(-1.0, x.dtype), tf.floor(scaled))
 
 
-def evened(x: Tensor, exponent: Tensor, drops: Tensor) -> Tensor:
+def with_even_codes(x: Tensor, exponent: Tensor, drops: Tensor) -> Tensor:
     """x with odd codes rounded up to even ones if `drops`: the first step of rounding `double`.
 
     Codes are `x * 2^exponent`. The gradient passes unchanged.

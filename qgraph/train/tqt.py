@@ -26,7 +26,7 @@ from qgraph.train.forward import Chain, Override, Piece, piece_of
 from qgraph.train.freezing import Freezing
 from qgraph.train.kind import QuantizerKind, Replacements
 from qgraph.train.options import Options
-from qgraph.train.quantizer import Spec, evened, quantize
+from qgraph.train.quantizer import Spec, quantize, with_even_codes
 from qgraph.train.standardize import standardize
 from qgraph.train.state import TRAINED, Scales, scale_factors, scales_of
 
@@ -119,7 +119,7 @@ class TqtQuantizers:
         if spec.rounding == Rounding.DOUBLE and node.inputs[0] in self._coded:
             factors = scale_factors(self.graph, node.inputs[0])
             exponent = sum(self._exponent(ranges, factor) for factor in factors)
-            x = evened(x, exponent, exponent > self._exponent(ranges, node))
+            x = with_even_codes(x, exponent, exponent > self._exponent(ranges, node))
         return self._quantize(ranges, node, x)
 
     def _exponent(self, ranges: Mapping[str, Tensor], node: Node) -> Tensor:

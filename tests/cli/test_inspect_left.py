@@ -11,7 +11,7 @@ from tests.helpers.tf_graphs import graph_def_of, v1
 
 
 @pytest.mark.parametrize("used_elsewhere", [False, True])
-def test_random_op_of_a_dropout_is_understood(tmp_path, used_elsewhere):
+def test_random_op_of_a_dropout_is_supported(tmp_path, used_elsewhere):
     def build():
         x = v1.placeholder("float32", (None, 4), "x")
         noise = tf.random.uniform((1, 4), name="noise")
@@ -22,7 +22,7 @@ def test_random_op_of_a_dropout_is_understood(tmp_path, used_elsewhere):
     path = tmp_path / "net.pb"
     path.write_bytes(graph_def_of(build).SerializeToString())
     facts = json.loads(run("inspect", path, "--json").out)
-    left = {entry["op"] for entry in facts["not_understood"]}
+    left = {entry["op"] for entry in facts["unsupported"]}
     assert left == ({"RandomUniform"} if used_elsewhere else set())
 
 
@@ -41,7 +41,7 @@ def test_the_attribute_that_is_not_supported_is_named(tmp_path, monkeypatch):
     path = tmp_path / "net.pb"
     path.write_bytes(graph_def_of(build).SerializeToString())
     facts = json.loads(run("inspect", path, "--json").out)
-    assert {entry["name"]: entry["reason"] for entry in facts["not_understood"]} == {
+    assert {entry["name"]: entry["reason"] for entry in facts["unsupported"]} == {
         "a": "not supported: attribute `alpha` (0.25)",
         "b": "not supported: attribute `alpha` (0.5)",
         "c": "",

@@ -44,7 +44,7 @@ def test_inspect_shows_what_is_in_it(network):
     shown = run("inspect", network, "--json")
     facts = json.loads(shown.out)
     assert facts["inputs"] == {"image": "float32[?,3,6,6]"}
-    assert facts["ops"]["conv2d"] == 1 and facts["not_understood"] == []
+    assert facts["ops"]["conv2d"] == 1 and facts["unsupported"] == []
 
 
 def test_op_that_cannot_be_written_is_refused_before_anything_is_done(network):

@@ -383,7 +383,7 @@ def odd(x):
     return tf.nn.local_response_normalization(x, name="odd")
 
 
-def test_ops_that_are_not_understood_travel_to_the_format_they_came_from(tmp_path):
+def test_unsupported_ops_are_written_in_their_own_format(tmp_path):
     (tmp_path / "net.pb").write_bytes(small_network(odd).SerializeToString())
     feeds, result = {"image": typical_images(4)}, qgraph.optimize(tmp_path / "net.pb")
     result.save(tmp_path / "f.pb")

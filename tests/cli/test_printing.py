@@ -167,7 +167,7 @@ def test_json_is_one_document_and_nothing_else(model, samples, written, tmp_path
     assert found == json.loads((tmp_path / "out/manifest.json").read_text())
     inspected = json.loads(run("inspect", model, "--json").out)
     assert inspected["inputs"] == {"image": "float32[?,8,8,3]"}
-    assert inspected["not_understood"] == []
+    assert inspected["unsupported"] == []
     assert {p["name"] for p in inspected["passes"]} == {p.name for p in RECIPES["static"]}
     assert inspected["refusals"][0]["node"] == "scores"
     recipes = json.loads(run("passes", "--json").out)

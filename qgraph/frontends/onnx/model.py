@@ -83,9 +83,9 @@ def _opset(proto: Proto) -> int:
     found = next((domains[d] for d in DEFAULT_DOMAINS if d in domains), 0)
     newest = onnx.defs.onnx_opset_version()
     if not MIN_OPSET <= found <= newest:
-        told = f"opset {found}" if found else "no opset of the default domain"
+        version = f"opset {found}" if found else "no opset of the default domain"
         raise UnsupportedError(
-            f"the model has {told}; {MIN_OPSET} to {newest} are understood",
+            f"the model has {version}; {MIN_OPSET} to {newest} are supported",
             hint="convert it: onnx.version_converter.convert_version(model, 17)",
         )
     return found

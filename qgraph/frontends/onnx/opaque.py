@@ -129,8 +129,8 @@ def _refuse(node: OnnxNode) -> None:
     try:
         schema = onnx.defs.get_schema(node.op, node.version, domain)
     except onnx.defs.SchemaError:
-        told = f"op `{node.op}` is not in opset {node.version}"
-        raise UnsupportedError(told, node=node.name, hint=EXCLUDE_HINT) from None
+        wrong = f"op `{node.op}` is not in opset {node.version}"
+        raise UnsupportedError(wrong, node=node.name, hint=EXCLUDE_HINT) from None
     kinds = [*schema.inputs, *schema.outputs]
     types = [t for kind in kinds for t in kind.types]
     what = REFUSED.get(node.op)

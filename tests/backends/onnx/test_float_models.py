@@ -234,7 +234,7 @@ def cubic(opset: int) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("opset", [11, 13, 18, 19, 21])
-def test_ops_of_an_onnx_file_that_are_not_understood_stay_as_they_are(opset):
+def test_unsupported_ops_of_an_onnx_file_are_unchanged(opset):
     original = cubic(opset)
     g = import_model(read(original))
     PassManager(FLOAT).run(g)

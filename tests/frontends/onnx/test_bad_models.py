@@ -81,7 +81,7 @@ REFUSED = {
     "loop": (branching("Loop"), UnsupportedError, "y: `Loop` is control flow"),
     "sequence": (sequence(), UnsupportedError, "s: `SequenceConstruct` is an op on sequences"),
     "random": (one_op("RandomNormalLike", ROW), UnsupportedError, "draws random numbers"),
-    "old": (of_opset(8), UnsupportedError, "opset 8; 9 to .* are understood(.|\n)*version_conv"),
+    "old": (of_opset(8), UnsupportedError, "opset 8; 9 to .* are supported(.|\n)*version_conv"),
     "future": (of_opset(999), UnsupportedError, "opset 999; 9 to"),
     "training_norm": (
         one_op("BatchNormalization", f(2, 3), *[f(3)] * 4, training_mode=1, opset=15),

@@ -22,7 +22,7 @@ OPAQUE = {
 
 
 @pytest.mark.parametrize("case", OPAQUE)
-def test_op_that_is_not_understood_is_run_by_onnx(case):
+def test_unsupported_ops_are_run_by_onnx(case):
     model, kind = OPAQUE[case]
     x = feed_of(model)
     if case == "integers":

@@ -31,7 +31,7 @@ def _quantize(e: Emission, node: Node) -> str:
     name, t = node.name, DType(dtype)
     x = e.tensor(node.inputs[0], dtype)
     if spec.rounding == Rounding.DOUBLE:
-        x = _evened(e, node, x, dtype)
+        x = _with_even_codes(e, node, x, dtype)
     x = e.builder.add("Mul", f"{name}/scale", [x, factor(e, name, up)], T=t)
     x = _round(e, name, x, rounding_of_numbers(spec.rounding), dtype)
     if spec.overflow == Overflow.WRAP:
@@ -66,7 +66,7 @@ def _passes_shift(e: Emission, node: Node) -> bool:
     return left > 0 and bound.magnitude << left > 1 << 62
 
 
-def _evened(e: Emission, node: Node, x: str, dtype: str) -> str:
+def _with_even_codes(e: Emission, node: Node, x: str, dtype: str) -> str:
     """x with odd codes increased by one step, if bits are dropped: the first step of `double`.
 
     A float that is not on a grid does not change.

@@ -10,7 +10,7 @@ from qgraph.ir.types import Array, QuantSpec, Role
 from qgraph.numerics import aligned, dequantize, quantize
 
 
-def with_loose_weights(graph: Graph, floating: Graph) -> Graph:
+def with_weights_near_float(graph: Graph, floating: Graph) -> Graph:
     """Move reconstructed weights as near to the weights of `floating` as their codes allow.
 
     Returns a copy of a calibrated graph; `floating` is its float graph. Reconstruction leaves

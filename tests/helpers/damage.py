@@ -281,7 +281,7 @@ def too_long(number, frame):
 
 
 def kinds(kind: str):
-    """For each kind of file: how a seed becomes a name and content, and what is prepared once."""
+    """By kind of file: how a seed becomes a name and content, and what is prepared once."""
     if kind == "pb":
         from tests.helpers import damage_tf
 

@@ -22,7 +22,7 @@ LEAST = np.iinfo(np.int64).min
 
 
 def _places(a: Attrs, x: Any, kernel: tuple[int, int], fill: int) -> Any:
-    """For each tap: the values of x under it at every position of the window, [n, h', w', c]."""
+    """By tap: the values of x under it at every position of the window, [n, h', w', c]."""
     (top, bottom), (left, right) = a["pads"]
     (sh, sw), (dh, dw) = a["strides"], a.get("dilations", (1, 1))
     pads = ((0, 0), (top, bottom), (left, right), (0, 0))

@@ -40,6 +40,7 @@ from qgraph.errors import (
 from qgraph.foreign import ClickObject
 from qgraph.names import path_text
 from qgraph.quiet import quiet_tensorflow
+from qgraph.stopping import was_interrupted
 from qgraph.words import duration
 
 MIN_SECONDS_SHOWN = 2.0  # seconds after which a command prints how long it took
@@ -67,7 +68,12 @@ class MainGroup(CommandGroup):
         begin = time.monotonic()
         try:
             found: object = super().invoke(ctx)
-        except KeyboardInterrupt as error:
+        except (Interrupted, typer.Exit):
+            raise
+        except (KeyboardInterrupt, Exception) as error:
+            # An extension module that is interrupted while it is imported raises ImportError.
+            if not (isinstance(error, KeyboardInterrupt) or was_interrupted()):
+                raise
             raise Interrupted(
                 "interrupted; no partial output was written",
                 hint="to start again, run the same command",

@@ -58,6 +58,12 @@ def raise_dropped() -> None:
         raise KeyboardInterrupt
 
 
+def was_interrupted() -> bool:
+    """Whether a Ctrl-C came that was not caught on purpose; a library may have replaced its error."""
+    handler = signal.getsignal(signal.SIGINT)
+    return isinstance(handler, Interrupter) and handler.came
+
+
 def accept_interrupt() -> None:
     """State that a KeyboardInterrupt was caught on purpose: it ends a search, not the command."""
     handler = signal.getsignal(signal.SIGINT)

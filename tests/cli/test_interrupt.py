@@ -106,6 +106,28 @@ def test_an_interrupt_that_python_drops_is_raised_again(model, tmp_path):
     assert left_in(tmp_path) - {"__pycache__"} == {"slow.py"}
 
 
+REPLACED = """
+import signal
+
+def images():
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt:
+        raise ImportError("initialization failed") from None  # as extension modules do
+"""
+
+
+def test_an_interrupt_that_a_library_replaces_by_its_own_error(model, tmp_path):
+    (tmp_path / "slow.py").write_text(REPLACED)
+    process = quantizing(model, tmp_path, "slow:images")
+    out, err = process.communicate(timeout=50)
+    assert (process.returncode, out) == (130, "")
+    assert err == (
+        "error: interrupted; no partial output was written\n"
+        "  to start again, run the same command\n"
+    )
+
+
 # Runs `qgraph --version`, and sends Ctrl-C at the import of the given number, counted from the
 # entry point on. Prints the number of imports, if it gets there.
 AT_IMPORT = """

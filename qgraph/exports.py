@@ -145,7 +145,10 @@ class ExportIndex:
 
 def index_of(path: Path) -> ExportIndex:
     """The index of an export. Raises LoadError for another directory, or a missing file."""
-    problem, hint = "is not what `qgraph export` wrote", "give the directory that its -o named"
+    problem = "is not what `qgraph export` wrote"
+    hint = "give the directory that `qgraph export -o` named"
+    if not path.exists():
+        raise LoadError("no such directory", node=str(path), hint=hint)
     if not (path / INDEX).is_file():
         raise LoadError(problem, node=str(path), hint=hint)
     with reading(path, problem, hint):

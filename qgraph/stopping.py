@@ -61,7 +61,7 @@ def raise_dropped() -> None:
 def was_interrupted() -> bool:
     """Whether a Ctrl-C came that was not caught on purpose; a library may have replaced its error."""
     handler = signal.getsignal(signal.SIGINT)
-    return isinstance(handler, Interrupter) and handler.came
+    return isinstance(handler, Interrupter) and handler.interrupted
 
 
 def accept_interrupt() -> None:

@@ -103,6 +103,8 @@ def test_a_changed_file_is_found(folder, tmp_path, form, damage) -> None:
 
 def test_what_is_not_such_an_export_is_refused(folder, tmp_path) -> None:
     out = folder / "out"
+    with pytest.raises(LoadError, match="no such directory"):
+        verify(out, files=tmp_path / "missing")
     with pytest.raises(LoadError, match="is not what `qgraph export` wrote"):
         verify(out, files=tmp_path)
     place = copied(folder, "onnx-qdq", tmp_path)

@@ -59,7 +59,7 @@ def raise_dropped() -> None:
 
 
 def was_interrupted() -> bool:
-    """Whether a Ctrl-C came that was not caught on purpose; a library may have replaced its error."""
+    """Whether a Ctrl-C was not caught on purpose. A library may have replaced its error."""
     handler = signal.getsignal(signal.SIGINT)
     return isinstance(handler, Interrupter) and handler.interrupted
 

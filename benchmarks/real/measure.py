@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import yaml
@@ -15,6 +17,7 @@ from qgraph.backends.tf.agreement import Checker
 from qgraph.compiler import quantize
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
+from qgraph.quant import layer_codes
 from qgraph.quant.profile import Profile, load_profile, parse_profile
 from qgraph.quantized import Quantized
 
@@ -24,6 +27,11 @@ name: per-channel
 description: graffitist-int8 with a power-of-two scale for each output channel of the weights
 per_channel: true
 """
+
+
+def statistics_weight(weight: float) -> AbstractContextManager[float]:
+    """Let reconstruction of weights give batch-norm statistics this weight, relative to samples."""
+    return patch.object(layer_codes, "STATISTICS_WEIGHT", weight)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from benchmarks import assets
 from benchmarks.peers.float_onnx import float_onnx
 from benchmarks.peers.litert import LiteRT, full_integer
 from benchmarks.peers.onnx_runtime import OnnxRuntime, quantized
-from benchmarks.real.measure import same_class, sqnr
+from benchmarks.real.measure import same_class, sqnr, statistics_weight
 from benchmarks.real.mobilenet import BACKGROUND, CALIBRATION, LOGITS, enlarged
 from benchmarks.real.views import VIEWS, Shares, Views, labelled, others
 from benchmarks.tables import Table
@@ -28,7 +27,6 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.ops.structure import QuantizerAttrs
 from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array
-from qgraph.quant import reconstruct
 from qgraph.quant.topology import QUANTIZERS
 
 PICTURES = 1000
@@ -63,7 +61,7 @@ def tables() -> Iterator[Table]:
         if options.get("plan") == RECONSTRUCTED:
             layers = _layers(result.floating, result.graph, scene)
     for share in STATISTICS_WEIGHTS:
-        with patch.object(reconstruct, "REMEMBERED", share):
+        with statistics_weight(share):
             graph = quantize(model, calibration, plan=RECONSTRUCTED).graph
         predict = partial(_tensorflow, TFProgram(emit_graph_def(graph)))
         answers[f"the same, remembered counts {share:g}"] = scene.answers(predict)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
-from unittest import mock
 
 from benchmarks.real.cases import BY_MSE, Case, cifar, mobilenet_v1
+from benchmarks.real.measure import statistics_weight
 from benchmarks.tables import Table
 from qgraph.choices import Equalization
 from qgraph.quant.plan import Plan
@@ -18,7 +18,6 @@ EQUALIZED = {
 }
 RECONSTRUCTED = replace(BY_MSE, equalize=Equalization.BIASES, reconstruct=True)
 SHARES = (0.0, 0.1, 0.3, 1.0)
-REMEMBERED = "qgraph.quant.layer_codes.REMEMBERED"
 
 
 def tables() -> Iterator[Table]:
@@ -30,7 +29,7 @@ def tables() -> Iterator[Table]:
     for case in (cifar(), mobilenet_v1()):
         table.notes.append(case.images)
         for question, variant, plan, share in variants():
-            changed = nullcontext() if share is None else mock.patch(REMEMBERED, share)
+            changed = nullcontext() if share is None else statistics_weight(share)
             with changed:
                 table.add(case.title, question, variant, *_measured(case, plan))
     yield table

@@ -31,7 +31,7 @@ BLOCK = 4096
 # Regularization towards the float weights, as a share of the mean squared input.
 RIDGE = 0.01
 # Weight of batch-norm statistics, relative to the samples.
-REMEMBERED = 0.3
+STATISTICS_WEIGHT = 0.3
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class LayerCodes:
             return 0.0
         mean = np.einsum("gk,gkn->gn", self.known.mean, off)
         error = mean**2 + np.einsum("gk,gkn->gn", self.known.deviation**2, off**2)
-        return np.asarray(REMEMBERED * error)
+        return np.asarray(STATISTICS_WEIGHT * error)
 
     def _rounded(self, spec: QuantSpec, each: Each) -> Float64:
         """Weights that are optimized for the output."""
@@ -203,7 +203,7 @@ def _hessian(inputs: Float64, rows: LayerRows, known: Moments | None, block: sli
     _add_to_diagonal(hessian, np.where(size > 0, RIDGE * size, 1.0)[:, None])
     if known is not None:
         remembered = _second_moments(known, block)
-        remembered *= REMEMBERED * rows.x[:, rows.used].shape[1]
+        remembered *= STATISTICS_WEIGHT * rows.x[:, rows.used].shape[1]
         hessian += remembered
     return hessian
 

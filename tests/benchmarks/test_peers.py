@@ -11,9 +11,11 @@ from benchmarks.families.networks import FAMILIES
 from benchmarks.families.train import INPUT, OUTPUT, freeze
 from benchmarks.peers.float_onnx import float_onnx
 from benchmarks.peers.onnx_runtime import OnnxRuntime
+from benchmarks.real.measure import statistics_weight
 from benchmarks.real.views import SIZE, VIEWS, Shares, views
 from qgraph.backends.tf.program import TFProgram
 from qgraph.frontends.importing import import_graph_def
+from qgraph.quant import layer_codes
 
 
 @pytest.mark.parametrize("batch", [2, None])
@@ -34,6 +36,13 @@ def test_views_are_of_all_parts_and_mirrored():
     assert (seen[1] == seen[0][:, ::-1]).all()
     means = {tuple(view.mean(axis=(0, 1)).round()) for view in seen[2::2]}
     assert len(means) == 1 + 4 * 3  # the centre of all sizes, and four corners of each
+
+
+def test_the_weight_of_statistics_changes_while_a_plan_is_built():
+    before = layer_codes.STATISTICS_WEIGHT
+    with statistics_weight(before + 1):
+        assert layer_codes.STATISTICS_WEIGHT == before + 1
+    assert before == layer_codes.STATISTICS_WEIGHT
 
 
 def test_errors_are_over_photos():

@@ -211,7 +211,7 @@ def test_inputs_that_batch_norms_remember_count_though_samples_lack_them(name, m
     data["x"] = rng.normal(size=data["x"].shape).astype(np.float32)
     errors = {}
     for share in (0.0, 0.3):
-        monkeypatch.setattr(layer_codes, "REMEMBERED", share)
+        monkeypatch.setattr(layer_codes, "STATISTICS_WEIGHT", share)
         graph = coarse(floating, data)
         reconstruct_weights(graph, floating, data)
         errors[share] = output_error(graph, floating, trained)

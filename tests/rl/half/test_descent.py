@@ -10,7 +10,7 @@ from qgraph.rl.half.average import SCALE, Average
 from qgraph.rl.half.descent import Descent
 from qgraph.rl.half.hadam import HAdam, LowPrecisionAdam
 from qgraph.rl.half.precision import precision_of
-from qgraph.rl.half.scaling import FIRST, LossScale
+from qgraph.rl.half.scaling import FIRST_SCALE, LossScale
 from qgraph.rl.half.standardize import StandardizedDense
 
 
@@ -37,7 +37,7 @@ def test_overflowing_squares_of_gradients_lower_the_loss_scale(kind):
     descend(
         Descent({"x": wanted}, LowPrecisionAdam(1e-2)), [0.5] * int(descent.optimizer.iterations)
     )
-    assert (float(descent.scale.value) < FIRST) == (kind is LowPrecisionAdam)
+    assert (float(descent.scale.value) < FIRST_SCALE) == (kind is LowPrecisionAdam)
     assert int(descent.optimizer.iterations) > 10
     assert float(x[0]) == pytest.approx(float(wanted[0]), abs=2e-2)
     assert np.isfinite(descent.optimizer.second[0].numpy()).all()
@@ -47,9 +47,9 @@ def test_what_rounding_makes_infinite_is_not_taken():
     """With 3 significand bits 64000 is nearer to 2^16 than to the largest number."""
     x, rounded = variable(0.0), precision_of("float16", 3).rounded
     descent = Descent({"x": x}, HAdam(1e-2, rounded=rounded), LossScale(), compound=True)
-    descend(descent, [64000 / FIRST])
+    descend(descent, [64000 / FIRST_SCALE])
     assert int(descent.optimizer.iterations) == 0
-    assert float(descent.scale.value) == FIRST / 2
+    assert float(descent.scale.value) == FIRST_SCALE / 2
     descend(descent, [1.0] * 3)
     assert np.isfinite(float(x[0])) and float(x[0]) < 0
 
@@ -66,16 +66,16 @@ def test_variables_that_the_loss_does_not_touch(scale):
 def test_a_scale_grows_where_all_was_fine():
     descent = Descent({"x": variable()}, HAdam(1e-3), LossScale(interval=4), compound=True)
     descend(descent, [1e-3] * 9)
-    assert float(descent.scale.value) == min(4 * FIRST, descent.scale.most)
+    assert float(descent.scale.value) == min(4 * FIRST_SCALE, descent.scale.most)
     assert float(descent.optimizer.gradient_scale) == float(descent.scale.value)
 
 
 def test_a_scale_grows_after_finite_steps_in_a_row_only():
     descent = Descent({"x": variable()}, HAdam(1e-3), LossScale(interval=4), compound=True)
     descend(descent, [1e-3, 1e-3, np.inf, 1e-3, 1e-3, 1e-3])
-    assert float(descent.scale.value) == FIRST / 2
+    assert float(descent.scale.value) == FIRST_SCALE / 2
     descend(descent, [1e-3])
-    assert float(descent.scale.value) == FIRST
+    assert float(descent.scale.value) == FIRST_SCALE
 
 
 def test_a_used_optimizer_continues_with_scaled_gradients():
@@ -86,7 +86,7 @@ def test_a_used_optimizer_continues_with_scaled_gradients():
     descend(Descent({"x": wanted}, one), [0.1] * 5)
     descend(Descent({"x": x}, other, LossScale(), compound=True), [0.1] * 5)
     assert float(x[0]) == float(wanted[0])  # a power of two changes no digit
-    assert float(other.gradient_scale) == FIRST
+    assert float(other.gradient_scale) == FIRST_SCALE
 
 
 @pytest.mark.parametrize("kind", [LowPrecisionAdam, HAdam])

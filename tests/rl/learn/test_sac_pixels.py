@@ -7,7 +7,7 @@ import tensorflow as tf
 from qgraph.rl.actor import Actor, ActorProgram, ActorStep, Packer
 from qgraph.rl.agents.former_names import half_settings
 from qgraph.rl.agents.sac.pixels import shifted
-from qgraph.rl.half.scaling import FIRST
+from qgraph.rl.half.scaling import FIRST_SCALE
 from qgraph.rl.learn.tensors import run
 from tests.helpers.rl_records import World
 from tests.helpers.sac import batches, learner
@@ -71,7 +71,7 @@ def test_images_as_large_as_the_paper_s_need_no_lower_scale():
     sac = learner(world, **half_settings("all"))
     for batch in batches(world, 1, size=4):
         sac.step(batch)
-    assert float(sac.descents["critic"].scale.value) == FIRST
+    assert float(sac.descents["critic"].scale.value) == FIRST_SCALE
 
 
 def test_few_significand_bits_of_standardised_weights():

@@ -41,7 +41,7 @@ def test_views_are_of_all_parts_and_mirrored():
 def test_the_weight_of_statistics_changes_while_a_plan_is_built():
     before = layer_codes.STATISTICS_WEIGHT
     with statistics_weight(before + 1):
-        assert layer_codes.STATISTICS_WEIGHT == before + 1
+        assert before + 1 == layer_codes.STATISTICS_WEIGHT
     assert before == layer_codes.STATISTICS_WEIGHT
 
 

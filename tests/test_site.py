@@ -120,6 +120,7 @@ CELLS = {
         "<td>equalize=<wbr>biases,<wbr>method=<wbr>mse,<wbr>reconstruct</td>"
     ),
     "<td>94.3% ± 0.7%</td>": "<td>94.3%&nbsp;±&nbsp;0.7%</td>",
+    "<td>ddpg_MountainCarContinuous-v0</td>": "<td>ddpg_<wbr>MountainCarContinuous-v0</td>",
     "<td>22,250 ± 2,448</td>": "<td>22,250&nbsp;±&nbsp;2,448</td>",
     "<td><code>method=kl_j\\|max</code></td>": "<td><code>method=kl_j|max</code></td>",
     '<td><a href="a,b=c/very/long/address.html">x</a></td>': (

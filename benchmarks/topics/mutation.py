@@ -11,10 +11,10 @@ from benchmarks.topics.topic import Topic
 def _survivors(result: Result) -> Table:
     """The survivors: code before and after the change, one below the other."""
     table = result.table("Survivors")
-    columns = dict.fromkeys(("place", "code before and after", "reason"), "")
+    columns = dict.fromkeys(("place", "change", "reason"), "")
     made = Table(table.title, columns, notes=list(result.table("Score").notes))
     for row in table.rows:
-        made.add(row["place"], f"`{row['before']}`<br>`{row['after']}`", row["reason"])
+        made.add(row["place"], f"`{row['before']}`<br>becomes `{row['after']}`", row["reason"])
     return made
 
 

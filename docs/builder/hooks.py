@@ -27,7 +27,7 @@ MENU_TITLE = re.compile(r'<label class="md-nav__title" for="(__nav_\w+)"')
 CELL = re.compile(r"(?<=<td>).*?(?=</td>)", re.DOTALL)
 TAG = re.compile(r"(<[^>]*>)")
 LONG_WORD = re.compile(r"\S{21,}")  # a plan, a line of code
-BREAKS = re.compile(r"(?<=[(=])(?=\w)|(?<=,)(?=[^\W\d])")  # 2,448 does not break at its comma
+BREAKS = re.compile(r"(?<=[(=_])(?=[^\W_])|(?<=,)(?=[^\W\d])")  # 2,448 does not break at its comma
 PAGE_NAME = re.compile(r"`?[\w/]+\.md`?")
 TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)#\s]*)(#[^)\s]*)?\)")

@@ -127,7 +127,7 @@ class Optimized:
             path: A file that `save` would write; its suffix is the format.
 
         Returns:
-            `inputs` and `outputs`: names in the file by names in the graph.
+            The names in the file by names in the graph, in `inputs` and in `outputs`.
 
         Raises:
             UsageError: The suffix is neither .pb nor .onnx.

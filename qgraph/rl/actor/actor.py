@@ -78,7 +78,7 @@ class Actor:
         """Compute the first output.
 
         Args:
-            observations: Array [n, *shape], or [*shape] for a single observation.
+            observations: Array `[n, *shape]`, or `[*shape]` for a single observation.
 
         Returns:
             The first output, float32 [n, *its shape]; for a single observation without the first
@@ -94,7 +94,7 @@ class Actor:
         """Compute every output.
 
         Args:
-            observations: Array [n, *shape], or [*shape] for a single observation.
+            observations: Array `[n, *shape]`, or `[*shape]` for a single observation.
 
         Returns:
             The outputs by name, float32, with shapes as from a call.

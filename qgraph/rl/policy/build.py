@@ -49,7 +49,7 @@ def pack(
         form: `dynamic` packs a block for an actor, which computes ranges of activations in each
             step. `static` compiles an integer program whose scales are powers of two, exact to the
             bit.
-        observations: Array [n, *shape] as from the environment, for calibration. Needed for
+        observations: Array `[n, *shape]` as from the environment, for calibration. Needed for
             `static`.
         about: Facts to add to the manifest of the file.
         first_bits: Bits of the first layers, for `dynamic` only; None takes those of `end_bits`.

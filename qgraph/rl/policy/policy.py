@@ -100,7 +100,7 @@ class Policy:
         """Compute actions.
 
         Args:
-            observations: Array [n, *shape], or [*shape] for a single observation.
+            observations: Array `[n, *shape]`, or `[*shape]` for a single observation.
             rng: Draws actions; None takes the most likely ones.
 
         Returns:
@@ -121,7 +121,7 @@ class Policy:
         """Compute the first output.
 
         Args:
-            observations: Array [n, *shape], or [*shape] for a single observation.
+            observations: Array `[n, *shape]`, or `[*shape]` for a single observation.
 
         Returns:
             The output, float32 [n, m], or [m] for a single observation.
@@ -135,7 +135,7 @@ class Policy:
         """Compute every output.
 
         Args:
-            observations: Array [n, *shape], or [*shape] for a single observation.
+            observations: Array `[n, *shape]`, or `[*shape]` for a single observation.
 
         Returns:
             The outputs by name, with shapes as from `outputs`.

@@ -1,52 +1,94 @@
 """Find tensors that share one unknown batch size.
 
 `Reshape(y, [Shape(x)[0], -1])` flattens `y` only if the batch of `y` is the batch of `x`. Both
-are traced back, through ops that keep axis 0, to the value where that axis originates.
+are traced back to the value where axis 0 originates: through ops that keep axis 0, and through
+reshapes that join it with axes of known sizes or split it again.
 """
 
 from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import NamedTuple
 
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops import op_definition
 from qgraph.ir.types import Shape
 
 
+class Rows(NamedTuple):
+    """The size of axis 0 of a value: `times` that of the value `origin`."""
+
+    origin: str
+    times: Fraction
+
+
 class BatchTracker:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._origins: dict[str, str] = {}
+        self._rows: dict[str, Rows] = {}
 
     def origin(self, value: str) -> str:
         """The earliest value known to have the same axis 0 as `value`."""
+        rows = self._rows_of(value)
+        return rows.origin if rows.times == 1 else value
+
+    def forget(self, value: str) -> None:
+        self._rows.pop(value, None)
+
+    def _rows_of(self, value: str) -> Rows:
         waiting = [value]
         while waiting:
             current = waiting[-1]
-            sources = [] if current in self._origins else self._sources(current)
-            unknown = [s for s in sources if s not in self._origins]
+            sources = {} if current in self._rows else self._sources(current)
+            unknown = [s for s in sources if s not in self._rows]
             if unknown:
                 waiting += unknown
                 continue
             waiting.pop()
-            found = {self._origins[s] for s in sources}
-            self._origins.setdefault(current, found.pop() if len(found) == 1 else current)
-        return self._origins[value]
+            found = {
+                Rows(self._rows[s].origin, self._rows[s].times * times)
+                for s, times in sources.items()
+            }
+            own = Rows(current, Fraction(1))
+            self._rows.setdefault(current, found.pop() if len(found) == 1 else own)
+        return self._rows[value]
 
-    def forget(self, value: str) -> None:
-        self._origins.pop(value, None)
+    def _sources(self, value: str) -> dict[str, Fraction]:
+        """Inputs of the producer of `value` that have an axis 0 of unknown size.
 
-    def _sources(self, value: str) -> list[str]:
-        """Inputs of the producer of `value` whose axis 0, of unknown size, it keeps."""
+        Each with the size of axis 0 of `value`, as a multiple of that of the input.
+        """
         node, types = self._graph.nodes.get(value), self._graph.types
         if node is None or not node.inputs:
-            return []
-        definition = op_definition(node.op)
+            return {}
+        definition, same = op_definition(node.op), Fraction(1)
         if definition.elementwise and len(node.inputs) > 1:
             rank = types[value].rank
-            return [v for v in node.inputs if types[v].rank == rank and _open(types[v].shape)]
+            alike = [v for v in node.inputs if types[v].rank == rank and _open(types[v].shape)]
+            return dict.fromkeys(alike, same)
         first = types[node.inputs[0]].shape
         if first is None or not _open(first):
-            return []
-        return [node.inputs[0]] if definition.keeps_samples(node.attributes, first) else []
+            return {}
+        if node.op == "reshape":
+            times = _ratio(first, types[value].shape)
+            return {} if times is None else {node.inputs[0]: times}
+        kept = definition.keeps_samples(node.attributes, first)
+        return {node.inputs[0]: same} if kept else {}
+
+
+def _ratio(before: Shape, after: Shape | None) -> Fraction | None:
+    """How many rows a reshape makes of each; None where more than axis 0 is unknown."""
+    if after is None or not _open(after):
+        return None
+    sizes = [*before[1:], *after[1:]]
+    if any(not size for size in sizes):  # unknown, or without elements
+        return None
+    return Fraction(_elements(before), _elements(after))
+
+
+def _elements(shape: Shape) -> int:
+    return math.prod(size for size in shape[1:] if size is not None)
 
 
 def _open(shape: Shape | None) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -18,11 +21,16 @@ from qgraph.rewrite.constants import (
 )
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
+# Constants that leave the other operand as it is. Softmax in JAX has a maximum with -infinity.
+NEUTRAL_NUMBERS: Mapping[str, float] = MappingProxyType(
+    {"add": 0, "sub": 0, "mul": 1, "div": 1, "maximum": -math.inf, "minimum": math.inf}
+)
+
 
 def _neutral(rewriter: Rewriter, node: Node) -> bool:
-    """Remove x + 0, x - 0, x * 1 and x / 1, unless they widen x."""
-    graph, number = rewriter.graph, 0 if node.op in ("add", "sub") else 1
-    sides = (0, 1) if node.op in ("add", "mul") else (0,)
+    """Remove x + 0, x - 0, x * 1, x / 1, max(x, -inf) and min(x, inf), unless they widen x."""
+    graph, number = rewriter.graph, NEUTRAL_NUMBERS[node.op]
+    sides = (0,) if node.op in ("sub", "div") else (0, 1)
     for x, other in ((node.inputs[side], node.inputs[1 - side]) for side in sides):
         constant = graph.constant(other)
         if constant is None or not graph.types[other].is_float or (constant != number).any():
@@ -35,7 +43,7 @@ def _neutral(rewriter: Rewriter, node: Node) -> bool:
     return False
 
 
-NEUTRAL = Rule("neutral", ("add", "sub", "mul", "div"), _neutral)
+NEUTRAL = Rule("neutral", tuple(NEUTRAL_NUMBERS), _neutral)
 
 
 def _bias(rewriter: Rewriter, node: Node) -> bool:

@@ -63,11 +63,14 @@ def test_control_edges_are_refused():
     assert reasons(trace) == [("held", "it has control edges"), ("holds", "it has control edges")]
 
 
-@pytest.mark.parametrize(("op", "value"), [("add", 0.0), ("sub", 0.0), ("mul", 1.0), ("div", 1.0)])
+@pytest.mark.parametrize(
+    ("op", "value"),
+    [("add", 0), ("sub", 0), ("mul", 1), ("div", 1), ("maximum", -np.inf), ("minimum", np.inf)],
+)
 def test_neutral_elements_go(op, value):
     g = Graph("net")
     x = g.input("x", "float64", (4, 3))
-    g.outputs["y"] = g.add(op, x, g.const(np.full((1, 3), value), "c"))
+    g.outputs["y"] = g.add(op, x, g.const(np.full((1, 3), float(value)), "c"))
     run_pass(SpliceIdentities(), g)
     assert g.outputs == {"y": "x"}
 
@@ -78,6 +81,7 @@ def test_what_looks_neutral_and_is_not():
     g.outputs["wider"] = g.add("mul", x, g.const(np.ones((4, 1)), "c"))
     g.outputs["negative"] = g.add("sub", g.const(0.0, "zero"), x)
     g.outputs["inverse"] = g.add("div", g.const(1.0, "one"), x)
+    g.outputs["lowest"] = g.add("maximum", x, g.const(np.finfo(np.float64).min, "lowest_number"))
     g.outputs["partly"] = g.add("mul", x, g.const(np.array([1.0, 1.0, 2.0]), "d"))
     assert not run_pass(SpliceIdentities(), g).rewrites
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
-from tests.helpers.onnx_graphs import assert_like_runtime, f, ints, model_of
+from tests.helpers.onnx_graphs import assert_like_runtime, f, imported, ints, model_of
 
 node = helper.make_node
 BATCH = [
@@ -60,6 +60,50 @@ def test_tensor_is_repeated_for_an_open_batch(case, batch):
     }  # fmt: skip
     model = model_of([*BATCH, *before, *ROWS[case]], {"x": ("N", 3, 4)}, constants=constants)
     assert_like_runtime(model, {"x": f(batch, 3, 4)})
+
+
+JOINED_AND_SPLIT = [  # a dense layer on rows, and a slice that keeps all of them
+    node("Reshape", ["x", "rows"], ["r"]), node("MatMul", ["r", "w"], ["m"]),
+    node("Reshape", ["m", "split"], ["b"]),
+    node("Slice", ["b", "begin", "end", "axis"], ["d"]),
+    node("ReduceSum", ["d", "one"], ["t"], keepdims=0), node("Shape", ["x"], ["s"]),
+    node("Slice", ["s", "begin", "one", "axis"], ["n"]),
+    node("Concat", ["n", "one", "eight"], ["size"], axis=0), node("Reshape", ["t", "size"], ["u"]),
+    node("Expand", ["u", "size"], ["e"]), node("Sub", ["d", "e"], ["y"]),
+]  # fmt: skip
+
+
+def test_expand_to_the_own_shape_is_seen_through_joined_axes():
+    """As JAX exports layer norms: magika 1.0.3."""
+    constants = {
+        "rows": ints(-1, 4), "split": ints(-1, 1024, 8), "w": f(4, 8), "one": ints(1),
+        "eight": ints(8), "begin": ints(0), "end": ints(10**9), "axis": ints(0),
+    }  # fmt: skip
+    model = model_of(JOINED_AND_SPLIT, {"x": ("N", 1024, 4)}, constants=constants)
+    assert_like_runtime(model, {"x": f(2, 1024, 4)})
+    graph = imported(model)
+    assert not [n for n in graph.nodes.values() if n.op in ("opaque", "select")]
+    assert graph.types["y"].shape == (None, 1024, 8)
+
+
+def test_a_size_that_may_be_reached_is_an_end():
+    nodes = [node("Slice", ["x", "begin", "end"], ["y"])]
+    constants = {"begin": ints(0), "end": ints(10**9)}
+    model = imported(model_of(nodes, {"x": ("N",)}, constants=constants))
+    assert [n.attrs["end"] for n in model.nodes.values() if n.op == "slice"] == [(10**9,)]
+
+
+def test_rows_of_another_number_are_not_the_batch():
+    """Half as many rows are no batch: the Expand repeats, or is refused, but is not dropped."""
+    nodes = [
+        node("Reshape", ["x", "pairs"], ["p"]), node("Shape", ["x"], ["s"]),
+        node("Slice", ["s", "begin", "one", "axis"], ["n"]),
+        node("Concat", ["n", "eight"], ["size"], axis=0), node("Expand", ["p", "size"], ["y"]),
+    ]  # fmt: skip
+    constants = {"pairs": ints(-1, 8), "eight": ints(8), "begin": ints(0), "one": ints(1),
+                 "axis": ints(0)}  # fmt: skip
+    graph = imported(model_of(nodes, {"x": ("N", 4)}, constants=constants))
+    assert [n.op for n in graph.nodes.values() if n.op == "opaque"]
 
 
 def test_image_is_spread_over_open_height_and_width():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import pairwise
 from types import MappingProxyType
@@ -15,17 +16,21 @@ from qgraph.frontends.tf_ops.slicing import FULL, Part, slice_attrs
 from qgraph.ir.types import Array
 
 MAX_PIECES = 256
+MAX_SIZE = 1 << 31  # the largest integer of 32 bits and above: exporters write it for the end
+MAX_ELEMENTS = 1 << 40  # no tensor in memory has more
 
 
 def along(rank: int, axis: int, part: Part) -> dict[str, object]:
     return slice_attrs([part if a == axis else FULL for a in range(rank)])
 
 
-def bounds(begin: int, end: int, step: int, size: int | None) -> Part:
-    """One axis of a slice, None for an end that is the end of the axis."""
+def bounds(begin: int, end: int, step: int, size: int | None, huge: int = MAX_SIZE) -> Part:
+    """One axis of a slice, None for an end that is the end of the axis.
+
+    huge: a size that no axis reaches.
+    """
     if step == 0:
         raise GraphError("a slice whose step is 0")
-    huge = 1 << 31
     if step > 0:
         first = begin in (0, -huge) or begin <= -huge or (size is not None and begin <= -size)
         last = end >= huge - 1 or (size is not None and end >= size)
@@ -46,7 +51,9 @@ def _slice(site: OnnxSite) -> Result:
     parts: list[Part] = [FULL] * len(shape)
     for begin, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         at = site.axis(axis, len(shape))
-        parts[at] = bounds(begin, end, step, shape[at])
+        others = math.prod(size or 1 for a, size in enumerate(shape) if a != at)
+        huge = min(MAX_SIZE, MAX_ELEMENTS // others + 2)
+        parts[at] = bounds(begin, end, step, shape[at], huge)
     if all(p == FULL for p in parts):
         return site.emit("identity", site.inputs[0])
     return site.emit("slice", site.inputs[0], **slice_attrs(parts))

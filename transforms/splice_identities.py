@@ -20,7 +20,7 @@ OPS = ("identity", "transpose", "reshape", "pad", "cast", "squeeze", "slice", "c
 
 @dataclass(frozen=True)
 class SpliceIdentities(RewritePass):
-    """Remove identities, and reshapes, transposes, pads, casts, x * 1, max(x, -inf) ... that change nothing.
+    """Remove identities, and reshapes, transposes, pads, casts, x * 1 ... that change nothing.
 
     Refusal: a node with control edges, whose position in the order of execution may matter.
     """

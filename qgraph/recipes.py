@@ -32,6 +32,7 @@ from qgraph.transforms.prune_constant_channels import PruneConstantChannels
 from qgraph.transforms.recognize_activations import RecognizeActivations
 from qgraph.transforms.recognize_batch_norm import RecognizeBatchNorm
 from qgraph.transforms.recognize_layer_norm import RecognizeLayerNorm
+from qgraph.transforms.recognize_softmax import RecognizeSoftmax
 from qgraph.transforms.refuse_non_finite import RefuseNonFinite
 from qgraph.transforms.remove_training_nodes import RemoveTrainingNodes
 from qgraph.transforms.scale_inputs import ScaleInputs
@@ -55,6 +56,7 @@ CLEAN: tuple[Pass, ...] = (
     LowerLeakyRelu(),
     SinkTransposes(),  # layout first: "last axis" below means channels
     RecognizeLayerNorm(),  # again: norms over axis 1 of NCHW, and constants that had to be folded
+    RecognizeSoftmax(),
     MeanToAvgPool(),  # after norms, before squeezes, because it creates squeezes
     RecognizeActivations(),  # before arithmetic is canonical: x / 6 is still a division
     ComposeFunctions(),  # after it: recognized activations keep their names

@@ -94,7 +94,7 @@ def test_a_size_that_may_be_reached_is_an_end():
 
 
 def test_rows_of_another_number_are_not_the_batch():
-    """Half as many rows are no batch: the Expand repeats, or is refused, but is not dropped."""
+    """Half as many rows as the batch: the Expand repeats, or is refused, but is not dropped."""
     nodes = [
         node("Reshape", ["x", "pairs"], ["p"]), node("Shape", ["x"], ["s"]),
         node("Slice", ["s", "begin", "one", "axis"], ["n"]),

@@ -10,11 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from qgraph.backends.tf.emit import emit_graph_def
+from qgraph.backends.tf.program import TFProgram
 from qgraph.exact.bounds import bounds
 from qgraph.exact.sums import FLOAT32_EXACT
+from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.activation import POINTWISE
-from qgraph.ir.types import QuantSpec
+from qgraph.ir.types import Overflow, QuantSpec, Role, Rounding
 from tests.helpers.evaluate import random_feeds
 from tests.helpers.layers import WINDOW
 from tests.helpers.quantized import (
@@ -276,3 +279,20 @@ def test_without_onednn():
         env={**os.environ, "TF_ENABLE_ONEDNN_OPTS": "0"},
         capture_output=True,
     )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("overflow", list(Overflow))
+@pytest.mark.parametrize("rounding", list(Rounding))
+@pytest.mark.parametrize("exponent", [-20, 4])
+def test_subnormal_inputs_are_numbers_below_and_above_zero(rounding, overflow, exponent, dtype):
+    """TensorFlow's threads flush them to 0, which the floor of a number below 0 is not."""
+    tiny = np.finfo(dtype).tiny
+    sizes = np.array([np.ldexp(tiny, -20), tiny / 2, tiny, 1e-30, 1.0, 0.0], dtype)
+    x = np.concatenate([sizes, -sizes])
+    g = Graph("one")
+    spec = QuantSpec(8, True, Role.ACTIVATION, exponent, rounding, overflow)
+    g.outputs["y"] = g.add("quantize", g.input("x", dtype, (None,)), attrs={"spec": spec})
+    for many in (1, 10_000):  # one thread, and several
+        found = TFProgram(emit_graph_def(g)).run({"x": np.repeat(x, many)}, ["y"])[0]
+        np.testing.assert_array_equal(found, np.repeat(evaluate(g, {"x": x})["y"], many))

@@ -25,6 +25,7 @@ from tests.helpers.docstrings import (
     public_names,
     value_of,
 )
+from tests.helpers.sources import needs_sources
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/python_rl.md").read_text("utf-8")
@@ -43,6 +44,7 @@ def _names() -> Iterator[ParameterSet]:
 NAMES = [*_names()]
 
 
+@needs_sources
 def test_every_package_with_public_names_is_on_the_site() -> None:
     packages = {
         f"qgraph.rl.{path.parent.name}"

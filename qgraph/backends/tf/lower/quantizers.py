@@ -32,8 +32,11 @@ def _quantize(e: Emission, node: Node) -> str:
     x = e.tensor(node.inputs[0], dtype)
     if spec.rounding == Rounding.DOUBLE:
         x = _with_even_codes(e, node, x, dtype)
+    rounding = rounding_of_numbers(spec.rounding)
     x = e.builder.add("Mul", f"{name}/scale", [x, factor(e, name, up)], T=t)
-    x = _round(e, name, x, rounding_of_numbers(spec.rounding), dtype)
+    x = _round(e, name, x, rounding, dtype)
+    if rounding == Rounding.FLOOR and e.exponents.get(node.inputs[0]) is None:
+        x = _floor_below_zero(e, node, x, dtype)
     if spec.overflow == Overflow.WRAP:
         low, span = e.builder.scalar(spec.lo, dtype), e.builder.scalar(1 << spec.bits, dtype)
         if _passes_shift(e, node):
@@ -102,6 +105,27 @@ def _round(e: Emission, name: str, x: str, rounding: str, dtype: str) -> str:
             sign = e.builder.add("Sign", f"{name}/sign", [x], T=t)
             size = _half_up(e, name, e.builder.add("Abs", f"{name}/abs", [x], T=t), dtype)
             return e.builder.add("Mul", f"{name}/signed", [size, sign], T=t)
+
+
+def _floor_below_zero(e: Emission, node: Node, whole: str, dtype: str) -> str:
+    """The floor of a float, at most -1 for every number below 0.
+
+    TensorFlow's threads take subnormal numbers for 0, also in comparisons and casts. Their bits
+    show the sign.
+    """
+    name, source = node.name, e.type_name(node.inputs[0])
+    integers = {"float32": "int32", "float64": "int64"}[source]
+    i, zero = DType(integers), e.builder.scalar(0, integers)
+    minus_zero = e.builder.scalar(int(np.iinfo(integers).min), integers)
+    bits = e.builder.add(
+        "Bitcast", f"{name}/bits", [e.tensor(node.inputs[0])], T=DType(source), type=i
+    )
+    signed = e.builder.add("Less", f"{name}/sign_bit", [bits, zero], T=i)
+    nonzero = e.builder.add("NotEqual", f"{name}/nonzero", [bits, minus_zero], T=i)
+    negative = e.builder.add("LogicalAnd", f"{name}/negative", [signed, nonzero])
+    t, minus_one = DType(dtype), e.builder.scalar(-1.0, dtype)
+    below = e.builder.add("Minimum", f"{name}/below", [whole, minus_one], T=t)
+    return e.builder.add("SelectV2", f"{name}/floor", [negative, below, whole], T=t)
 
 
 def _half_up(e: Emission, name: str, x: str, dtype: str) -> str:

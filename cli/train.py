@@ -151,7 +151,7 @@ def train(
     """Train a quantized network. After Ctrl-C, the same command continues from a checkpoint.
 
     The defaults are those of the TQT paper, which trained on ImageNet. Small networks often need
-    a higher --weight-rate, such as 1e-4.
+    a higher --weight-rate: try 3e-5 to 1e-3.
     """
     from qgraph.cli.console import print_next
     from qgraph.cli.training import train_in

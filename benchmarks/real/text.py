@@ -1,4 +1,4 @@
-"""PP-OCR on rendered text, by effort: detection of text, and its direction."""
+"""Networks for text on rendered text, by effort: detection, direction of lines and of pages."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ from qgraph.ir.types import Array
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789   "
 TEXT = 0.3  # the score above which a pixel counts as text, as in PP-OCR
 COMPARED = 2
+PAGE = 320  # pixels of each side of a page
+IMAGENET_MEAN = np.array([0.485, 0.456, 0.406], np.float32)
+IMAGENET_DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
 EFFORTS = (Effort.PLAIN, Effort.FAST, Effort.DEFAULT)
 
 
@@ -42,7 +45,7 @@ class Reading:
 
 def tables() -> Iterator[Table]:
     table = Table(
-        "PP-OCR on rendered text",
+        "Networks for text on rendered text",
         {"network": "", "effort": "", "SQNR dB": ".1f", "as float": ".1%",
          "differ from reference": "", "seconds": ".1f", "plan": ""},
         notes=["graffitist-int8: 8 bits, one power-of-two scale per tensor",
@@ -65,6 +68,12 @@ def readings() -> Iterator[Reading]:
     yield Reading(
         "PP-OCR direction", assets.text_direction_network, lines[:128], lines[128:], same_class,
         "images with the same answer",
+    )  # fmt: skip
+
+    documents = pages_turned(320, seed=3)
+    yield Reading(
+        "OriNet orientation", assets.page_orientation_network, documents[:64], documents[64:],
+        same_class, "pages with the same answer",
     )  # fmt: skip
 
 
@@ -116,6 +125,31 @@ def _picture(rng: np.random.Generator, height: int, width: int) -> Array:
     pixels = np.asarray(image, np.float32) / np.float32(127.5) - 1
     noisy = pixels + rng.normal(0, 0.02, pixels.shape)
     return noisy.transpose(2, 0, 1).astype(np.float32)
+
+
+def pages_turned(count: int, seed: int) -> Array:
+    """White pages with black lines of letters, each turned by 0, 90, 180 or 270 degrees.
+
+    float32 [n, 3, 320, 320], less the mean and divided by the deviation of ImageNet.
+    """
+    rng = np.random.default_rng(seed)
+    turned = [np.rot90(_page(rng), -turns) for turns in rng.integers(0, 4, count)]
+    pixels = np.stack(turned).astype(np.float32) / np.float32(255)
+    return ((pixels - IMAGENET_MEAN) / IMAGENET_DEVIATION).transpose(0, 3, 1, 2)
+
+
+def _page(rng: np.random.Generator) -> Array:
+    from PIL import Image, ImageDraw, ImageFont
+
+    image, fonts = Image.new("RGB", (PAGE, PAGE), "white"), _fonts()
+    pen, points = ImageDraw.Draw(image), int(rng.integers(9, 16))
+    font = ImageFont.truetype(fonts[rng.integers(len(fonts))], points)
+    left, top = int(rng.integers(10, 40)), int(rng.integers(10, 30))
+    while top < PAGE - 20:
+        text = "".join(rng.choice(list(LETTERS), rng.integers(10, 32)))
+        pen.text((left, top), text, font=font, fill="black")
+        top += points + int(rng.integers(3, 12))
+    return np.asarray(image)
 
 
 def _fonts() -> list[str]:

@@ -105,7 +105,7 @@ def _of_detection(result: Result, effort: str) -> str:
 
 RENDERED_TEXT = Topic(
     "text",
-    "PP-OCR on rendered text",
+    "Networks for text on rendered text",
     lambda result: (
         f"detection of text: {_of_detection(result, 'plain')} with plain calibration, "
         f"{_of_detection(result, 'default')} by effort `default`"

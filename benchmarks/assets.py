@@ -170,7 +170,7 @@ def page_orientation_network() -> Path:
 
 
 def file_type_network() -> Path:
-    """ONNX file of magika: the type of a file. Bytes [n, 2048] as int32; 256 is for missing ones."""
+    """ONNX file of magika: the type of a file. Bytes [n, 2048] as int32, 256 where missing."""
     return fetch(MAGIKA) / MAGIKA.keep[0]
 
 

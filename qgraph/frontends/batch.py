@@ -16,7 +16,7 @@ from qgraph.ir.ops import op_definition
 from qgraph.ir.types import Shape
 
 
-class Rows(NamedTuple):
+class RelativeSize(NamedTuple):
     """The size of axis 0 of a value: `times` that of the value `origin`."""
 
     origin: str
@@ -26,33 +26,33 @@ class Rows(NamedTuple):
 class BatchTracker:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._rows: dict[str, Rows] = {}
+        self._sizes: dict[str, RelativeSize] = {}
 
     def origin(self, value: str) -> str:
         """The earliest value known to have the same axis 0 as `value`."""
-        rows = self._rows_of(value)
-        return rows.origin if rows.times == 1 else value
+        size = self._size_of(value)
+        return size.origin if size.times == 1 else value
 
     def forget(self, value: str) -> None:
-        self._rows.pop(value, None)
+        self._sizes.pop(value, None)
 
-    def _rows_of(self, value: str) -> Rows:
+    def _size_of(self, value: str) -> RelativeSize:
         waiting = [value]
         while waiting:
             current = waiting[-1]
-            sources = {} if current in self._rows else self._sources(current)
-            unknown = [s for s in sources if s not in self._rows]
+            sources = {} if current in self._sizes else self._sources(current)
+            unknown = [s for s in sources if s not in self._sizes]
             if unknown:
                 waiting += unknown
                 continue
             waiting.pop()
             found = {
-                Rows(self._rows[s].origin, self._rows[s].times * times)
+                RelativeSize(self._sizes[s].origin, self._sizes[s].times * times)
                 for s, times in sources.items()
             }
-            own = Rows(current, Fraction(1))
-            self._rows.setdefault(current, found.pop() if len(found) == 1 else own)
-        return self._rows[value]
+            own = RelativeSize(current, Fraction(1))
+            self._sizes.setdefault(current, found.pop() if len(found) == 1 else own)
+        return self._sizes[value]
 
     def _sources(self, value: str) -> dict[str, Fraction]:
         """Inputs of the producer of `value` that have an axis 0 of unknown size.

@@ -161,7 +161,7 @@ def test_without_a_gpu() -> None:
     ("count", "quantizer", "message"),
     [
         (7, cuda.CudaQuantizer(CODES, 2), "multiple of channels"),
-        (7, cuda.CudaQuantizer(CODES, 0), "channels at least 1"),
+        (7, cuda.CudaQuantizer(CODES, 0), "channels must be at least 1"),
         (7, cuda.CudaQuantizer(CODES, rounding="up"), "rounding must be"),
         (7, cuda.CudaQuantizer(CODES, dtype="float64"), "dtype must be"),
     ],

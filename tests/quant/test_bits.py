@@ -73,7 +73,7 @@ def test_the_layer_that_gains_most_comes_first() -> None:
 
 
 def test_a_step_is_judged_over_its_whole_length() -> None:
-    """4 bits are no better than 2 but 8 are, so the search must step over 4."""
+    """Weights of 4 bits gain nothing over 2 bits, and 8 bits do: the search must try 8 after 4."""
     noise = [{2: 1.0, 4: 1.0, 8: 0.0}, {2: 0.3, 4: 0.2, 8: 0.2}]
     assert assign(noise, [100, 100], 1000) == (8, 2)
 

@@ -7,18 +7,22 @@ from typing import ClassVar
 
 import numpy as np
 
-from qgraph.ir.graph import Node
+from qgraph.ir.graph import Attrs, Node
 from qgraph.passes import Pass
-from qgraph.rewrite.channel_norms import ChannelNorm, norm_at
+from qgraph.rewrite.channel_norms import ChannelNorm, norm_at, norm_axes
 from qgraph.rewrite.rewriter import Rewriter
+
+
+Made = tuple[str, tuple[str, ...], Attrs]  # op, inputs and attributes of a node
 
 
 @dataclass(frozen=True)
 class RecognizeLayerNorm(Pass):
-    """A norm over the last axis, then scale and shift, becomes `layer_norm`, whatever its form.
+    """A norm over an axis, then scale and shift, becomes `layer_norm`, whatever its form.
 
-    A norm without a mean (RMS norm) is that of `[x, -x]`, whose mean is 0 and whose variance is the
-    mean square of x; the first half of the result is taken.
+    One over another axis than the last gets transposes around it; norms over the first axis, the
+    batch, stay as they are. A norm without a mean (RMS norm) is that of `[x, -x]`, whose mean is 0
+    and whose variance is the mean square of x; the first half of the result is taken.
     """
 
     name: ClassVar[str] = "recognize-layer-norm"
@@ -28,21 +32,36 @@ class RecognizeLayerNorm(Pass):
         graph = rewriter.graph
         nodes = list(graph.topological())
         order = {node.name: index for index, node in enumerate(nodes)}
-        for name in (node.name for node in reversed(nodes)):  # the longest norm first
-            norm = norm_at(graph, name, order) if name in graph.nodes else None
-            if norm is not None:
-                (_centred if norm.centred else _by_root_mean_square)(rewriter, name, norm)
+        names = [node.name for node in reversed(nodes)]  # the longest norm first
+        for axis in norm_axes(graph):
+            for name in names:
+                norm = norm_at(graph, name, axis, order) if name in graph.nodes else None
+                if norm is not None:
+                    _put(rewriter, name, norm)
 
 
-def _centred(rewriter: Rewriter, name: str, norm: ChannelNorm) -> None:
-    inputs = (norm.source, *_vectors(rewriter, name, norm, 1))
-    attrs, control = {"epsilon": norm.epsilon}, rewriter.graph.nodes[name].control
-    rewriter.put(Node(name, "layer_norm", inputs, attrs, control))
+def _put(rewriter: Rewriter, name: str, norm: ChannelNorm) -> None:
+    graph = rewriter.graph
+    axes, control = tuple(range(graph.types[norm.source].rank or 0)), graph.nodes[name].control
+    norm_of = _centred if norm.centred else _by_root_mean_square
+    if norm.axis == axes[-1]:
+        op, inputs, attrs = norm_of(rewriter, name, norm.source, norm)
+    else:
+        moved = (*axes[: norm.axis], *axes[norm.axis + 1 :], norm.axis)
+        to_last = {"perm": moved}
+        x = rewriter.add("transpose", norm.source, name=f"{name}/channels_last", attrs=to_last)
+        op, inputs, attrs = norm_of(rewriter, name, x, norm)
+        inputs = (rewriter.add(op, *inputs, name=f"{name}/normal", attrs=attrs),)
+        op, attrs = "transpose", {"perm": tuple(moved.index(axis) for axis in axes)}
+    rewriter.put(Node(name, op, inputs, attrs, control))
 
 
-def _by_root_mean_square(rewriter: Rewriter, name: str, norm: ChannelNorm) -> None:
-    graph, x = rewriter.graph, norm.source
-    known = graph.types[x]
+def _centred(rewriter: Rewriter, name: str, x: str, norm: ChannelNorm) -> Made:
+    return "layer_norm", (x, *_vectors(rewriter, name, norm, 1)), {"epsilon": norm.epsilon}
+
+
+def _by_root_mean_square(rewriter: Rewriter, name: str, x: str, norm: ChannelNorm) -> Made:
+    known = rewriter.graph.types[x]
     rank, channels = known.rank or 0, len(norm.gamma)
     minus = rewriter.const(np.asarray(-1, np.dtype(known.dtype)), f"{name}/minus_one")
     mirrored = rewriter.add("mul", x, minus, name=f"{name}/mirrored")
@@ -55,7 +74,7 @@ def _by_root_mean_square(rewriter: Rewriter, name: str, norm: ChannelNorm) -> No
         "end": (*(None,) * (rank - 1), channels),
         "strides": (1,) * rank,
     }
-    rewriter.put(Node(name, "slice", (normal,), first, graph.nodes[name].control))
+    return "slice", (normal,), first
 
 
 def _vectors(rewriter: Rewriter, name: str, norm: ChannelNorm, times: int) -> tuple[str, str]:

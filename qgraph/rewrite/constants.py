@@ -17,7 +17,7 @@ from qgraph.ir.ops.norm import NormAttrs
 from qgraph.ir.ops.pool import ReductionAttrs
 from qgraph.ir.ops.windows import PaddingRule
 from qgraph.ir.reading import marks_of
-from qgraph.ir.types import Array, Moments
+from qgraph.ir.types import Array, Moments, Shape
 
 Float64 = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -97,6 +97,19 @@ def channel_vector(graph: Graph, value: str, channels: int | None) -> Array | No
     if array.size not in (1, channels) or array.size != (array.shape or (1,))[-1]:
         return None
     return np.broadcast_to(array.reshape(-1), (channels,))
+
+
+def axis_vector(graph: Graph, value: str, axis: int, shape: Shape) -> Array | None:
+    """A float constant that varies along one axis only of a tensor of `shape`, as a vector.
+
+    axis: from 0 to below the rank; its size is known.
+    """
+    array, count = graph.constant(value), shape[axis]
+    if array is None or count is None or not graph.types[value].is_float:
+        return None
+    wide = (1,) * (len(shape) - array.ndim) + array.shape
+    fits = len(wide) == len(shape) and array.size == wide[axis] and array.size in (1, count)
+    return np.broadcast_to(array.reshape(-1), (count,)) if fits else None
 
 
 def leaky_product(graph: Graph, maximum: Node) -> tuple[str, str] | None:

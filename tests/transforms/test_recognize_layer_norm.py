@@ -62,7 +62,57 @@ def test_quotient_recognised(power):
     assert ops(g) == ["input", "layer_norm"] and g.nodes["norm"].attrs == {"epsilon": 1e-5}
 
 
-def test_another_axis_or_another_mean_is_not_recognized():
+def over_axis(axis: int, keepdims=True, centred=True, shape=(None, 6, 5, 4)) -> Graph:
+    """As JAX writes it, or with the mean square instead of the variance."""
+    g = Graph("net")
+    x = g.input("x", "float64", shape)
+    channels = [1] * len(shape)
+    channels[axis] = shape[axis]
+    gamma, beta = (g.const(RNG.normal(size=channels), n) for n in ("gamma", "beta"))
+    kept = [-1 if n is None else n for n in shape]
+    kept[axis] = 1
+
+    def mean(value):
+        total = g.add("mean", value, attrs={"axes": (axis,), "keepdims": keepdims})
+        return total if keepdims else g.add("reshape", total, attrs={"shape": tuple(kept)})
+
+    moved = g.add("sub", x, mean(x)) if centred else x
+    shifted = g.add("add", mean(g.add("square", moved)), g.const(np.asarray(1e-5)))
+    normal = g.add("mul", moved, g.add("mul", g.add("rsqrt", shifted), gamma))
+    g.outputs["y"] = g.add("add", normal, beta, name="norm")
+    return g
+
+
+@pytest.mark.parametrize("axis", [1, 2, -2])
+@pytest.mark.parametrize("keepdims", [True, False])
+def test_other_axes_get_transposes(axis, keepdims):
+    g = over_axis(axis, keepdims)
+    run_pass(RecognizeLayerNorm(), g, tolerance=1e-9)
+    assert sorted(ops(g)) == ["input", "layer_norm", "transpose", "transpose"]
+
+
+def test_a_root_mean_square_over_another_axis():
+    g = over_axis(1, centred=False)
+    run_pass(RecognizeLayerNorm(), g, tolerance=1e-9)
+    assert {"layer_norm", "transpose"} <= set(ops(g)) and "rsqrt" not in ops(g)
+
+
+def test_a_mean_that_is_broadcast_along_another_axis_is_not_recognized():
+    g = Graph("net")
+    x = g.input("x", "float64", (8, 8))
+    # Mean and variance of row j, without their axis, are those of column j.
+    over = {"axes": (-1,), "keepdims": False}
+    moved = g.add("sub", x, g.add("mean", x, attrs=over))
+    centred = g.add("sub", x, g.add("mean", x, attrs={"axes": (-1,), "keepdims": True}))
+    variance = g.add("mean", g.add("square", centred), attrs=over)
+    deviation = g.add("sqrt", g.add("add", variance, g.const(np.asarray(1e-5))))
+    g.outputs["y"] = g.add("div", moved, deviation, name="norm")
+    before = ops(g)
+    run_pass(RecognizeLayerNorm(), g, tolerance=1e-9)
+    assert ops(g) == before
+
+
+def test_the_first_axis_or_another_mean_is_not_recognized():
     for g in (written_out(axes=(0,)), written_out(same=False)):
         before = ops(g)
         run_pass(RecognizeLayerNorm(), g)

@@ -131,8 +131,10 @@ def plain_constant(graph: Graph, floating: Graph, quantizer: Node) -> Array:
     held = graph.constant(quantizer.inputs[0])
     assert held is not None
     for user in graph.users(quantizer.name):
-        twin, index = floating.nodes.get(user.name), user.inputs.index(quantizer.name)
-        value = floating.constant(twin.inputs[index]) if twin and index < len(twin.inputs) else None
+        twin = floating.nodes.get(user.name)
+        # Counted from the end: the bias of a layer norm is the last of three inputs in `floating`.
+        place = user.inputs.index(quantizer.name) - len(user.inputs)
+        value = floating.constant(twin.inputs[place]) if twin and -place <= len(twin.inputs) else None
         if value is not None and value.shape == held.shape:
             return value
     return held

@@ -23,6 +23,7 @@ from qgraph.static.sensitivity import parts_of, sensitivities
 from qgraph.static.switched import Variant, agreements
 from tests.helpers.evaluate import random_feeds
 from tests.helpers.generators.graphs import random_graph
+from tests.helpers.op_graphs import CASES
 
 INT8 = load_profile("graffitist-int8")
 RNG = np.random.default_rng(0)
@@ -110,6 +111,21 @@ def test_off_is_the_float_network_though_constants_were_changed() -> None:
     floating, quantized = made(graph, data, plan)
     (on,) = agreements(quantized, floating, data, [Variant(True)])
     assert on == agreement(floating, quantized, data)
+
+
+@pytest.mark.parametrize("op", sorted(CASES.keys() - {"const", "opaque"}))
+def test_off_is_the_float_network_for_each_op(op: str) -> None:
+    for case in CASES[op]:
+        graph = Graph(op)
+        graph.outputs["y"] = case(graph)
+        if [graph.types[name].shape[:1] for name in graph.inputs] != [(None,)]:
+            continue  # its inputs have no axis of samples
+        data = random_feeds(graph, batch=2)
+        floating, quantized = made(graph, data)
+        (on,) = agreements(quantized, floating, data, [Variant(True)])
+        found = agreement(floating, quantized, data)
+        assert (on.samples, on.top1) == (found.samples, found.top1)
+        assert on.sqnr == found.sqnr or on.sqnr == pytest.approx(found.sqnr, abs=1e-4)
 
 
 def test_the_bad_layer_is_the_worst_both_ways() -> None:

@@ -12,7 +12,6 @@ from qgraph.passes import Pass
 from qgraph.rewrite.channel_norms import ChannelNorm, norm_at, norm_axes
 from qgraph.rewrite.rewriter import Rewriter
 
-
 Made = tuple[str, tuple[str, ...], Attrs]  # op, inputs and attributes of a node
 
 

@@ -2,105 +2,53 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks import assets
-from benchmarks.real.measure import batches, exactness, same_class, sqnr
+from benchmarks.real.by_effort import Experiment, by_effort
+from benchmarks.real.measure import same_class
 from benchmarks.tables import Table
-from qgraph.backends.tf.agreement import Checker
-from qgraph.choices import Effort
-from qgraph.compiler import quantize
-from qgraph.frontends import load
-from qgraph.interpret import evaluate
 from qgraph.ir.types import Array
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789   "
 TEXT = 0.3  # the score above which a pixel counts as text, as in PP-OCR
-COMPARED = 2
 PAGE = 320  # pixels of each side of a page
 IMAGENET_MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 IMAGENET_DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
-EFFORTS = (Effort.PLAIN, Effort.FAST, Effort.DEFAULT)
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A network, images [n, 3, height, width] to calibrate it, and others for the test.
-
-    same: how much two outputs agree, from 0 to 1; measure: in words.
-    """
-
-    title: str
-    network: Callable[[], Path]
-    calibration: Array
-    test: Array
-    same: Callable[[Array, Array], float]
-    measure: str
 
 
 def tables() -> Iterator[Table]:
-    table = Table(
-        "Networks for text on rendered text",
-        {"network": "", "effort": "", "SQNR dB": ".1f", "as float": ".1%",
-         "differ from reference": "", "seconds": ".1f", "plan": ""},
-        notes=["graffitist-int8: 8 bits, one power-of-two scale per tensor",
-               f"compared with the integer reference on {COMPARED} images"],
-    )  # fmt: skip
-    for reading in readings():
-        _measure(reading, table)
-    yield table
+    yield by_effort("Networks for text on rendered text", experiments())
 
 
-def readings() -> Iterator[Reading]:
+def experiments() -> Iterator[Experiment]:
     pages = pictures(128, (160, 320))
-    yield Reading(
+    yield Experiment(
         "PP-OCR detection", assets.text_detection_network, pages[:96], pages[96:], _overlap,
         f"shared pixels of text among all pixels of text (score {TEXT} or more)",
+        "images of 320 x 160",
     )  # fmt: skip
     lines = pictures(640, (48, 192), seed=1)
     turned = np.random.default_rng(2).random(len(lines)) < 0.5
     lines[turned] = lines[turned, :, ::-1, ::-1]
-    yield Reading(
+    yield Experiment(
         "PP-OCR direction", assets.text_direction_network, lines[:128], lines[128:], same_class,
-        "images with the same answer",
+        "images with the same answer", "images of 192 x 48",
     )  # fmt: skip
 
     documents = pages_turned(320, seed=3)
-    yield Reading(
+    yield Experiment(
         "OriNet orientation", assets.page_orientation_network, documents[:64], documents[64:],
-        same_class, "pages with the same answer",
+        same_class, "pages with the same answer", f"images of {PAGE} x {PAGE}",
     )  # fmt: skip
 
 
 def _overlap(found: Array, wanted: Array) -> float:
     ours, theirs = found >= TEXT, wanted >= TEXT
     return float((ours & theirs).sum() / (ours | theirs).sum())
-
-
-def _measure(reading: Reading, table: Table) -> None:
-    model = load(reading.network())
-    (name,), (output,) = model.inputs, model.outputs
-    wanted = evaluate(model, {name: reading.test})[output]
-    shape = " x ".join(map(str, reading.test.shape[2:][::-1]))
-    table.notes.append(
-        f"{reading.title}: {len(reading.calibration)} images of {shape} to calibrate, "
-        f"{len(reading.test)} others; as float: {reading.measure}"
-    )
-    for effort in EFFORTS:
-        start = time.perf_counter()
-        made = quantize(model, reading.calibration, effort=effort)
-        seconds = time.perf_counter() - start
-        found = evaluate(made.graph, {name: reading.test})[output]
-        same = exactness(Checker(made.graph), batches(name, reading.test[:COMPARED], COMPARED))
-        table.add(
-            reading.title, effort, sqnr(wanted, found), reading.same(found, wanted), str(same),
-            seconds, made.facts.choice.plan_spec,
-        )  # fmt: skip
 
 
 def pictures(count: int, size: tuple[int, int], seed: int = 0) -> Array:

@@ -116,4 +116,22 @@ RENDERED_TEXT = Topic(
     Bars("SQNR of the outputs, dB"),
 )
 
-TOPICS = (EFFORT_PEERS, PLAN_CHOICE, RENDERED_TEXT)
+
+def _of_magika(result: Result, effort: str) -> str:
+    return f"{result.tables[0].row(network='magika', effort=effort)['as float']:.1%}"
+
+
+FILE_TYPES = Topic(
+    "file_types",
+    "Types of files",
+    lambda result: (
+        f"magika gives the answer of float on {_of_magika(result, 'plain')} of files with plain "
+        f"calibration, on {_of_magika(result, 'default')} by effort `default`"
+    ),
+    "graffitist-int8; files of the machine, some of each suffix",
+    first_table,
+    lambda result: result.tables[0].pivot("network", "effort", "SQNR dB"),
+    Bars("SQNR of the outputs, dB"),
+)
+
+TOPICS = (EFFORT_PEERS, PLAN_CHOICE, RENDERED_TEXT, FILE_TYPES)

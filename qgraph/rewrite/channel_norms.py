@@ -184,7 +184,8 @@ def _fitted(
         return None
     numbers = [n for node in nodes for v in node.inputs if (n := number_of(graph, v)) is not None]
     for centred in (True, False):
-        made = _solved((source, channels.axis), centred, row, (beta, narrow - beta, wide - beta), numbers)
+        results = (beta, narrow - beta, wide - beta)
+        made = _solved((source, channels.axis), centred, row, results, numbers)
         if made is not None:
             expected = _norm(made, tried)
             tolerance = CLOSE * np.abs(expected).max()

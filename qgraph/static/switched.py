@@ -134,7 +134,8 @@ def plain_constant(graph: Graph, floating: Graph, quantizer: Node) -> Array:
         twin = floating.nodes.get(user.name)
         # Counted from the end: the bias of a layer norm is the last of three inputs in `floating`.
         place = user.inputs.index(quantizer.name) - len(user.inputs)
-        value = floating.constant(twin.inputs[place]) if twin and -place <= len(twin.inputs) else None
+        known = twin is not None and -place <= len(twin.inputs)
+        value = floating.constant(twin.inputs[place]) if twin and known else None
         if value is not None and value.shape == held.shape:
             return value
     return held

@@ -1,0 +1,65 @@
+"""Magika, which finds the type of a file, on files of this machine, by effort."""
+
+from __future__ import annotations
+
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import assets
+from benchmarks.real.by_effort import Experiment, by_effort
+from benchmarks.real.measure import same_class
+from benchmarks.tables import Table
+from qgraph.ir.types import Array
+
+# Magika reads the first and the last bytes of a file, without white space around it.
+BYTES, BLOCK, MISSING = 1024, 4096, 256
+SMALLEST = 64  # bytes; magika takes shorter files for text or for nothing
+FOLDERS = ("/usr/include", "/usr/lib/x86_64-linux-gnu", "/usr/share")
+OF_A_SUFFIX = 12
+CALIBRATION, TEST = 512, 1024
+
+
+def tables() -> Iterator[Table]:
+    found = features([*files()])
+    calibration, test = found[:CALIBRATION], found[CALIBRATION : CALIBRATION + TEST]
+    experiment = Experiment(
+        "magika", assets.file_type_network, calibration, test, same_class,
+        "files with the same answer", "files of this machine",
+    )  # fmt: skip
+    yield by_effort("Types of files", [experiment])
+
+
+def files() -> Iterator[Path]:
+    """Files of Python, of its packages and of the system in random order, some of each suffix."""
+    rng = np.random.default_rng(0)
+    paths = sysconfig.get_paths()
+    by_suffix: dict[str, list[Path]] = {}
+    for folder in dict.fromkeys((paths["stdlib"], paths["purelib"], *FOLDERS)):
+        for path in sorted(Path(folder).rglob("*")):
+            if path.is_file() and not path.is_symlink() and path.stat().st_size >= SMALLEST:
+                by_suffix.setdefault(path.suffix.lower(), []).append(path)
+    chosen = [
+        same[i]
+        for _, same in sorted(by_suffix.items())
+        for i in rng.choice(len(same), min(len(same), OF_A_SUFFIX), replace=False)
+    ]
+    yield from (chosen[i] for i in rng.permutation(len(chosen)))
+
+
+def features(paths: list[Path]) -> Array:
+    """What magika reads of each file, without repetitions, int32 [n, 2048]."""
+    made = np.stack([_bytes(path.read_bytes()) for path in paths])
+    _, first = np.unique(made, axis=0, return_index=True)
+    return made[np.sort(first)]
+
+
+def _bytes(content: bytes) -> Array:
+    head = content[:BLOCK].lstrip()[:BYTES]
+    tail = content[-BLOCK:].rstrip()[-BYTES:]
+    made = np.full(2 * BYTES, MISSING, np.int32)
+    made[: len(head)] = np.frombuffer(head, np.uint8)
+    made[2 * BYTES - len(tail) :] = np.frombuffer(tail, np.uint8)
+    return made

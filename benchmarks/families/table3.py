@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -192,25 +192,28 @@ class _ProgressPrinter:
 # -- tables -------------------------------------------------------------------------------------
 
 
-def table_3(rows: dict[str, dict[Way, Facts]], notes: Iterable[str]) -> Table:
+def table_3(
+    rows: dict[str, dict[Way, Facts]], notes: Iterable[str], ways: Sequence[Way] = WAYS
+) -> Table:
     """Test accuracy by network and way; for retrained networks also the epoch of the best
     checkpoint.
     """
     columns: dict[str, str] = {}
-    for way in WAYS:
+    for way in ways:
         columns[way.title] = ".2%"
         if any(found[way].get("best") for found in rows.values()):
             columns[f"{way.title}, epoch"] = ".1f"
-    over = dict.fromkeys(COMPARED_WITH_REFERENCE, "+.2f")
+    compared = {title: way for title, way in COMPARED_WITH_REFERENCE.items() if way in ways}
+    over = dict.fromkeys(compared, "+.2f")
     table = Table(
         "Test accuracy, static and retrained", {"network": "", **columns, **over}, notes=list(notes)
     )
     for name, found in rows.items():
         reference = found[REFERENCE]["test"]
         cells: dict[str, float | None] = {}
-        for way in WAYS:
+        for way in ways:
             cells |= {way.title: found[way]["test"], f"{way.title}, epoch": _epoch(found[way])}
-        above = [100 * (found[way]["test"] - reference) for way in COMPARED_WITH_REFERENCE.values()]
+        above = [100 * (found[way]["test"] - reference) for way in compared.values()]
         table.add(name, *(cells[heading] for heading in columns), *above)
     return table
 
@@ -329,6 +332,10 @@ def _cases() -> dict[str, Callable[[], Case]]:
 
 def main(
     only: Annotated[list[str] | None, typer.Option(help="A network; may be repeated.")] = None,
+    way: Annotated[
+        list[str] | None,
+        typer.Option(help=f"A column besides {REFERENCE.title}, for the first table alone."),
+    ] = None,
     again: Annotated[bool, typer.Option(help="Begin again, also finished runs.")] = False,
     seeds: Annotated[
         int, typer.Option(min=1, help="Orders of the batches, for retrained float and 8 bits.")
@@ -336,6 +343,7 @@ def main(
     json_file: JsonFile = None,
 ) -> None:
     """Train what is missing, and print the tables."""
+    ways = _chosen(way)
     import_tensorflow_quietly()
     import tensorflow as tf
 
@@ -351,20 +359,31 @@ def main(
             continue
         case = made()
         rows[name] = {}
-        for way in (*WAYS, INT4_UNEQUALIZED) if name in BOTH_WAYS else WAYS:
-            rows[name][way] = facts = measured(case, way, folder, again)
-            print(f"{name}, {way.title}: {_cell(facts)}, {facts['seconds']} s", flush=True)
-        if name in FAMILIES:
+        both = not way and name in BOTH_WAYS
+        for each in (*ways, INT4_UNEQUALIZED) if both else ways:
+            rows[name][each] = facts = measured(case, each, folder, again)
+            print(f"{name}, {each.title}: {_cell(facts)}, {facts['seconds']} s", flush=True)
+        if name in FAMILIES and not way:
             more = (INT8_UNEQUALIZED,) if seeds > 1 and name in BOTH_STARTS else ()
             repeated[name] = {way: [] for way in (REFERENCE, INT8_TRAINED, *ANNEALED, *more)}
-            for seed, way in product(range(1, seeds + 1), repeated[name]):
-                facts = measured(case, way, folder, again and seed > 1, seed)
-                repeated[name][way].append(facts)
-                print(f"{name}, {way.title}, seed {seed}: {facts['test']:.2%}", flush=True)
-    tables = [table_3(rows, NOTES), table_equalized(rows), table_5(rows)]
-    tables += [table_annealed(repeated)]
-    tables += [table_seeds(repeated, seeds)] if seeds > 1 else []
+            for seed, each in product(range(1, seeds + 1), repeated[name]):
+                facts = measured(case, each, folder, again and seed > 1, seed)
+                repeated[name][each].append(facts)
+                print(f"{name}, {each.title}, seed {seed}: {facts['test']:.2%}", flush=True)
+    tables = [table_3(rows, NOTES, ways)]
+    if not way:
+        tables += [table_equalized(rows), table_5(rows), table_annealed(repeated)]
+        tables += [table_seeds(repeated, seeds)] if seeds > 1 else []
     report("benchmarks.families.table3", tables, json_file, range(1, seeds + 1))
+
+
+def _chosen(titles: list[str] | None) -> tuple[Way, ...]:
+    """The ways with these titles, and the one that others are compared with; all for None."""
+    known = [way.title for way in WAYS]
+    unknown = set(titles or ()) - set(known)
+    if unknown:
+        raise typer.BadParameter(f"unknown way {sorted(unknown)[0]}; choose {', '.join(known)}")
+    return tuple(w for w in WAYS if not titles or w.title in (*titles, REFERENCE.title))
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ class _Inserter(ValueForms):
             return self._through
         if node.op == "bias_add":
             return self._bias
-        if node.op == "mul":
+        if node.op in ("mul", "batch_matmul"):
             return self._product
         if node.op == "concat":
             return self._concat
@@ -196,7 +196,7 @@ class _Inserter(ValueForms):
             return self._float(node, "its inputs are float")
         constants = [v for v in node.inputs if self.forms[v].kind == "const"]
         data = [v for v in node.inputs if v not in constants]
-        if not constants or not data:
+        if not constants or not data or node.op == "batch_matmul":
             self.connect(node, *(self.codes(v) for v in node.inputs))
             return "wide", node.name
         x, c = data[0], constants[0]

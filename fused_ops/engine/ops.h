@@ -28,12 +28,14 @@ enum class Op : uint32_t {
     take = 18,
     standardize = 19,
     abs = 20,
+    batch_matmul = 21,
 };
-constexpr uint32_t kOps = 21;
+constexpr uint32_t kOps = 22;
 
 // The loop that an op needs.
 enum class Family : uint8_t {
     product,    // sums of products
+    matrix,     // products of matrices
     row,        // rows of channels
     binary,     // two operands, element by element
     unary,      // one element at a time
@@ -49,6 +51,11 @@ enum class ProductOp : uint32_t {
     matmul = 2,
 };
 constexpr ProductOp as_product(Op op) { return static_cast<ProductOp>(op); }
+
+enum class MatrixOp : uint32_t {
+    batch_matmul = 21,
+};
+constexpr MatrixOp as_matrix(Op op) { return static_cast<MatrixOp>(op); }
 
 enum class RowOp : uint32_t {
     max_pool = 11,
@@ -120,6 +127,7 @@ constexpr OpFacts kOpFacts[kOps] = {
     {"take", Family::move, 1, false},
     {"standardize", Family::row, 1, false},
     {"abs", Family::unary, 1, false},
+    {"batch_matmul", Family::matrix, 2, false},
 };
 
 constexpr const OpFacts& facts_of(Op op) { return kOpFacts[static_cast<uint32_t>(op)]; }

@@ -176,6 +176,64 @@ void insert(const Place& x, const Place& y, const std::vector<int64_t>& begin) {
     });
 }
 
+namespace {
+
+// Strides of a tensor along the axes of `onto` in front of the last two; 0 for repeated axes.
+std::vector<int64_t> matrix_strides(const Shape& shape, const Shape& onto) {
+    const std::vector<int64_t> dense = dense_strides(shape);
+    std::vector<int64_t> strides(onto.size() - 2, 0);
+    const size_t own = shape.size() - 2, missing = strides.size() - own;
+    for (size_t i = 0; i < own; ++i) strides[missing + i] = shape[i] == 1 ? 0 : dense[i];
+    return strides;
+}
+
+template <typename Number>
+void multiply_as(Storage storage, const Place& a, const Place& b, const Place& y, int64_t begin,
+                 int64_t end) {
+    using Sum = std::make_unsigned_t<Number>;  // sums may overflow if the ranges are wrong
+    const int64_t terms = a.shape.back(), columns = y.shape.back(),
+                  rows = y.shape[y.shape.size() - 2];
+    const std::vector<int64_t> of_a = matrix_strides(a.shape, y.shape);
+    const std::vector<int64_t> of_b = matrix_strides(b.shape, y.shape);
+    std::vector<Number> row(static_cast<size_t>(terms)), made(static_cast<size_t>(columns));
+    std::vector<Number> matrix(static_cast<size_t>(terms * columns));
+    int64_t known = -1;
+    for (int64_t i = begin; i < end; ++i) {
+        int64_t rest = i / rows, from_a = i % rows * terms, from_b = 0;
+        for (size_t axis = of_a.size(); axis-- > 0; rest /= y.shape[axis]) {
+            from_a += rest % y.shape[axis] * of_a[axis];
+            from_b += rest % y.shape[axis] * of_b[axis];
+        }
+        if (from_b != known) {
+            convert(at(b, from_b), b.storage, 1, matrix.data(), storage, terms * columns);
+            known = from_b;
+        }
+        convert(at(a, from_a), a.storage, 1, row.data(), storage, terms);
+        std::fill(made.begin(), made.end(), 0);
+        for (int64_t k = 0; k < terms; ++k) {
+            const auto code = static_cast<Sum>(row[static_cast<size_t>(k)]);
+            const Number* right = &matrix[static_cast<size_t>(k * columns)];
+            for (int64_t j = 0; j < columns; ++j) {
+                Number& sum = made[static_cast<size_t>(j)];
+                sum =
+                    static_cast<Number>(static_cast<Sum>(sum) + code * static_cast<Sum>(right[j]));
+            }
+        }
+        convert(made.data(), storage, 1, out_at(y, i * columns), y.storage, columns);
+    }
+}
+
+}  // namespace
+
+void multiply(const Place& a, const Place& b, const Place& y, bool narrow, int64_t begin,
+              int64_t end) {
+    if (narrow) {
+        multiply_as<int32_t>(Storage::i32, a, b, y, begin, end);
+    } else {
+        multiply_as<int64_t>(Storage::i64, a, b, y, begin, end);
+    }
+}
+
 void standardize(const Standard& numbers, const Place& x, const Place& y, int64_t begin,
                  int64_t end) {
     const int64_t channels = x.shape.back();

@@ -43,6 +43,11 @@ void copy(const Place& x, int64_t begin, const std::vector<int64_t>& strides, co
 void insert(const Place& x, const Place& y, const std::vector<int64_t>& begin);
 
 // Standardizes rows begin..end of x along the last axis, each separately (docs/numerics.md, 7).
+// Rows `begin` to `end` of the products of matrices, in the order of y; axes in front of the last
+// two are broadcast. narrow: 32 bits hold every partial sum.
+void multiply(const Place& a, const Place& b, const Place& y, bool narrow, int64_t begin,
+              int64_t end);
+
 void standardize(const Standard& numbers, const Place& x, const Place& y, int64_t begin,
                  int64_t end);
 

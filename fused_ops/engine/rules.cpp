@@ -73,6 +73,8 @@ class Rule {
         switch (family_of(step_.op)) {
             case Family::product:
                 return product_shape();
+            case Family::matrix:
+                return matrix_shape();
             case Family::row:
                 return row_shape();
             case Family::binary:
@@ -100,6 +102,14 @@ class Rule {
                 return matmul();
         }
         no_case(step_.op, "engine/rules.cpp, product_shape");
+    }
+
+    Shape matrix_shape() {
+        switch (as_matrix(step_.op)) {
+            case MatrixOp::batch_matmul:
+                return batch_matmul();
+        }
+        no_case(step_.op, "engine/rules.cpp, matrix_shape");
     }
 
     Shape row_shape() {
@@ -209,8 +219,20 @@ class Rule {
         return {shape_of(0)[0], shape_of(1)[1]};
     }
 
-    Shape broadcast() const {
-        const Shape &a = shape_of(0), &b = shape_of(1);
+    Shape batch_matmul() const {
+        Shape a = shape_of(0), b = shape_of(1);
+        check(a.size() >= 2 && b.size() >= 2 && a.back() == b[b.size() - 2],
+              "needs matrices whose sizes match");
+        const int64_t rows = a[a.size() - 2], columns = b.back();
+        a.resize(a.size() - 2), b.resize(b.size() - 2);
+        Shape made = broadcast(a, b);
+        made.push_back(rows), made.push_back(columns);
+        return made;
+    }
+
+    Shape broadcast() const { return broadcast(shape_of(0), shape_of(1)); }
+
+    Shape broadcast(const Shape& a, const Shape& b) const {
         Shape made(std::max(a.size(), b.size()));
         for (size_t i = 0; i < made.size(); ++i) {
             const int64_t left = i < a.size() ? a[a.size() - 1 - i] : 1;

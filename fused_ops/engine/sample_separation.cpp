@@ -14,22 +14,27 @@ class SampleSeparation {
 
     void check() const {
         require(!output().empty() && output()[0] == 1);
-        const bool binary = family_of(step_.op) == Family::binary;
-        bool any = !binary && input(0).kind != Kind::constant;
-        require(any || binary);
+        // Ops whose operands may each be a constant.
+        const bool several =
+            family_of(step_.op) == Family::binary || family_of(step_.op) == Family::matrix;
+        bool any = !several && input(0).kind != Kind::constant;
+        require(any || several);
         for (size_t i = 0; i < step_.inputs.size(); ++i) {
             const Shape& shape = input(i).shape;
             if (input(i).kind == Kind::constant) {
                 const bool one = shape.size() < output().size() || shape[0] == 1;
-                require(step_.op != Op::concat && (one || !binary));
+                require(step_.op != Op::concat && (one || !several));
                 continue;
             }
             any = true;
             require(!shape.empty() && shape[0] == 1);
-            require(!binary || shape.size() == output().size());
+            require(!several || shape.size() == output().size());
         }
         require(any);
         switch (family_of(step_.op)) {
+            case Family::matrix:
+                require(output().size() > 2 || input(1).kind == Kind::constant);
+                return;
             case Family::row:
                 require(step_.op != Op::standardize || output().size() > 1);
                 return;

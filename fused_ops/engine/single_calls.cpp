@@ -22,6 +22,8 @@ class SingleCalls {
         switch (family_of(found.op)) {
             case Family::product:
                 return plain_conv(group);
+            case Family::matrix:
+                return matrices(found);
             case Family::row:
                 return rows(found);
             case Family::reduction:
@@ -85,6 +87,30 @@ class SingleCalls {
                 return [=, axis = found.axis, indices = found.list] { take(x, axis, indices, y); };
         }
         no_case(found.op, "engine/single_calls.cpp, move");
+    }
+
+    std::function<void()> matrices(const Step& found) const {
+        const Place &a = place_of(found.inputs[0]), &b = place_of(found.inputs[1]);
+        const Place& y = place_of(found.output);
+        switch (as_matrix(found.op)) {
+            case MatrixOp::batch_matmul: {
+                const int64_t columns = y.shape.back(), size = product(y.shape);
+                return in_parts(size / columns, size * a.shape.back(), kProducts,
+                                [=, narrow = sums_fit(found)](int64_t begin, int64_t end, int64_t) {
+                                    multiply(a, b, y, narrow, begin, end);
+                                });
+            }
+        }
+        no_case(found.op, "engine/single_calls.cpp, matrices");
+    }
+
+    // Whether 32 bits hold every partial sum of these products, for any codes of these types.
+    bool sums_fit(const Step& found) const {
+        const Place &a = place_of(found.inputs[0]), &b = place_of(found.inputs[1]);
+        if (size_of(a.storage) > 2 || size_of(b.storage) > 2) return false;
+        const auto most = [](Storage type) { return std::max(-lowest(type), highest(type)); };
+        return most(a.storage) * most(b.storage) <=
+               INT32_MAX / std::max<int64_t>(a.shape.back(), 1);
     }
 
     std::function<void()> rows(const Step& found) const {

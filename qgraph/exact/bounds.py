@@ -186,7 +186,7 @@ def _windows(graph: Graph, node: Node, filters: tuple[int, ...]) -> Sequence[Mas
 
 def in_accumulator(node: Node, bound: Bound) -> bool:
     """Whether a node computes sums of products, or adds a bias before they are requantized."""
-    return node.op in COMPUTE or bound.channel is not None
+    return node.op in (*COMPUTE, "batch_matmul") or bound.channel is not None
 
 
 def accumulator_bits(graph: Graph, found: Mapping[str, Bound], layer: str) -> int:
@@ -232,10 +232,12 @@ def check_accumulators(graph: Graph, found: Mapping[str, Bound], bits: int) -> N
 def _evidence(
     graph: Graph, node: Node, found: Mapping[str, Bound], bound: Bound, side: str
 ) -> dict[str, Codes]:
+    if bound.channel is None:  # both factors vary
+        return {}
     layer = node if node.op in COMPUTE else graph.producer(node.inputs[0])
     x, filters = layer.inputs
     shape, constant = graph.types[x].shape, graph.constant(graph.producer(filters).inputs[0])
-    if constant is None or shape is None or None in shape[1:] or bound.channel is None:
+    if constant is None or shape is None or None in shape[1:]:
         return {}
     whole = (1, *(int(d or 0) for d in shape[1:]))
     attrs, window = {}, layer.attributes

@@ -48,7 +48,7 @@ def place_of(program: Program, layer: Layer) -> Place | str:
         return "only moves codes"
     if not any(step.family.pointwise for step in layer.steps) and not sums:
         return "only compares codes"
-    if sums and head.inputs[1] not in program.constants:
+    if head.family is OpClass.MATRIX or (sums and head.inputs[1] not in program.constants):
         return "multiplies activations"
     if len(shape) < 2:
         return "has no channels"

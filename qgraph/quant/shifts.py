@@ -8,12 +8,17 @@ import numpy as np
 
 from qgraph.errors import ExactnessError
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.ops.standardize import StandardizationAttrs, standardization
 from qgraph.ir.reading import spec_of
 from qgraph.ir.types import AnyExponent
 from qgraph.numerics import frozen_exponent
-from qgraph.quant.topology import QUANTIZERS, ValueExponents, keeps_scale, value_exponent
+from qgraph.quant.topology import (
+    QUANTIZERS,
+    ValueExponents,
+    keeps_scale,
+    multiplies,
+    value_exponent,
+)
 from qgraph.rewrite.constants import channels_of
 
 REQUANTIZED = ("quantize", "standardize")
@@ -67,8 +72,7 @@ def _free(graph: Graph, value: str, zeros: Collection[str]) -> list[Node]:
     while keeps_scale(node) and graph.use_count(node.name) == 1:
         found += [graph.producer(v) for v in node.inputs[1:]]
         node = graph.producer(node.inputs[0])
-    factors = node.op in COMPUTE or node.op == "mul"
-    found.append(graph.producer(node.inputs[1]) if factors else node)
+    found.append(graph.producer(node.inputs[1]) if multiplies(node) else node)
     groups = {spec_of(n).group for n in found if n.op in QUANTIZERS} - {None}
     joined = [n for n in graph.nodes.values() if n.op in QUANTIZERS and spec_of(n).group in groups]
     alone = {n.name for n in joined} <= {n.name for n in found}

@@ -65,6 +65,11 @@ def keeps_scale(node: Node) -> bool:
     return op_definition(node.op).keeps_scale and has_integer_form(node)
 
 
+def multiplies(node: Node) -> bool:
+    """Whether the scale of the result is the product of the scales of two inputs."""
+    return op_definition(node.op).scale is Scale.PRODUCT
+
+
 def sources(graph: Graph, value: str) -> list[str]:
     """Names of the quantizers that set the grid of `value`, through ops that keep the scale.
 

@@ -17,7 +17,7 @@ from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.reading import marks_of, spec_of, value_of
 from qgraph.ir.types import Exponent, QuantSpec, Role
 from qgraph.numerics import frozen_exponent
-from qgraph.quant.topology import QUANTIZERS
+from qgraph.quant.topology import QUANTIZERS, multiplies
 
 TRAINED = ("weight", "bias", "scale")
 # The middle of the ranges that round up to the calibrated power of two.
@@ -171,5 +171,5 @@ def scale_factors(graph: Graph, value: str) -> tuple[Node, ...]:
     node = graph.producer(value)
     if node.op in QUANTIZERS:
         return (node,)
-    parts = node.inputs[:2] if node.op in (*COMPUTE, "mul") else node.inputs[:1]
+    parts = node.inputs[:2] if multiplies(node) else node.inputs[:1]
     return tuple(factor for part in parts for factor in scale_factors(graph, part))

@@ -50,7 +50,7 @@ def explain(
             Line(name, at, int(codes[name][at]), step.op, step.attrs,
                  tuple((n, i, int(codes[n][i])) for n, i in found))
         )  # fmt: skip
-        if step.family is not OpClass.PRODUCT:
+        if step.family not in (OpClass.PRODUCT, OpClass.MATRIX):
             waiting += [(n, i) for n, i in found if n not in known]
     return lines
 

@@ -68,7 +68,7 @@ class ProgramBuilder:
     def exponent_of(self, step: Step) -> Exponent:
         first, *rest = (self.tensors[v].exponent for v in step.inputs)
         attrs = dict(step.attrs.items())
-        if step.op == "mul" or step.family is OpClass.PRODUCT:
+        if step.op == "mul" or step.family in (OpClass.PRODUCT, OpClass.MATRIX):
             return combined(first, rest[0], 1)
         if step.op == "requantize":
             return combined(first, attrs["shift"], -1)
@@ -149,7 +149,9 @@ def every_op() -> Program:
     scaled = b.step("requantize", scaled, **requantized(16, rounding="half_away"))
     least = b.step("minimum", right, scaled)
     normal = b.step("standardize", vector, guard=7, epsilon=1000, shift=20)
-    return b.program(least, wide, high, normal, name="random")
+    matrix = b.step("transpose", turned, perm=(0, 1, 3, 2))
+    crossed = b.step("batch_matmul", turned, matrix)
+    return b.program(least, wide, high, normal, crossed, name="random")
 
 
 def padded_pool(low: int, of_sums: bool = False) -> tuple[Program, dict[str, np.ndarray]]:

@@ -22,7 +22,7 @@ LARGEST = 1 << 53
 OPS = (
     *("conv2d", "depthwise_conv2d", "matmul", "add", "sub", "mul", "maximum", "minimum", "clip"),
     *("requantize", "lookup", "max_pool", "reduce_max", "reshape", "transpose", "slice", "concat"),
-    *("pad", "take", "standardize", "abs"),
+    *("pad", "take", "standardize", "abs", "batch_matmul"),
 )
 ROUNDINGS = ("half_even", "half_up", "half_away", "floor", "double")
 OVERFLOWS = ("saturate", "wrap")
@@ -117,7 +117,9 @@ def _requantize(n: Numbers) -> Attrs:
 NUMBERS = {
     "conv2d": lambda n: {**_window(n), "groups": n.one()},
     "depthwise_conv2d": _window,
-    **dict.fromkeys(("matmul", "add", "sub", "mul", "maximum", "minimum", "abs"), lambda n: {}),
+    **dict.fromkeys(
+        ("matmul", "batch_matmul", "add", "sub", "mul", "maximum", "minimum", "abs"), lambda n: {}
+    ),
     "clip": lambda n: {"low": n.by_channel(), "high": n.by_channel()},
     "requantize": _requantize,
     "lookup": lambda n: {"offset": n.one()},

@@ -148,6 +148,7 @@ COMPUTE = {
     "conv2d": conv2d,
     "depthwise_conv2d": depthwise_conv2d,
     "matmul": lambda a, x, w: x @ w,
+    "batch_matmul": lambda a, x, y: (x[..., :, :, None] * y[..., None, :, :]).sum(-2),
     "add": lambda a, x, y: x + y,
     "sub": lambda a, x, y: x - y,
     "mul": lambda a, x, y: x * y,

@@ -68,6 +68,7 @@ SHAPES = {
     "conv2d": lambda a, x, w: (x[0], *_slid(a, x, w), w[3]),
     "depthwise_conv2d": lambda a, x, w: (x[0], *_slid(a, x, w), w[2] * w[3]),
     "matmul": lambda a, x, w: (x[0], w[1]),
+    "batch_matmul": lambda a, x, y: (*_together(a, x[:-2], y[:-2]), x[-2], y[-1]),
     **dict.fromkeys(("add", "sub", "mul", "maximum", "minimum"), _together),
     **dict.fromkeys(("abs", "clip", "requantize", "standardize"), lambda a, x: x),
     "lookup": lambda a, x, table: x,
@@ -137,6 +138,12 @@ def _mul(a: Attrs, x: Known, y: Known) -> Any:
     return min(ends), max(ends), x.magnitude * y.magnitude
 
 
+def _multiplied(a: Attrs, x: Known, y: Known) -> Any:
+    low, high, magnitude = _mul(a, x, y)
+    terms = x.shape[-1]
+    return min(low, 0) * terms, max(high, 0) * terms, magnitude * terms
+
+
 def _clipped(a: Attrs, x: Known) -> Any:
     def ends(code: int) -> Any:
         made = code if a["low"] is None else np.maximum(code, a["low"])
@@ -179,6 +186,7 @@ RANGES = {
     "conv2d": _products(lambda w: w, _windows),
     "depthwise_conv2d": _products(_depthwise, _windows),
     "matmul": _products(lambda w: w[None, None], _everything),
+    "batch_matmul": _multiplied,
     "add": _sum,
     "sub": _difference,
     "mul": _mul,
@@ -210,6 +218,11 @@ def _by_sample(a: Attrs, y: Shape, *xs: Known) -> bool:
     return all(map(fits, xs))
 
 
+def _matrices(a: Attrs, y: Shape, *xs: Known) -> bool:
+    one_varies = any(x.codes is None for x in xs)
+    return _by_sample(a, y, *xs) and one_varies if len(y) > 2 else _weights_are_constant(a, y, *xs)
+
+
 def _more_than_channels(a: Attrs, y: Shape, x: Known) -> bool:
     return len(y) > 1 or not any(isinstance(value, tuple) for value in a.values())
 
@@ -224,6 +237,7 @@ def _first_axis_is_whole(a: Attrs, y: Shape, x: Known) -> bool:
 
 SEPARATE = {
     **dict.fromkeys(("conv2d", "depthwise_conv2d", "matmul"), _weights_are_constant),
+    "batch_matmul": _matrices,
     **dict.fromkeys(("add", "sub", "mul", "maximum", "minimum"), _by_sample),
     **dict.fromkeys(("clip", "requantize"), _more_than_channels),
     **dict.fromkeys(("abs", "lookup", "max_pool", "reshape"), _always),

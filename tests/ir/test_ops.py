@@ -37,6 +37,7 @@ INTEGER = {
     "conv2d": (WINDOW, [IMAGE, (3, 3, 2, 6)]),
     "depthwise_conv2d": (WINDOW, [IMAGE, (3, 3, 4, 2)]),
     "matmul": ({}, [(3, 5), (5, 2)]),
+    "batch_matmul": ({}, [(2, 1, 3, 5), (4, 5, 2)]),
     "bias_add": ({}, [IMAGE, (4,)]),
     "relu": ({}, [IMAGE]),
     "relu6": ({}, [IMAGE]),

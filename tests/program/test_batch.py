@@ -10,13 +10,14 @@ from tests.helpers.c_programs import program_of, tensor
 
 SHIFT = {"shift": 1, "rounding": "half_even", "overflow": "saturate", "low": -128, "high": 127}
 X, Y = tensor("x", (1, 2, 3)), tensor("y", (1, 2, 3))
+T, S = tensor("t", (1, 3, 2)), tensor("s", (3, 4))
 
 
 def apart(op: str, *inputs: str, shape=(1, 2, 3), constants=None, **attrs: Any) -> bool:
-    """Whether samples stay separate in a program of one step, on entries `x` and `y` and
+    """Whether samples stay separate in a program of one step, on entries and
     constants.
     """
-    entries = [t for t in (X, Y) if t.name in inputs]
+    entries = [t for t in (X, Y, T, S) if t.name in inputs]
     step = Step(op, inputs, "z", attrs)
     return samples_are_separate(
         program_of(*entries, tensor("z", shape), steps=[step], constants=constants, exits=["z"])
@@ -48,6 +49,13 @@ def apart(op: str, *inputs: str, shape=(1, 2, 3), constants=None, **attrs: Any) 
         (False, lambda: apart("matmul", "x", "y")),
         (True, lambda: apart("matmul", "x", "w", constants={"w": [[1, 2, 3]] * 3})),
         (False, lambda: apart("matmul", "c", "x", constants={"c": [[1, 2]]})),
+        (True, lambda: apart("batch_matmul", "x", "w", constants={"w": [[1, 2, 3]] * 3})),
+        (True, lambda: apart("batch_matmul", "c", "x", shape=(1, 1, 3),
+                             constants={"c": [[[1, 2]]]})),
+        (False, lambda: apart("batch_matmul", "x", "w", shape=(2, 2, 3),
+                              constants={"w": [[[1, 2, 3]] * 3] * 2})),
+        (True, lambda: apart("batch_matmul", "x", "t", shape=(1, 2, 2))),
+        (False, lambda: apart("batch_matmul", "x", "s", shape=(1, 2, 4))),
     ],
 )  # fmt: skip
 def test_steps_that_keep_samples_apart(wanted, program) -> None:

@@ -24,7 +24,7 @@ def test_codes_of_ops_are_those_of_files_on_disks() -> None:
         "conv2d": 0, "depthwise_conv2d": 1, "matmul": 2, "add": 3, "sub": 4, "mul": 5,
         "maximum": 6, "minimum": 7, "clip": 8, "requantize": 9, "lookup": 10, "max_pool": 11,
         "reduce_max": 12, "reshape": 13, "transpose": 14, "slice": 15, "concat": 16, "pad": 17,
-        "take": 18, "standardize": 19, "abs": 20,
+        "take": 18, "standardize": 19, "abs": 20, "batch_matmul": 21,
     }  # fmt: skip
     missing = [f"{op}: no definition in qgraph/program/ops" for op in on_disks if op not in OPS]
     missing += [f"{op}: no number in {__file__}" for op in OPS if op not in on_disks]
@@ -161,6 +161,9 @@ WINDOW = {"strides": (1, 1), "dilations": (1, 1), "pads": ((0, 0), (0, 0))}
         ("conv2d", {**WINDOW, "groups": 2}, [(1, 5, 6, 4), (1, 1, 1, 4)], "4 channels in 2 groups"),
         ("depthwise_conv2d", WINDOW, [(1, 5, 6, 4), (1, 1, 3, 1)], "4 channels do not fit filters"),
         ("matmul", {}, [(2, 3), (4, 5)], r"\(2, 3\) and \(4, 5\) cannot be multiplied"),
+        ("batch_matmul", {}, [(1, 2, 3), (4, 5)], r"\(1, 2, 3\) and \(4, 5\) cannot be"),
+        ("batch_matmul", {}, [(3,), (3, 5)], r"\(3,\) and \(3, 5\) cannot be multiplied"),
+        ("batch_matmul", {}, [(2, 1, 3), (4, 3, 5)], r"\[\(2,\), \(4,\)\] do not fit together"),
     ],
 )  # fmt: skip
 def test_shapes_that_do_not_fit_are_refused(op: str, attrs: dict, shapes: list, says: str) -> None:

@@ -64,7 +64,7 @@ def _entry(step: Step) -> Expression:
 def _fits(program: Program, step: Step) -> bool:
     if any(_largest(program.tensors[v]) > INT32 for v in (*step.inputs, step.output)):
         return False
-    if step.family is OpClass.PRODUCT:
+    if step.family in (OpClass.PRODUCT, OpClass.MATRIX):
         return _sums_fit(program, step)
     return not step.family.pointwise or _entry(step).fits(program, step)
 

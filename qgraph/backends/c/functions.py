@@ -156,6 +156,21 @@ class _FunctionWriter:
             self.text.line(f"{name}({row}, {weights}, row, {w.shape[0]}, {w.shape[1]});")
             self._chain_of_row(counters)
 
+    def batch_matmul(self, head: Step) -> None:
+        a, b = (self.tensors[v] for v in head.inputs)
+        sums, shape = self._row_of_sums(head), self.shape
+        outer = [(f"d{k}", size) for k, size in enumerate(shape[:-1])]
+        kernel = self.source.kernel("matmul", a.storage, b.storage, sums)
+        rows = broadcast(a.shape, (*shape[:-1], a.shape[-1]))[:-1]
+        matrices = [*broadcast(b.shape, (*shape[:-2], *b.shape[-2:]))[:-2], 0]
+        with self.text.loops(outer):
+            row, matrix = (
+                self._at(name, index(walk, outer))
+                for name, walk in zip(head.inputs, (rows, matrices), strict=True)
+            )
+            self.text.line(f"{kernel}({row}, {matrix}, row, {a.shape[-1]}, {shape[-1]});")
+            self._chain_of_row([*outer, ("c", shape[-1])])
+
     def standardize(self, head: Step) -> None:
         attrs = head.attrs_as(StandardizeAttrs)
         channels, storage = self.shape[-1], self.tensors[head.output].storage
@@ -167,8 +182,7 @@ class _FunctionWriter:
         numbers = [channels, attrs.guard, attrs.epsilon, attrs.shift]
         with self.text.loops(outer):
             row = index(strides(self.shape)[:-1], outer) if outer else "0"
-            place = self._array(x) + (f" + {row}" if row != "0" else "")
-            self.text.line(f"{kernel}({place}, row, {', '.join(map(number, numbers))});")
+            self.text.line(f"{kernel}({self._at(x, row)}, row, {', '.join(map(number, numbers))});")
             self._chain_of_row(counters)
 
     def _row_of_sums(self, head: Step) -> str:
@@ -187,8 +201,11 @@ class _FunctionWriter:
 
     def _row(self, x: Tensor, counters: Counters) -> str:
         """Pointer to the current sample of a tensor."""
-        batch = index([elements(x) // x.shape[0]], counters[:1])
-        return self._array(x.name) + (f" + {batch}" if batch != "0" else "")
+        return self._at(x.name, index([elements(x) // x.shape[0]], counters[:1]))
+
+    def _at(self, name: str, place: str) -> str:
+        """Pointer to an element of a tensor."""
+        return self._array(name) + (f" + {place}" if place != "0" else "")
 
     def _chain_of_row(self, counters: Counters) -> None:
         with self.text.loops(counters[-1:]):
@@ -351,6 +368,7 @@ LOWERINGS: Lowerings[Callable[[_FunctionWriter, Step], None]] = Lowerings(
         "conv2d": _FunctionWriter.conv2d,
         "depthwise_conv2d": _FunctionWriter.depthwise,
         "matmul": _FunctionWriter.matmul,
+        "batch_matmul": _FunctionWriter.batch_matmul,
         **dict.fromkeys(EXPRESSIONS, _FunctionWriter.elements),
         "max_pool": _FunctionWriter.max_pool,
         "reduce_max": _FunctionWriter.elements,

@@ -146,6 +146,11 @@ class ValueEmission(ProgramEmission):
             weights = self.weights(w, constant, 1, value)
         self._with_bias(step, "MatMul", [value, weights], nchw=False)
 
+    def _batch_matmul(self, step: Step) -> None:
+        dtype = self.working(*step.inputs, step.output)
+        inputs = [self.get(name, dtype) for name in step.inputs]
+        self._with_bias(step, "MatMul", inputs, nchw=False)
+
     def _with_bias(
         self, step: Step, op: str, inputs: list[str], nchw: bool, **attrs: AttrValue
     ) -> None:
@@ -266,6 +271,7 @@ def value_lowerings(place: str, form: str, **own: Lower) -> Lowerings[Lower]:
         "conv2d": ValueEmission._conv2d,
         "depthwise_conv2d": ValueEmission._depthwise_conv2d,
         "matmul": ValueEmission._matmul,
+        "batch_matmul": ValueEmission._batch_matmul,
         "add": ValueEmission._add,
         "clip": ValueEmission._clip,
         "requantize": ValueEmission._requantize,

@@ -117,8 +117,10 @@ class IntegerEmission(ProgramEmission):
         self._conv2d(step)
 
     def _matmul(self, step: Step) -> None:
-        if self._matmul_of_bytes(step):
-            return
+        if not self._matmul_of_bytes(step):
+            self._batch_matmul(step)
+
+    def _batch_matmul(self, step: Step) -> None:
         dtype = self.working(*step.inputs, step.output)
         inputs = [self.get(v, dtype) for v in step.inputs]
         self.put(step.output, self.model.add("MatMul", inputs, step.output), dtype)
@@ -309,6 +311,7 @@ class IntegerEmission(ProgramEmission):
             "conv2d": _conv2d,
             "depthwise_conv2d": _depthwise_conv2d,
             "matmul": _matmul,
+            "batch_matmul": _batch_matmul,
             "requantize": _requantize,
             "lookup": _lookup,
             "standardize": _standardize,

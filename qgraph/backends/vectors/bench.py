@@ -236,6 +236,7 @@ LOWERINGS: Lowerings[Callable[[_Step], Check | None]] = Lowerings(
     {
         **dict.fromkeys(("max_pool", "reduce_max"), COMPARES),
         **dict.fromkeys(("reshape", "transpose", "slice", "concat", "pad", "take"), MOVES),
+        "batch_matmul": LoweringRefusal("multiplies two activations, of which vectors have none"),
         "standardize": LoweringRefusal("divides, which modules.sv has no check for"),
     },
 )

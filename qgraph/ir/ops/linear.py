@@ -172,6 +172,16 @@ def _integer_bias_add(attrs: Attributes, inputs: Sequence[Fixed]) -> Fixed:
     return Fixed(inputs[0].codes + inputs[1].codes, one_scale(inputs))
 
 
+def _known_terms(sizes: Sequence[int | None]) -> int:
+    """The number of products in a sum: that of all indices of these sizes."""
+    if None in sizes:
+        raise ExactnessError(
+            "multiplies matrices of unknown size, so its sums have no bound",
+            hint="give --input-shape",
+        )
+    return math.prod(size or 0 for size in sizes)
+
+
 def _layer(
     name: str,
     attributes: type[A],
@@ -183,20 +193,18 @@ def _layer(
     """terms: sizes whose product is the number of products that an element adds up."""
 
     def reach(attrs: Attributes, inputs: Sequence[Ranged], shapes: Shapes) -> Reach:
-        sizes = terms(shapes)
-        if None in sizes:
-            raise ExactnessError(
-                "multiplies matrices of unknown size, so its sums have no bound",
-                hint="give --input-shape",
-            )
-        x, weights = inputs
-        return reach_of_products(x, weights, math.prod(size or 0 for size in sizes))
+        return reach_of_products(*inputs, _known_terms(terms(shapes)))
 
     return OpDef(
         name, (2, 2), attributes, infer, evaluate, integer,
         scale=Scale.PRODUCT, reach=reach, nonnegative=as_its_inputs_in_pools, layer=True,
         separate=always, owns=True,
     )  # fmt: skip
+
+
+def _batch_matmul_reach(attrs: Attributes, inputs: Sequence[Ranged], shapes: Shapes) -> Reach:
+    a, b = (shape or (None, None) for shape in shapes)
+    return reach_of_products(*inputs, _known_terms((a[-1] if b[-2] is None else b[-2],)))
 
 
 def _matmul_terms(shapes: Shapes) -> Sequence[int | None]:
@@ -216,8 +224,12 @@ OPS: tuple[AnyOp, ...] = (
         lambda shapes: (shapes[1] or ())[:2],
     ),
     _layer("matmul", MarkedAttrs, infer_matmul, matmul, _integer_matmul, _matmul_terms),
-    # On values of any rank, in float, as in attention.
-    OpDef("batch_matmul", (2, 2), MarkedAttrs, infer_batch_matmul, matmul),
+    # a [..., n, k], b [..., k, m], both activations, as in attention
+    OpDef(
+        "batch_matmul", (2, 2), MarkedAttrs, infer_batch_matmul, matmul, _integer_matmul,
+        scale=Scale.PRODUCT, reach=_batch_matmul_reach, nonnegative=as_its_inputs,
+        separate=lambda attrs, shape: len(shape) > 2, owns=True,
+    ),
     OpDef(
         "bias_add", (2, 2), MarkedAttrs, infer_bias_add, _add, _integer_bias_add,
         scale=Scale.SHARED, nonnegative=as_its_inputs,

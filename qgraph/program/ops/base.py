@@ -20,6 +20,7 @@ class OpClass(Enum):
     """How an op computes its result; backends choose loops by it."""
 
     PRODUCT = "sums of products"  # of an input with weights, the second operand
+    MATRIX = "products of matrices"  # of two inputs that both vary
     ROW = "rows of channels"  # all channels of one position at a time
     BINARY = "two operands, element by element"
     UNARY = "one element at a time"
@@ -35,7 +36,7 @@ class OpClass(Enum):
     @property
     def row(self) -> bool:
         """Whether the op computes all channels of one position together."""
-        return self in (OpClass.PRODUCT, OpClass.ROW)
+        return self in (OpClass.PRODUCT, OpClass.MATRIX, OpClass.ROW)
 
     @property
     def moves(self) -> bool:

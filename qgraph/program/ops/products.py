@@ -18,6 +18,7 @@ from qgraph.ops.reach import Reach, reach_of_products
 from qgraph.ops.shapes import Sizes
 from qgraph.ops.windows import NO_PADS, ONE, slid
 from qgraph.program.ops.base import AnyProgramOp, Index, Manual, OpClass, Operand, ProgramOp
+from qgraph.program.ops.elementwise import broadcast
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Conv2dAttrs(WindowAttrs):
 
 @dataclass(frozen=True)
 class MatmulAttrs(Attributes):
-    """A matrix product has no attributes."""
+    """A product of matrices has no attributes."""
 
 
 # -- shapes -------------------------------------------------------------------------------------
@@ -74,6 +75,13 @@ def _matmul_shape(attrs: MatmulAttrs, shapes: Sequence[Sizes]) -> Sizes:
     if x[1] != w[0]:
         raise GraphError(f"{x} and {w} cannot be multiplied")
     return (x[0], w[1])
+
+
+def _batch_matmul_shape(attrs: MatmulAttrs, shapes: Sequence[Sizes]) -> Sizes:
+    a, b = shapes
+    if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
+        raise GraphError(f"{a} and {b} cannot be multiplied")
+    return (*broadcast(attrs, (a[:-2], b[:-2])), a[-2], b[-1])
 
 
 # -- arithmetic ---------------------------------------------------------------------------------
@@ -125,11 +133,25 @@ def _matmul_reach(attrs: MatmulAttrs, inputs: Sequence[Operand]) -> Reach:
     return _reach("matmul", attrs, inputs)
 
 
+def _batch_matmul_reach(attrs: MatmulAttrs, inputs: Sequence[Operand]) -> Reach:
+    return reach_of_products(*inputs, inputs[0].shape[-1])
+
+
 # -- structure ----------------------------------------------------------------------------------
 
 
 def _constant_weights(attrs: Attributes, inputs: Sequence[Operand], made: Sizes) -> bool:
     return not inputs[0].constant and inputs[1].constant
+
+
+def _matrices_are_separate(attrs: MatmulAttrs, inputs: Sequence[Operand], made: Sizes) -> bool:
+    def fits(x: Operand) -> bool:
+        whole = len(x.shape) == len(made)
+        return (not whole or x.shape[0] == 1) if x.constant else whole
+
+    if len(made) == 2:
+        return _constant_weights(attrs, inputs, made)
+    return all(map(fits, inputs)) and not all(x.constant for x in inputs)
 
 
 def taps_of(
@@ -178,6 +200,20 @@ def _matmul_sources(
 ) -> list[tuple[int, Index]]:
     row, column = index
     return [pair for k in range(inputs[1].shape[0]) for pair in ((0, (row, k)), (1, (k, column)))]
+
+
+def _batch_matmul_sources(
+    attrs: MatmulAttrs, inputs: Sequence[Codes], index: Index
+) -> list[tuple[int, Index]]:
+    *batch, row, column = index
+    a, b = (
+        tuple(
+            0 if size == 1 else batch[axis - (x.ndim - 2)] for axis, size in enumerate(x.shape[:-2])
+        )
+        for x in inputs
+    )
+    terms = range(inputs[0].shape[-1])
+    return [pair for k in terms for pair in ((0, (*a, row, k)), (1, (*b, k, column)))]
 
 
 SLIDES = (
@@ -263,5 +299,29 @@ OPS: tuple[AnyProgramOp, ...] = (
         _matmul_reach,
         _constant_weights,
         _matmul_sources,
+    ),
+    ProgramOp(
+        "batch_matmul",
+        21,
+        OpClass.MATRIX,
+        ("a", "b"),
+        MatmulAttrs,
+        Manual(
+            "The products of matrices a [..., n, k] and b [..., k, m]. Axes in front of these are "
+            "broadcast: those of size 1 repeat, missing axes are in front.",
+            "[..., n, m], with the broadcast axes in front",
+            "y[..., i, j] = sum over l of a[..., i, l] * b[..., l, j]",
+            "the range of the product of one element of each operand, widened to include 0, times "
+            "k; the magnitude is the product of the magnitudes, times k",
+            SUMS_OVERFLOW,
+            "if y has more than two axes, operands that are not constant have as many axes as y, "
+            "and those that are constant have fewer, or size 1 along the first; with two axes, if "
+            "b is constant and a is not",
+        ),
+        _batch_matmul_shape,
+        _matmul,
+        _batch_matmul_reach,
+        _matrices_are_separate,
+        _batch_matmul_sources,
     ),
 )

@@ -13,8 +13,8 @@ from tests.helpers.generators.grower import Draft, Grower
 
 # Relative frequency of ops, where it is not 1.
 FREQUENCY = {
-    "requantize": 7, "conv2d": 3, "depthwise_conv2d": 3, "matmul": 2, "lookup": 2, "clip": 3,
-    "max_pool": 3, "slice": 2, "take": 2, "reshape": 2,
+    "requantize": 7, "conv2d": 3, "depthwise_conv2d": 3, "matmul": 2, "batch_matmul": 3,
+    "lookup": 2, "clip": 3, "max_pool": 3, "slice": 2, "take": 2, "reshape": 2,
 }  # fmt: skip
 
 
@@ -63,6 +63,31 @@ def depthwise_conv2d(g: Grower, x: Tensor) -> Draft:
 def matmul(g: Grower, x: Tensor) -> Draft:
     outputs = g.choices.number(1, g.choices.pick(5, 40))
     return Draft((x.name, weights(g, outputs, x.shape[1], outputs)))
+
+
+def batch_matmul(g: Grower, x: Tensor) -> Draft | None:
+    """x with a tensor or a constant that fits, on either side of it; axes in front may repeat."""
+    c, (*batch, rows, columns) = g.choices, x.shape
+    if isinstance(x.exponent, tuple):
+        return None
+    fitting = [v for v in g.live if multiplies(x, g.tensors[v])]
+    if fitting and c.chance(0.7):
+        return Draft((x.name, c.pick(*fitting)))
+    front = c.pick((), (1, *(c.pick(size, 1) for size in batch[1:])))
+    other = c.number(1, c.pick(5, 20))
+    if c.chance(0.5):
+        exponent = c.pick(0, 7)
+        return Draft((g.constant(g.codes(*front, other, rows), exponent=exponent), x.name))
+    if front:
+        return Draft((x.name, g.constant(g.codes(*front, columns, other), exponent=5)))
+    return Draft((x.name, weights(g, other, columns, other)))
+
+
+def multiplies(x: Tensor, y: Tensor) -> bool:
+    """Whether y has as many axes as x, and is a matrix that may follow it."""
+    fits = len(x.shape) == len(y.shape) and x.shape[-1] == y.shape[-2]
+    pairs = zip(x.shape[:-2], y.shape[:-2], strict=False)
+    return fits and all(a == b or 1 in (a, b) for a, b in pairs)
 
 
 # -- one element at a time -----------------------------------------------------------------------
@@ -242,11 +267,12 @@ ANY = range(1, 5)
 # The ranks of the operand that an op reads first, where they are not 2 to 4.
 RANKS: Mapping[str, Sequence[int]] = {
     "conv2d": IMAGES, "depthwise_conv2d": IMAGES, "max_pool": IMAGES, "matmul": (2,),
-    "requantize": ANY, "clip": ANY, "abs": ANY,
+    "batch_matmul": (3, 4), "requantize": ANY, "clip": ANY, "abs": ANY,
 }  # fmt: skip
 # Operands and attributes by op; those without a recipe are drawn from their definitions.
 RECIPES: Mapping[str, Callable[[Grower, Tensor], Draft | None]] = {
     "conv2d": conv2d, "depthwise_conv2d": depthwise_conv2d, "matmul": matmul, "mul": mul,
+    "batch_matmul": batch_matmul,
     "clip": clip, "requantize": requantize, "lookup": lookup, "standardize": standardize,
     "max_pool": max_pool, "reduce_max": reduce_max, "reshape": reshape, "transpose": transpose,
     "slice": slice_, "concat": concat, "pad": pad, "take": take,

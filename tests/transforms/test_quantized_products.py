@@ -114,7 +114,7 @@ def test_every_form_has_the_same_codes(profile: Profile) -> None:
 
 def test_sums_have_the_bits_of_their_terms() -> None:
     graph, data = attention()
-    with pytest.raises(ExactnessError, match="sums can reach .* needs 19 bits, but") as caught:
+    with pytest.raises(ExactnessError, match=r"sums can reach .* needs 19 bits, but") as caught:
         compiled(graph, data, profile=replace(INT8, accumulator_bits=18), plan="plain")
     assert caught.value.node == "values" and not caught.value.evidence
 

@@ -50,7 +50,7 @@ def files() -> Iterator[Path]:
 
 
 def features(paths: list[Path]) -> Array:
-    """What magika reads of each file, without repetitions, int32 [n, 2048]."""
+    """The bytes of each file that magika reads, without repetitions, int32 [n, 2048]."""
     made = np.stack([_bytes(path.read_bytes()) for path in paths])
     _, first = np.unique(made, axis=0, return_index=True)
     return made[np.sort(first)]

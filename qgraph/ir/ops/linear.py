@@ -193,7 +193,8 @@ def _layer(
     """terms: sizes whose product is the number of products that an element adds up."""
 
     def reach(attrs: Attributes, inputs: Sequence[Ranged], shapes: Shapes) -> Reach:
-        return reach_of_products(*inputs, _known_terms(terms(shapes)))
+        x, weights = inputs
+        return reach_of_products(x, weights, _known_terms(terms(shapes)))
 
     return OpDef(
         name, (2, 2), attributes, infer, evaluate, integer,
@@ -203,8 +204,8 @@ def _layer(
 
 
 def _batch_matmul_reach(attrs: Attributes, inputs: Sequence[Ranged], shapes: Shapes) -> Reach:
-    a, b = (shape or (None, None) for shape in shapes)
-    return reach_of_products(*inputs, _known_terms((a[-1] if b[-2] is None else b[-2],)))
+    (a, b), (of_a, of_b) = inputs, (shape or (None, None) for shape in shapes)
+    return reach_of_products(a, b, _known_terms((of_a[-1] if of_b[-2] is None else of_b[-2],)))
 
 
 def _matmul_terms(shapes: Shapes) -> Sequence[int | None]:

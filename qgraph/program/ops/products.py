@@ -134,7 +134,8 @@ def _matmul_reach(attrs: MatmulAttrs, inputs: Sequence[Operand]) -> Reach:
 
 
 def _batch_matmul_reach(attrs: MatmulAttrs, inputs: Sequence[Operand]) -> Reach:
-    return reach_of_products(*inputs, inputs[0].shape[-1])
+    a, b = inputs
+    return reach_of_products(a, b, a.shape[-1])
 
 
 # -- structure ----------------------------------------------------------------------------------

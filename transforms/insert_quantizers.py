@@ -18,6 +18,8 @@ import numpy as np
 
 from qgraph.ir.graph import Node
 from qgraph.ir.ops import op_definition
+from qgraph.ir.ops.attributes import AxisAttrs
+from qgraph.ir.ops.integer_softmax import softmax_spec
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.ops.norm import NormAttrs
 from qgraph.ir.ops.standardize import result_spec, widest_input
@@ -102,6 +104,8 @@ class _Inserter(ValueForms):
             return self._table
         if node.op == "layer_norm":
             return self._norm
+        if node.op == "softmax" and node.name in self.inner:
+            return self._softmax
         return self._float
 
     # -- forms -----------------------------------------------------------------------------
@@ -283,6 +287,35 @@ class _Inserter(ValueForms):
         self.normed.add(node.name)
         return self._bias(shifted)
 
+    def _softmax(self, node: Node) -> tuple[str, str]:
+        """A softmax before a layer: codes to the internal stage, over the last axis."""
+        x, rank = node.inputs[0], self.graph.types[node.name].rank
+        if self.forms[x].kind in (*OUTSIDE, "const"):
+            return self._float(node, "its input is float")
+        if rank is None:
+            return self._float(node, "its rank is unknown")
+        source, axis = self.codes(x, self.bits.table), node.typed(AxisAttrs).axis % rank
+        last = axis == rank - 1
+        moved = (*range(axis), *range(axis + 1, rank), axis)
+        if not last:
+            source = self.graph.add(
+                "transpose", source, name=f"{node.name}/moved", attrs={"perm": moved}
+            )
+        bits = min(self.bits.internal or self.bits.slope, MAX_NORM_STAGE_BITS)
+        spec = softmax_spec(self.spec(bits, True, Role.INTERNAL))
+        attrs = {"domain": sources_spec(self.graph, source), "spec": spec}
+        made = Node(node.name, "integer_softmax", (source,), attrs, node.control)
+        if not last:
+            inner = self.graph.add(
+                "integer_softmax", source, name=f"{node.name}/softmax", attrs=attrs
+            )
+            back = {"perm": tuple(moved.index(i) for i in range(rank))}
+            made = Node(node.name, "transpose", (inner,), back, node.control)
+        self.graph.replace(made)
+        self.rewriter.rule = "softmax"
+        self.rewriter.log(node, f"softmax on codes: {spec}")
+        return "wide", node.name
+
     def _float(self, node: Node, reason: str = "") -> tuple[str, str]:
         self.connect(node, *(self.exact(v, self.bits.output) for v in node.inputs))
         if node.op == "input":
@@ -326,5 +359,5 @@ class _Inserter(ValueForms):
 
     def _set_table_domains(self) -> None:
         for node in list(self.graph.nodes.values()):
-            if node.op in ("lookup", "standardize"):
+            if node.op in ("lookup", "standardize", "integer_softmax"):
                 self.graph.set_attrs(node.name, domain=sources_spec(self.graph, node.inputs[0]))

@@ -70,6 +70,7 @@ struct Step {
     int64_t high;
     Rounding rounding;
     bool wrap;
+    int64_t bits;                // softmax
     Standard standard;           // standardize
     std::vector<int64_t> list;   // perm, begins, paddings, indices, reduced axes
     std::vector<int64_t> steps;  // slice

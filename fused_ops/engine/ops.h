@@ -29,8 +29,9 @@ enum class Op : uint32_t {
     standardize = 19,
     abs = 20,
     batch_matmul = 21,
+    softmax = 22,
 };
-constexpr uint32_t kOps = 22;
+constexpr uint32_t kOps = 23;
 
 // The loop that an op needs.
 enum class Family : uint8_t {
@@ -60,6 +61,7 @@ constexpr MatrixOp as_matrix(Op op) { return static_cast<MatrixOp>(op); }
 enum class RowOp : uint32_t {
     max_pool = 11,
     standardize = 19,
+    softmax = 22,
 };
 constexpr RowOp as_row(Op op) { return static_cast<RowOp>(op); }
 
@@ -128,6 +130,7 @@ constexpr OpFacts kOpFacts[kOps] = {
     {"standardize", Family::row, 1, false},
     {"abs", Family::unary, 1, false},
     {"batch_matmul", Family::matrix, 2, false},
+    {"softmax", Family::row, 2, false},
 };
 
 constexpr const OpFacts& facts_of(Op op) { return kOpFacts[static_cast<uint32_t>(op)]; }

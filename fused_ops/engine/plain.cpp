@@ -234,6 +234,29 @@ void multiply(const Place& a, const Place& b, const Place& y, bool narrow, int64
     }
 }
 
+void softmax(const std::vector<int64_t>& table, int64_t bits, int64_t high, const Place& x,
+             const Place& y, int64_t begin, int64_t end) {
+    const int64_t channels = x.shape.back();
+    const auto farthest = static_cast<int64_t>(table.size()) - 1;
+    std::vector<int64_t> row(static_cast<size_t>(channels));
+    for (int64_t i = begin; i < end; ++i) {
+        convert(at(x, i * channels), x.storage, 1, row.data(), Storage::i64, channels);
+        const int64_t most = *std::max_element(row.begin(), row.end());
+        // Unsigned, because sums may overflow if the table in the file is wrong.
+        uint64_t total = 0;
+        for (int64_t& code : row) {
+            code = table[static_cast<size_t>(std::min(most - code, farthest))];
+            total += static_cast<uint64_t>(code);
+        }
+        const auto divisor = std::max<int64_t>(static_cast<int64_t>(total), 1);
+        for (int64_t& code : row) {
+            const uint64_t raised = (static_cast<uint64_t>(code) << bits) + total / 2;
+            code = std::min(floor_quotient(static_cast<int64_t>(raised), divisor), high);
+        }
+        convert(row.data(), Storage::i64, 1, out_at(y, i * channels), y.storage, channels);
+    }
+}
+
 void standardize(const Standard& numbers, const Place& x, const Place& y, int64_t begin,
                  int64_t end) {
     const int64_t channels = x.shape.back();

@@ -48,6 +48,11 @@ void insert(const Place& x, const Place& y, const std::vector<int64_t>& begin);
 void multiply(const Place& a, const Place& b, const Place& y, bool narrow, int64_t begin,
               int64_t end);
 
+// Rows `begin` to `end` of a softmax: table entries by the distance from the largest code, divided
+// by their sum, with `bits` fractional bits and codes up to `high`.
+void softmax(const std::vector<int64_t>& table, int64_t bits, int64_t high, const Place& x,
+             const Place& y, int64_t begin, int64_t end);
+
 void standardize(const Standard& numbers, const Place& x, const Place& y, int64_t begin,
                  int64_t end);
 

@@ -16,6 +16,7 @@ constexpr int64_t kLargest = int64_t{1} << 53;  // the largest code
 constexpr int64_t kMostGuard = 26;
 constexpr int64_t kLargestSquare = int64_t{1} << 52;
 constexpr int64_t kMostShift = 62;
+constexpr int64_t kMostBits = 32;  // of a softmax
 
 class Rule {
   public:
@@ -118,6 +119,8 @@ class Rule {
                 return max_pool();
             case RowOp::standardize:
                 return standardize();
+            case RowOp::softmax:
+                return softmax();
         }
         no_case(step_.op, "engine/rules.cpp, row_shape");
     }
@@ -347,6 +350,15 @@ class Rule {
         step_.list = list(0, dim - 1);
         dim = static_cast<int64_t>(step_.list.size());
         return made;
+    }
+
+    Shape softmax() {
+        check(!shape_of(0).empty(), "has a scalar input");
+        check(input(1).kind == Kind::constant && shape_of(1).size() == 1 && shape_of(1)[0] > 0,
+              "needs a constant table with one axis");
+        step_.bits = number(0, kMostBits);
+        step_.high = number(0, int64_t{1} << kMostBits);
+        return shape_of(0);
     }
 
     Shape standardize() {

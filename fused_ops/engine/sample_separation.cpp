@@ -36,7 +36,7 @@ class SampleSeparation {
                 require(output().size() > 2 || input(1).kind == Kind::constant);
                 return;
             case Family::row:
-                require(step_.op != Op::standardize || output().size() > 1);
+                require(step_.op == Op::max_pool || output().size() > 1);
                 return;
             case Family::reduction:
                 require(std::find(step_.list.begin(), step_.list.end(), 0) == step_.list.end());

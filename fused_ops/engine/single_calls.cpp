@@ -118,6 +118,19 @@ class SingleCalls {
         switch (as_row(found.op)) {
             case RowOp::max_pool:
                 return pool(found);
+            case RowOp::softmax: {
+                const int64_t size = product(y.shape), rows = size / y.shape.back();
+                const Tensor& table = tensor(found.inputs[1]);
+                auto entries = std::make_shared<std::vector<int64_t>>(
+                    static_cast<size_t>(product(table.shape)));
+                convert(table.data, table.storage, 1, entries->data(), Storage::i64,
+                        product(table.shape));
+                return in_parts(
+                    rows, size, kElements,
+                    [=, bits = found.bits, high = found.high](int64_t begin, int64_t end, int64_t) {
+                        softmax(*entries, bits, high, x, y, begin, end);
+                    });
+            }
             case RowOp::standardize: {
                 const int64_t size = product(y.shape), rows = size / y.shape.back();
                 return in_parts(rows, size, kElements,

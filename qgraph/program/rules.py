@@ -11,6 +11,7 @@ from qgraph.errors import UnsupportedError
 from qgraph.ir.graph import Node
 from qgraph.ir.ops.activation import six_code
 from qgraph.ir.ops.attributes import SlidingAttrs
+from qgraph.ir.ops.integer_softmax import EXPONENTIAL_BITS, IntegerSoftmaxAttrs, exponentials
 from qgraph.ir.ops.linear import ConvAttrs
 from qgraph.ir.ops.pool import PoolAttrs, ReductionAttrs
 from qgraph.ir.ops.standardize import StandardizationAttrs, standardization
@@ -93,6 +94,17 @@ def _standardize(node: Node, writer: ProgramWriter) -> None:
     writer.step("standardize", node.inputs, node.name, **asdict(numbers))
 
 
+def _softmax(node: Node, writer: ProgramWriter) -> None:
+    exponent = writer.tensors[node.inputs[0]].exponent
+    if not isinstance(exponent, int):
+        raise UnsupportedError("a softmax needs one scale for its input", node=node.name)
+    attrs = node.typed(IntegerSoftmaxAttrs)
+    codes = exponentials(attrs.domain, exponent)
+    table = writer.table(f"{node.name}/table", codes, EXPONENTIAL_BITS)
+    inputs = (node.inputs[0], table)
+    writer.step("softmax", inputs, node.name, bits=attrs.exponent, high=attrs.spec.hi)
+
+
 def _max_pool(node: Node, writer: ProgramWriter) -> None:
     attrs = node.typed(PoolAttrs)
     ksize, strides = attrs.ksize, attrs.strides
@@ -128,6 +140,7 @@ RULES: Mapping[str, Rule] = {
     "quantize": _quantize,
     "lookup": _lookup,
     "standardize": _standardize,
+    "integer_softmax": _softmax,
     "max_pool": _max_pool,
     "reduce_max": _reduce_max,
 }

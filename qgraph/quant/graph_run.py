@@ -19,6 +19,7 @@ from qgraph.quant.code_scales import CodeScales
 from qgraph.quant.output_error import run_unquantized
 from qgraph.quant.stages import JoinedNodes, linked
 from qgraph.quant.thresholds import Range
+from qgraph.quant.topology import QUANTIZERS
 
 # Like `run_node`: a node, its inputs, and whether the result may be written into the first input.
 RunNode = Callable[[Node, Sequence[Array], bool], tuple[Array, ...]]
@@ -146,7 +147,7 @@ def unquantized(graph: Graph, value: str) -> str:
 def _run_unquantized(
     node: Node, inputs: Sequence[Array], in_place: bool = False
 ) -> tuple[Array, ...]:
-    if node.op in ("quantize", "lookup", "standardize"):
+    if node.op in QUANTIZERS:
         return run_unquantized(node, inputs)
     return run_node(node, inputs, in_place)
 

@@ -16,6 +16,7 @@ from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.attributes import AxisAttrs
+from qgraph.ir.ops.integer_softmax import real_softmax
 from qgraph.ir.ops.standardize import StandardizationAttrs, normal
 from qgraph.ir.ops.structure import TableAttrs
 from qgraph.ir.types import Array, QuantSpec
@@ -76,6 +77,8 @@ def run_unquantized(node: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
         return (node.typed(TableAttrs).exact(x.astype(np.float64)).astype(x.dtype),)
     if node.op == "standardize":
         return (normal(node.typed(StandardizationAttrs), inputs[0]).astype(inputs[0].dtype),)
+    if node.op == "integer_softmax":
+        return (real_softmax(inputs[0]).astype(inputs[0].dtype),)
     return run_node(node, inputs)
 
 

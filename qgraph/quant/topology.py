@@ -167,6 +167,15 @@ def final_nodes(graph: Graph) -> frozenset[str]:
     return frozenset(graph.nodes.keys() - inner)
 
 
+def before_layers(graph: Graph) -> frozenset[str]:
+    """Nodes that a layer, or a product of matrices, follows."""
+    inner: set[str] = set()
+    for node in graph.topological()[::-1]:
+        if node.name in inner or node.op in (*COMPUTE, "batch_matmul"):
+            inner.update(node_of(value) for value in node.inputs)
+    return frozenset(inner)
+
+
 def known_exponent(exponents: ValueExponents, value: str) -> Exponent:
     """The exponent of a fixed-point value, as in a QuantSpec."""
     exponent = exponents[value]

@@ -16,6 +16,7 @@ from qgraph.ir.types import Overflow, QuantSpec, Role
 from qgraph.quant.profile import Profile
 from qgraph.quant.topology import (
     CLIPS,
+    before_layers,
     end_layers,
     is_nonnegative,
 )
@@ -48,6 +49,7 @@ class ValueForms:
         self.narrowed: dict[str, str] = {}
         self.normed: set[str] = set()  # results of layer norms and their activations
         self.ends = end_layers(self.graph)
+        self.inner = before_layers(self.graph)
         self.nonnegative = is_nonnegative(self.graph)
         leaky = ((n.name, leaky_product(self.graph, n)) for n in self.graph.topological())
         self.leaky = {name: parts for name, parts in leaky if parts is not None}

@@ -20,6 +20,7 @@ from qgraph.numerics import frozen_exponent
 from qgraph.quant.topology import QUANTIZERS, multiplies
 
 TRAINED = ("weight", "bias", "scale")
+OF_ONE_SCALE = ("standardize", "integer_softmax")  # ops whose results have a fixed scale
 # The middle of the ranges that round up to the calibrated power of two.
 START = -0.5
 
@@ -102,7 +103,7 @@ def scales_of(graph: Graph) -> Scales:
         spec = spec_of(node)
         check_trainable(node.name, spec)
         assert spec.exponent is not None, node.name
-        if node.op == "standardize" or (spec.group is None and spec.role == Role.CONSTANT):
+        if node.op in OF_ONE_SCALE or (spec.group is None and spec.role == Role.CONSTANT):
             fixed[node.name] = spec.exponent
         elif spec.group is None and spec.role == Role.BIAS:
             (user,) = graph.users(node.name)

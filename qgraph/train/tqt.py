@@ -27,6 +27,7 @@ from qgraph.train.freezing import Freezing
 from qgraph.train.kind import QuantizerKind, Replacements
 from qgraph.train.options import Options
 from qgraph.train.quantizer import Spec, quantize, with_even_codes
+from qgraph.train.softmax import integer_softmax
 from qgraph.train.standardize import standardize
 from qgraph.train.state import TRAINED, Scales, scale_factors, scales_of
 
@@ -102,7 +103,8 @@ class TqtQuantizers:
         overrides: dict[str, Override] = {
             "quantize": partial(self._requantize, ranges),
             "lookup": partial(self._lookup, ranges),
-            "standardize": partial(self._standardize, ranges),
+            "standardize": partial(self._on_codes, standardize, ranges),
+            "integer_softmax": partial(self._on_codes, integer_softmax, ranges),
             "relu6": partial(self._relu6, ranges),
         }
         keeping = {
@@ -152,13 +154,20 @@ class TqtQuantizers:
         (wide,) = self.functions[node.name](tf.cast(x, tf.float64))
         return self._quantize(ranges, node, tf.cast(wide, tf.float32))
 
-    def _standardize(self, ranges: Mapping[str, Tensor], node: Node, x: Tensor) -> Tensor:
+    def _on_codes(
+        self,
+        function: Callable[[Node, Tensor, Tensor], Tensor],
+        ranges: Mapping[str, Tensor],
+        node: Node,
+        x: Tensor,
+    ) -> Tensor:
+        """A function that depends on the exponent of x."""
         import tensorflow as tf
 
         source = self.graph.nodes[sources(self.graph, node.inputs[0])[0]]
         spec = spec_of(source)
         log2_t = self.scales.log2_t(source, ranges)
-        return standardize(node, x, spec.bits - spec.signed - tf.math.ceil(log2_t))
+        return function(node, x, spec.bits - spec.signed - tf.math.ceil(log2_t))
 
     def _relu6(self, ranges: Mapping[str, Tensor], node: Node, x: Tensor) -> Tensor:
         import tensorflow as tf

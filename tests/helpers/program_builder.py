@@ -72,6 +72,8 @@ class ProgramBuilder:
             return combined(first, rest[0], 1)
         if step.op == "requantize":
             return combined(first, attrs["shift"], -1)
+        if step.op == "softmax":
+            return attrs["bits"]
         if step.op == "standardize":
             return attrs["shift"] - attrs["guard"]
         return rest[0] if step.op == "lookup" else first
@@ -151,7 +153,9 @@ def every_op() -> Program:
     normal = b.step("standardize", vector, guard=7, epsilon=1000, shift=20)
     matrix = b.step("transpose", turned, perm=(0, 1, 3, 2))
     crossed = b.step("batch_matmul", turned, matrix)
-    return b.program(least, wide, high, normal, crossed, name="random")
+    table = b.constant(np.array([1 << 15, 12055, 4435, 1631, 600, 221, 81, 30, 11, 4, 1, 1, 0]))
+    shares = b.step("softmax", y, table, bits=15, high=(1 << 15) - 1)
+    return b.program(least, wide, high, normal, crossed, shares, name="random")
 
 
 def padded_pool(low: int, of_sums: bool = False) -> tuple[Program, dict[str, np.ndarray]]:

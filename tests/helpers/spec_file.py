@@ -22,7 +22,7 @@ LARGEST = 1 << 53
 OPS = (
     *("conv2d", "depthwise_conv2d", "matmul", "add", "sub", "mul", "maximum", "minimum", "clip"),
     *("requantize", "lookup", "max_pool", "reduce_max", "reshape", "transpose", "slice", "concat"),
-    *("pad", "take", "standardize", "abs", "batch_matmul"),
+    *("pad", "take", "standardize", "abs", "batch_matmul", "softmax"),
 )
 ROUNDINGS = ("half_even", "half_up", "half_away", "floor", "double")
 OVERFLOWS = ("saturate", "wrap")
@@ -128,6 +128,7 @@ NUMBERS = {
     "transpose": lambda n: {"perm": n.counted()},
     "concat": lambda n: {"axis": n.one()},
     "take": lambda n: {"axis": n.one(), "indices": n.counted()},
+    "softmax": lambda n: {"bits": n.one(), "high": n.one()},
     "standardize": lambda n: {"guard": n.one(), "epsilon": n.one(), "shift": n.one()},
 }
 NEED_SHAPES = ("reshape", "slice", "pad")

@@ -114,6 +114,17 @@ def standardize(a: Attrs, x: Any) -> Any:
     return made
 
 
+def softmax(a: Attrs, x: Any, table: Any) -> Any:
+    made = np.empty_like(x)
+    for row in np.ndindex(*x.shape[:-1]):
+        codes = [int(code) for code in x[row]]
+        e = [int(table[min(max(codes) - code, len(table) - 1)]) for code in codes]
+        total = sum(e)
+        require(total > 0, "a softmax divides by 0")
+        made[row] = [min((n * 2 ** a["bits"] + total // 2) // total, a["high"]) for n in e]
+    return made
+
+
 # -- moves ----------------------------------------------------------------------------------------
 
 
@@ -167,6 +178,7 @@ COMPUTE = {
     "pad": pad,
     "take": lambda a, x: np.take(x, a["indices"], axis=a["axis"]),
     "standardize": standardize,
+    "softmax": softmax,
 }
 
 

@@ -71,7 +71,7 @@ SHAPES = {
     "batch_matmul": lambda a, x, y: (*_together(a, x[:-2], y[:-2]), x[-2], y[-1]),
     **dict.fromkeys(("add", "sub", "mul", "maximum", "minimum"), _together),
     **dict.fromkeys(("abs", "clip", "requantize", "standardize"), lambda a, x: x),
-    "lookup": lambda a, x, table: x,
+    **dict.fromkeys(("lookup", "softmax"), lambda a, x, table: x),
     "max_pool": lambda a, x: (x[0], *_slid(a, x, a["ksize"]), x[3]),
     "reduce_max": _reduced,
     "reshape": lambda a, x: a["shape"],
@@ -199,6 +199,7 @@ RANGES = {
     **dict.fromkeys(MOVES, _joined),
     "pad": lambda a, x: (min(x.low, 0), max(x.high, 0), x.magnitude),
     "standardize": _standardized,
+    "softmax": lambda a, x, table: (0, a["high"], a["high"]),
 }
 
 
@@ -248,6 +249,7 @@ SEPARATE = {
     "pad": lambda a, y, x: a["paddings"][0] == (0, 0),
     "take": lambda a, y, x: a["axis"] != 0,
     "standardize": lambda a, y, x: len(y) > 1,
+    "softmax": lambda a, y, x, table: len(y) > 1,
 }
 
 

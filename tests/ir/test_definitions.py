@@ -39,6 +39,7 @@ GIVEN: dict[str, Example] = {
     "quantize": Example({"spec": SPEC}, [IMAGE]),
     "lookup": Example({"spec": SPEC, "domain": DOMAIN, "function": "tanh"}, [IMAGE]),
     "standardize": Example({"spec": SPEC, "domain": DOMAIN, "epsilon": 1e-3}, [IMAGE]),
+    "integer_softmax": Example({"spec": SPEC, "domain": DOMAIN}, [IMAGE]),
     "conv2d": Example(WINDOW, [IMAGE, (3, 3, 2, 6)]),
     "depthwise_conv2d": Example(WINDOW, [IMAGE, (3, 3, 4, 2)]),
     "matmul": Example({}, [(3, 5), (5, 2)]),

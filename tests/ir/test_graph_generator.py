@@ -15,7 +15,12 @@ from tests.helpers.generators.graphs import EVERY, random_graph
 from tests.helpers.op_graphs import CASES
 
 SEEDS = 400
-INSERTED = ("quantize", "lookup", "standardize")  # by passes, into every network that is quantized
+INSERTED = (
+    "quantize",
+    "lookup",
+    "standardize",
+    "integer_softmax",
+)  # by passes, into every network that is quantized
 BATCH = ("space_to_batch", "batch_to_space")  # they mix samples; tests of dilated layers have them
 FLOAT = (
     *("batch_matmul", "softmax", "log_softmax", "composed", "squared_difference", "pow", "neg"),

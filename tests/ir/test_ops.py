@@ -34,6 +34,7 @@ INTEGER = {
         {"spec": SPEC, "domain": QuantSpec(8, True, "activation"), "epsilon": 1e-3},
         [IMAGE],
     ),
+    "integer_softmax": ({"spec": SPEC, "domain": QuantSpec(8, True, "activation")}, [IMAGE]),
     "conv2d": (WINDOW, [IMAGE, (3, 3, 2, 6)]),
     "depthwise_conv2d": (WINDOW, [IMAGE, (3, 3, 4, 2)]),
     "matmul": ({}, [(3, 5), (5, 2)]),

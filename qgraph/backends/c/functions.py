@@ -30,6 +30,7 @@ from qgraph.program.ops import (
     Conv2dAttrs,
     MaxPoolAttrs,
     ReduceMaxAttrs,
+    SoftmaxProgramAttrs,
     StandardizeAttrs,
     TakeAttrs,
     WindowAttrs,
@@ -173,17 +174,26 @@ class _FunctionWriter:
 
     def standardize(self, head: Step) -> None:
         attrs = head.attrs_as(StandardizeAttrs)
+        self._rows(head, "standardize", [attrs.guard, attrs.epsilon, attrs.shift])
+
+    def softmax(self, head: Step) -> None:
+        attrs = head.attrs_as(SoftmaxProgramAttrs)
+        entries = self.tensors[head.inputs[1]].shape[0]
+        self._rows(head, "softmax", [entries, attrs.bits, attrs.high])
+
+    def _rows(self, head: Step, kernel: str, numbers: list[int]) -> None:
+        """A kernel for each row of x; its other operand is a table."""
         channels, storage = self.shape[-1], self.tensors[head.output].storage
         outer = [(f"d{k}", size) for k, size in enumerate(self.shape[:-1])]
-        counters = [*outer, ("c", channels)]
         self.scratch = (storage, channels)
-        x = head.inputs[0]
-        kernel = self.source.kernel("standardize", self.tensors[x].storage, "", storage)
-        numbers = [channels, attrs.guard, attrs.epsilon, attrs.shift]
+        x, *tables = head.inputs
+        types = [self.tensors[v].storage for v in (x, *tables)]
+        name = self.source.kernel(kernel, types[0], "".join(types[1:]), storage)
         with self.text.loops(outer):
-            row = index(strides(self.shape)[:-1], outer) if outer else "0"
-            self.text.line(f"{kernel}({self._at(x, row)}, row, {', '.join(map(number, numbers))});")
-            self._chain_of_row(counters)
+            place = index(strides(self.shape)[:-1], outer) if outer else "0"
+            arrays = [self._at(x, place), *map(self._array, tables), "row"]
+            self.text.line(f"{name}({', '.join([*arrays, *map(number, [channels, *numbers])])});")
+            self._chain_of_row([*outer, ("c", channels)])
 
     def _row_of_sums(self, head: Step) -> str:
         """The type of sums; a row of them is the layer's scratch."""
@@ -373,6 +383,7 @@ LOWERINGS: Lowerings[Callable[[_FunctionWriter, Step], None]] = Lowerings(
         "max_pool": _FunctionWriter.max_pool,
         "reduce_max": _FunctionWriter.elements,
         "standardize": _FunctionWriter.standardize,
+        "softmax": _FunctionWriter.softmax,
         **dict.fromkeys(WALKS, _FunctionWriter.walk),
         "pad": _FunctionWriter.pad,
         "take": _FunctionWriter.take,

@@ -152,6 +152,32 @@ static void {name}(const {x} *restrict codes, {a} *restrict row, int32_t channel
     }}
 }}
 """
+SOFTMAX = """\
+/* The share of each code of a row, with `bits` fractional bits: its table entry, by the distance
+ * from the largest code, divided by the sum of all. Rounded to nearest, ties up. */
+static void {name}(const {x} *restrict codes, const {w} *restrict table, {a} *restrict row,
+    int32_t channels, int64_t entries, int bits, int64_t high)
+{{
+    int64_t most = codes[0], total = 0;
+
+    for (int32_t c = 1; c < channels; ++c) {{
+        if (codes[c] > most)
+            most = codes[c];
+    }}
+    for (int32_t c = 0; c < channels; ++c) {{
+        const int64_t distance = most - codes[c];
+
+        total += table[distance < entries ? distance : entries - 1];
+    }}
+    for (int32_t c = 0; c < channels; ++c) {{
+        const int64_t distance = most - codes[c];
+        const int64_t entry = table[distance < entries ? distance : entries - 1];
+        const int64_t share = (entry * (INT64_C(1) << bits) + total / 2) / total;
+
+        row[c] = ({a})(share < high ? share : high);
+    }}
+}}
+"""
 KERNELS = {
     "conv2d": CONV2D,
     "depthwise_conv2d": DEPTHWISE,
@@ -159,4 +185,5 @@ KERNELS = {
     "max_pool": MAX_POOL,
     "matmul": MATMUL,
     "standardize": STANDARDIZE,
+    "softmax": SOFTMAX,
 }

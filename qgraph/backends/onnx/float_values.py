@@ -279,7 +279,11 @@ def value_lowerings(place: str, form: str, **own: Lower) -> Lowerings[Lower]:
         "max_pool": ValueEmission._max_pool,
         **own,
     }
-    return Lowerings(place, OPS, lowered, {"standardize": norms})
+    softmaxes = LoweringRefusal(
+        f"is a softmax on integers, of which {form} has no op",
+        "onnx-integer, C, the engine and TensorFlow support it",
+    )
+    return Lowerings(place, OPS, lowered, {"standardize": norms, "softmax": softmaxes})
 
 
 def reach(tensor: Tensor) -> int:

@@ -30,6 +30,7 @@ from qgraph.program.ops import (
     MaxPoolAttrs,
     ReduceMaxAttrs,
     RequantizeAttrs,
+    SoftmaxProgramAttrs,
     StandardizeAttrs,
 )
 
@@ -252,6 +253,26 @@ class IntegerEmission(ProgramEmission):
         whole = add("Div", doubled, number("Mul", root, 2))
         self.put(step.output, number("Sub", whole, far), "int64")
 
+    def _softmax(self, step: Step) -> None:
+        (x, table), attrs, stem = step.inputs, step.attrs_as(SoftmaxProgramAttrs), step.output
+        number = self._number("int64", stem)
+        last = self.model.constant(np.array([-1], np.int64), f"{stem}/axis")
+        dtype = self.working(x)
+        codes = self.get(x, dtype)
+        most = self.model.add("ReduceMax", [codes, last], f"{stem}/most", keepdims=1)
+        distance = self.model.add("Sub", [most, codes], f"{stem}/distance")
+        entries = self.tensors[table].shape[0]
+        if self.tensors[x].high - self.tensors[x].low >= entries:
+            farthest = self.model.constant(np.asarray(entries - 1, dtype), f"{stem}/farthest")
+            distance = self.operate("Min", distance, farthest, dtype, f"{stem}/nearer")
+        found = self.model.add("Gather", [self.get(table, "int64"), distance], f"{stem}/e")
+        total = self.model.add("ReduceSum", [found, last], f"{stem}/total", keepdims=1)
+        half = number("Div", total, 2)
+        raised = self.model.add("Add", [number("Mul", found, 1 << attrs.bits), half], stem)
+        shares = self.model.add("Div", [raised, total], f"{stem}/shares")
+        highest = self.model.constant(np.int64(attrs.high), f"{stem}/highest")
+        self.put(stem, self.operate("Min", shares, highest, "int64", stem), "int64")
+
     def _max_pool(self, step: Step) -> None:
         (name,) = step.inputs
         if self._in_bytes(name):
@@ -315,6 +336,7 @@ class IntegerEmission(ProgramEmission):
             "requantize": _requantize,
             "lookup": _lookup,
             "standardize": _standardize,
+            "softmax": _softmax,
             "max_pool": _max_pool,
             "reduce_max": _reduce_max,
         },

@@ -221,6 +221,7 @@ def _lookup(one: _Step) -> Check:
     return "lookup", {**sizes, "OFFSET": one.step.attrs_as(LookupAttrs).offset, **widths}
 
 
+DIVIDES = LoweringRefusal("divides, which modules.sv has no check for")
 COMPARES, MOVES = LoweringRefusal("only compares codes"), LoweringRefusal("only moves codes")
 # The check of each op; ops that are refused have vectors, but no module in the testbench.
 LOWERINGS: Lowerings[Callable[[_Step], Check | None]] = Lowerings(
@@ -237,6 +238,6 @@ LOWERINGS: Lowerings[Callable[[_Step], Check | None]] = Lowerings(
         **dict.fromkeys(("max_pool", "reduce_max"), COMPARES),
         **dict.fromkeys(("reshape", "transpose", "slice", "concat", "pad", "take"), MOVES),
         "batch_matmul": LoweringRefusal("multiplies two activations, of which vectors have none"),
-        "standardize": LoweringRefusal("divides, which modules.sv has no check for"),
+        **dict.fromkeys(("standardize", "softmax"), DIVIDES),
     },
 )

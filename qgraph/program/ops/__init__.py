@@ -25,7 +25,7 @@ from qgraph.program.ops.movement import (
     TakeAttrs,
 )
 from qgraph.program.ops.products import Conv2dAttrs, MatmulAttrs, WindowAttrs
-from qgraph.program.ops.reductions import ReduceMaxAttrs, StandardizeAttrs
+from qgraph.program.ops.reductions import ReduceMaxAttrs, SoftmaxProgramAttrs, StandardizeAttrs
 
 __all__ = [
     "OPS",
@@ -47,6 +47,7 @@ __all__ = [
     "ReshapeAttrs",
     "Sizes",
     "SliceAttrs",
+    "SoftmaxProgramAttrs",
     "StandardizeAttrs",
     "TakeAttrs",
     "TransposeAttrs",

@@ -10,6 +10,7 @@ from math import isqrt
 import numpy as np
 
 from qgraph.errors import GraphError
+from qgraph.ir.ops.integer_softmax import softmax_of
 from qgraph.ir.ops.sliding import largest
 from qgraph.ir.ops.standardize import Standardization, standardized
 from qgraph.ir.types import Codes
@@ -49,6 +50,14 @@ class StandardizeAttrs(Attributes):
     shift: int = attribute("left shift of the deviations, in bits", low=0, high=62)
 
 
+@dataclass(frozen=True)
+class SoftmaxProgramAttrs(Attributes):
+    """The scale and the range of a softmax (docs/numerics.md, section 8)."""
+
+    bits: int = attribute("fractional bits of the result", low=0, high=32)
+    high: int = attribute("highest code", low=0, high=1 << 32)
+
+
 # -- shapes -------------------------------------------------------------------------------------
 
 
@@ -74,6 +83,13 @@ def _channels_shape(attrs: StandardizeAttrs, shapes: Sequence[Sizes]) -> Sizes:
     return shapes[0]
 
 
+def _softmax_shape(attrs: SoftmaxProgramAttrs, shapes: Sequence[Sizes]) -> Sizes:
+    x, table = shapes
+    if not x or len(table) != 1 or not table[0]:
+        raise GraphError(f"needs channels and a table of rank 1, found {list(shapes)}")
+    return x
+
+
 # -- arithmetic and ranges ----------------------------------------------------------------------
 
 
@@ -96,6 +112,15 @@ def _standardize_reach(attrs: StandardizeAttrs, inputs: Sequence[Operand]) -> Re
     channels = inputs[0].shape[-1]
     limit = isqrt((channels - 1 << 2 * attrs.shift) >> 2 * attrs.guard) + 1
     return Reach(-limit, limit, limit)
+
+
+def _softmax(attrs: SoftmaxProgramAttrs, inputs: Sequence[Codes]) -> Codes:
+    x, table = inputs
+    return softmax_of(x, table, attrs.bits, attrs.high)
+
+
+def _softmax_reach(attrs: SoftmaxProgramAttrs, inputs: Sequence[Operand]) -> Reach:
+    return Reach(0, attrs.high, attrs.high)
 
 
 # -- structure ----------------------------------------------------------------------------------
@@ -127,6 +152,16 @@ def _row_sources(
     attrs: StandardizeAttrs, inputs: Sequence[Codes], index: Index
 ) -> list[tuple[int, Index]]:
     return [(0, (*index[:-1], c)) for c in range(inputs[0].shape[-1])]
+
+
+def _softmax_sources(
+    attrs: SoftmaxProgramAttrs, inputs: Sequence[Codes], index: Index
+) -> list[tuple[int, Index]]:
+    x, table = inputs
+    row = x[index[:-1]]
+    entries = sorted({min(int(row.max() - code), len(table) - 1) for code in row})
+    codes: list[tuple[int, Index]] = [(0, (*index[:-1], c)) for c in range(len(row))]
+    return [*codes, *((1, (entry,)) for entry in entries)]
 
 
 COMPARED = "none: every result is a code of x"
@@ -200,5 +235,30 @@ OPS: tuple[AnyProgramOp, ...] = (
         _standardize_reach,
         lambda attrs, inputs, made: len(made) > 1,
         _row_sources,
+    ),
+    ProgramOp(
+        "softmax",
+        22,
+        OpClass.ROW,
+        ("x", "table"),
+        SoftmaxProgramAttrs,
+        Manual(
+            "Shares of the last axis: entries of a table by the distance from the largest code, "
+            "divided by their sum. The table holds exponentials, none of them negative and the "
+            "first of them above 0.",
+            "that of x",
+            "for each row of c channels: most = the largest of x\n"
+            "e[k] = table[min(most - x[k], entries - 1)]\n"
+            "total = sum of e\n"
+            "y[k] = min(floor((e[k] * 2^bits + floor(total / 2)) / total), high)",
+            "0 to high; high is the magnitude",
+            "none in 64 bits: entries are below 2^16 and `bits` at most 32",
+            MORE_THAN_CHANNELS,
+        ),
+        _softmax_shape,
+        _softmax,
+        _softmax_reach,
+        lambda attrs, inputs, made: len(made) > 1,
+        _softmax_sources,
     ),
 )

@@ -189,6 +189,16 @@ def standardize(g: Grower, x: Tensor) -> Draft | None:
     )
 
 
+def softmax(g: Grower, x: Tensor) -> Draft:
+    """A falling table; sometimes a single entry, or one for each distance."""
+    c = g.choices
+    entries = c.pick(1, 9, min(x.high - x.low + 1, 1 << 12))
+    table = np.ldexp(np.exp(-np.arange(entries) * c.pick(0.01, 0.1, 1.0)), 15)
+    bits = c.pick(0, 7, 8, 15, 16)
+    table = g.constant(np.rint(table).astype(np.int64), exponent=15)
+    return Draft((x.name, table), {"bits": bits, "high": (1 << bits) - c.pick(0, 1)})
+
+
 def max_pool(g: Grower, x: Tensor) -> Draft:
     c = g.choices
     ksize = tuple(c.number(1, min(4, size)) for size in x.shape[1:3])
@@ -272,7 +282,7 @@ RANKS: Mapping[str, Sequence[int]] = {
 # Operands and attributes by op; those without a recipe are drawn from their definitions.
 RECIPES: Mapping[str, Callable[[Grower, Tensor], Draft | None]] = {
     "conv2d": conv2d, "depthwise_conv2d": depthwise_conv2d, "matmul": matmul, "mul": mul,
-    "batch_matmul": batch_matmul,
+    "batch_matmul": batch_matmul, "softmax": softmax,
     "clip": clip, "requantize": requantize, "lookup": lookup, "standardize": standardize,
     "max_pool": max_pool, "reduce_max": reduce_max, "reshape": reshape, "transpose": transpose,
     "slice": slice_, "concat": concat, "pad": pad, "take": take,

@@ -30,6 +30,6 @@ LOWERINGS: Lowerings[Lower] = Lowerings(
     {**ELEMENTWISE, **LAYERS, **MOVES, "input": _input, "const": _const, "opaque": opaque},
     {
         op: LoweringRefusal(f"a float ONNX model cannot contain `{op}`: {FIXED_POINT}")
-        for op in ("quantize", "lookup", "standardize")
+        for op in ("quantize", "lookup", "standardize", "integer_softmax")
     },
 )

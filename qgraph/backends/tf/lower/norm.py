@@ -10,6 +10,7 @@ from qgraph.backends.tf.builder import DType
 from qgraph.backends.tf.emission import Emission
 from qgraph.backends.tf.lower.base import Lower
 from qgraph.ir.graph import Node
+from qgraph.ir.ops.integer_softmax import IntegerSoftmaxAttrs, exponentials
 from qgraph.ir.ops.norm import NormAttrs
 from qgraph.ir.ops.standardize import StandardizationAttrs, standardization
 from qgraph.quant.topology import scalar_exponent
@@ -96,8 +97,51 @@ def _standardize(e: Emission, node: Node) -> str:
     return e.builder.add("Mul", name, [value, step], T=DType(made))
 
 
+def _integer_softmax(e: Emission, node: Node) -> str:
+    """On codes in int64, as in the reference; exponentials are entries of a constant."""
+    name, source = node.name, node.inputs[0]
+    held, t = e.type_name(source), DType("int64")
+    attrs, exponent = node.typed(IntegerSoftmaxAttrs), scalar_exponent(e.exponents, source)
+    table = exponentials(attrs.domain, exponent)
+    axis = e.builder.const(np.array([-1], np.int32), f"{name}/axis")
+
+    def add(op: str, step: str, *inputs: str) -> str:
+        return e.builder.add(op, f"{name}/{step}", list(inputs), T=t)
+
+    def number(value: int) -> str:
+        return e.builder.scalar(value, "int64")
+
+    def reduced(op: str, value: str, step: str) -> str:
+        axes = {"T": t, "Tidx": DType("int32"), "keep_dims": True}
+        return e.builder.add(op, f"{name}/{step}", [value, axis], **axes)
+
+    def cast(value: str, step: str, start: str, end: str) -> str:
+        types = {"SrcT": DType(start), "DstT": DType(end)}
+        return e.builder.add("Cast", f"{name}/{step}", [value], **types)
+
+    unit = e.builder.scalar(float(np.ldexp(1.0, exponent)), held)
+    x = e.builder.add("Mul", f"{name}/codes", [e.tensor(source), unit], T=DType(held))
+    x = cast(x, "as_int64", held, "int64")
+    distance = add("Sub", "distance", reduced("Max", x, "most"), x)
+    distance = add("Minimum", "nearer", distance, number(len(table) - 1))
+    entries = e.builder.const(table, f"{name}/table")
+    gather = {"Tparams": t, "Tindices": t, "Taxis": DType("int32")}
+    first = e.builder.scalar(0, "int32")
+    found = e.builder.add("GatherV2", f"{name}/e", [entries, distance, first], **gather)
+    total = reduced("Sum", found, "total")
+    raised = add("Mul", "raised", found, number(1 << attrs.exponent))
+    rounded = add("AddV2", "rounded", raised, add("FloorDiv", "half", total, number(2)))
+    codes = add("Minimum", "shares", add("FloorDiv", "divided", rounded, total),
+                number(attrs.spec.hi))  # fmt: skip
+    made = e.dtypes[name]
+    value = cast(codes, "as_float", "int64", made)
+    step = e.builder.scalar(float(np.ldexp(1.0, -attrs.exponent)), made)
+    return e.builder.add("Mul", name, [value, step], T=DType(made))
+
+
 NORM: Mapping[str, Lower] = {
     "batch_norm": _batch_norm,
     "layer_norm": _layer_norm,
     "standardize": _standardize,
+    "integer_softmax": _integer_softmax,
 }

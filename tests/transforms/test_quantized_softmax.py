@@ -1,0 +1,163 @@
+"""Softmaxes between layers as integers: what the pass makes of them, and every form of it."""
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qgraph.backends.network_forms import Network
+from qgraph.errors import UnsupportedError
+from qgraph.exact.reference import Reference
+from qgraph.exports import FORMS, form
+from qgraph.interpret import evaluate
+from qgraph.ir.graph import Graph
+from qgraph.passes import PassManager
+from qgraph.program import lower
+from qgraph.quant.calibrate import calibrate
+from qgraph.quant.profile import Profile, load_profile
+from qgraph.recipes import FLOAT, static
+from qgraph.train.model import TrainingGraph
+from qgraph.verification.cases import extreme_cases, from_samples, random_case
+from qgraph.verification.compare import compare
+from tests.helpers.evaluate import reasons as refused
+from tests.helpers.layers import Net, check_inserted, inserted
+from tests.helpers.quantized import INT8, INT32_BIAS, quantize
+from tests.train.test_training_graph import assert_is_inference
+
+POLICY = load_profile("policy-int8")
+REFUSED = {"onnx-qdq", "qonnx"}
+HEADS, ROWS, CHANNELS = 2, 5, 6
+
+
+def test_before_a_layer():
+    net = Net()
+    y = net.fc(net.op("softmax", net.fc(net.x, "f"), name="p"), "g")
+    golden = """
+        %x/q8 = quantize(%x) {spec=<s8 input>}
+        %f/w/q8 = quantize(%f/w) {spec=<s8 weight>}
+        %f = matmul(%x/q8, %f/w/q8)
+        %f/q16 = quantize(%f) {spec=<s16 internal>}
+        %f/q8 = quantize(%f/q16) {spec=<s8 activation>}
+        %p = integer_softmax(%f/q8) {domain=<s8 activation>, spec=<s16 internal f=15 half_up>}
+        %p/q8 = quantize(%p) {spec=<u8 activation>}
+        %g/w/q8 = quantize(%g/w) {spec=<s8 weight>}
+        %g = matmul(%p/q8, %g/w/q8)
+        %g/q16 = quantize(%g) {spec=<s16 internal>}
+        %g/q8 = quantize(%g/q16) {spec=<s8 activation>}
+        return "y" = %g/q8
+    """
+    check_inserted(net, y, golden)
+
+
+def test_over_another_axis():
+    net = Net(3, 4)
+    y = net.op("batch_matmul", net.op("relu", net.x, name="r"), net.const("c", 4, 2), name="s")
+    y = net.op("softmax", y, name="p", axis=1)
+    y = net.op("batch_matmul", net.const("d", 2, 3), y, name="z")
+    text, trace = inserted(net, y)
+    assert "%p/moved = transpose(%s/q8) {perm=(0, 2, 1)}" in text
+    assert "%p/softmax = integer_softmax(%p/moved)" in text
+    assert "%p = transpose(%p/softmax) {perm=(0, 2, 1)}" in text
+    assert not refused(trace)
+
+
+def test_at_the_end_and_of_floats_it_stays_float():
+    net = Net()
+    y = net.op("reshape", net.op("softmax", net.fc(net.x, "f"), name="p"), shape=(-1, 2, 2))
+    text, trace = inserted(net, y)
+    assert "%p = softmax(%f/q8)" in text
+    assert refused(trace) == [("p", "stays float: softmax is a float op")]
+    net = Net()
+    _, trace = inserted(net, net.fc(net.op("softmax", net.x, name="p"), "f"))
+    assert refused(trace) == [("p", "stays float: its input is float")]
+
+
+def attention(seed: int = 0, axis: int = -1) -> tuple[Graph, dict[str, np.ndarray]]:
+    """Two heads of attention, with the softmax over keys, or over queries for axis -2."""
+    rng, graph = np.random.default_rng(seed), Graph("attention")
+    x = graph.input("x", "float32", (None, ROWS, CHANNELS))
+
+    def drawn(*shape: int) -> str:
+        return graph.const(rng.normal(size=shape).astype(np.float32))
+
+    def dense(x: str, channels: int, size: int) -> str:
+        rows = graph.add("reshape", x, attrs={"shape": (-1, channels)})
+        y = graph.add("bias_add", graph.add("matmul", rows, drawn(channels, size)), drawn(size))
+        return graph.add("reshape", y, attrs={"shape": (-1, ROWS, size)})
+
+    def heads(x: str, perm: tuple[int, ...]) -> str:
+        split = graph.add("reshape", x, attrs={"shape": (-1, ROWS, HEADS, 4)})
+        return graph.add("transpose", split, attrs={"perm": perm})
+
+    q, k, v = (dense(x, CHANNELS, 4 * HEADS) for _ in range(3))
+    scores = graph.add("batch_matmul", heads(q, (0, 2, 1, 3)), heads(k, (0, 2, 3, 1)))
+    shares = graph.add("softmax", scores, name="shares", attrs={"axis": axis})
+    mixed = graph.add("batch_matmul", shares, heads(v, (0, 2, 1, 3)))
+    joined = graph.add("transpose", mixed, attrs={"perm": (0, 2, 1, 3)})
+    joined = graph.add("reshape", joined, attrs={"shape": (-1, ROWS, 4 * HEADS)})
+    graph.outputs["y"] = dense(joined, 4 * HEADS, 3)
+    return graph, {"x": rng.normal(size=(64, ROWS, CHANNELS)).astype(np.float32)}
+
+
+@pytest.mark.parametrize("axis", [-1, -2])
+@pytest.mark.parametrize(
+    "profile",
+    [INT8, POLICY, INT32_BIAS, replace(INT8, overflow="wrap", rounding="floor")],
+    ids=["int8", "policy", "int32-bias", "wrap"],
+)
+def test_every_form_has_the_same_codes(profile: Profile, axis: int) -> None:
+    graph, data = attention(axis=axis)
+    PassManager(FLOAT).run(graph)
+    quantize(graph, profile, data)
+    one = {"x": data["x"][:1]}
+    made = Network(graph, lower(graph), profile, one, one)
+    assert sum(step.op == "softmax" for step in made.program.steps) == 1
+    cases = [
+        *from_samples(made, made.samples),
+        *extreme_cases(made.program),
+        random_case(made.program, 1),
+    ]
+    carried = set()
+    for name in FORMS:
+        refusal = form(name).refusal(made)
+        assert (refusal is None) == (name not in REFUSED), refusal
+        if refusal is not None:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                form(name).write(made, Path(folder))
+                runner = form(name).runner(made, Path(folder))
+            except (UnsupportedError, ImportError):  # a tool that is not installed
+                continue
+            tally = compare(made, {name: runner}, cases).tallies[name]
+        assert tally.wrong == 0 and tally.elements
+        carried.add(name)
+    assert "vectors" in carried
+
+
+@pytest.mark.parametrize("axis", [-1, -2])
+def test_it_is_near_the_float_network(axis: int) -> None:
+    graph, data = attention(axis=axis)
+    wanted = evaluate(graph, data)["y"]
+    PassManager(static(INT8)).run(graph)
+    calibrate(graph, data)
+    found = Reference(graph).outputs(data)["y"]
+    noise = np.square(wanted - found).mean() / np.square(wanted).mean()
+    assert noise < 10**-2
+
+
+@pytest.mark.parametrize("profile", [INT8, INT32_BIAS], ids=["int8", "int32-bias"])
+def test_training_computes_what_inference_does(profile: Profile) -> None:
+    graph, data = attention()
+    PassManager(static(profile)).run(graph)
+    calibrate(graph, data)
+    training, rng = TrainingGraph(graph), np.random.default_rng(0)
+    assert_is_inference(training, data)
+    for _ in range(3):
+        for variable in training.thresholds:
+            variable.assign_add(rng.uniform(-2, 2, variable.shape))
+        assert_is_inference(training, data)
+    before, after = (g.nodes["shares"].attrs["spec"] for g in (graph, training.finalized()))
+    assert before == after

@@ -79,11 +79,12 @@ def test_reconstructed_weights_begin_beside_the_trained_ones(profile):
             graph.constant(name) for graph in (static.graph, begun.graph, begun.floating)
         )
         assert (np.abs(loose - float_weights) <= np.abs(chosen - float_weights)).all()
-        assert (np.abs(loose - chosen) <= step / 2).all()
-        same = np.abs(chosen - float_weights) < step / 2
+        # Closer to the edges of their codes, the first step of training would change the codes.
+        assert (np.abs(loose - chosen) <= step / 4).all()
+        same = np.abs(chosen - float_weights) < step / 4
         np.testing.assert_array_equal(loose[same], float_weights[same])
         moved += int((~same).sum())
-    assert moved  # others were rounded the other way
+    assert moved
 
 
 def test_weights_that_were_not_chosen_stay():

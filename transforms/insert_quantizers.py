@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
-from qgraph.ir.graph import Node
+from qgraph.ir.graph import Node, node_of
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.attributes import AxisAttrs
 from qgraph.ir.ops.integer_softmax import softmax_spec
@@ -44,6 +45,8 @@ from qgraph.quant.value_forms import (
 )
 from qgraph.rewrite.constants import channels_of, not_constant
 from qgraph.rewrite.rewriter import Rewriter
+
+NO_SHARE = -104.0  # exp is 0 in float32 from here on
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,8 @@ class _Inserter(ValueForms):
 
     def _handler(self, node: Node) -> Callable[[Node], tuple[str, str]]:
         definition = op_definition(node.op)
+        if node.name in self.masks and node.op != "input":
+            return partial(self._float, reason="it computes a mask of a softmax")
         if node.op in COMPUTE:
             return self._compute
         if acts_on_codes(node):
@@ -104,7 +109,7 @@ class _Inserter(ValueForms):
             return self._table
         if node.op == "layer_norm":
             return self._norm
-        if node.op == "softmax" and node.name in self.inner:
+        if node.name in self.inner_softmaxes:
             return self._softmax
         return self._float
 
@@ -165,8 +170,23 @@ class _Inserter(ValueForms):
         if self.bits.output and self._leaves(node):
             self.graph.set_attrs(node.name, outside=True)
             return self._float(node, "it only sums outputs of the network")
+        if node.name in self.scores and any(map(self._is_mask, node.inputs)):
+            return self._float(node, "it masks a softmax, with numbers far below the others")
         self.connect(node, *(self.codes(v) for v in node.inputs))
         return "wide", node.name
+
+    def _is_mask(self, value: str) -> bool:
+        """Whether an addend of scores takes elements out of a softmax.
+
+        On a scale with its large numbers, the scores would have few codes. One that is computed
+        from inputs without a layer is taken for a mask.
+        """
+        constant = self.graph.constant(value)
+        if constant is None:
+            return node_of(value) in self.masks
+        values = np.unique(constant)
+        two = len(values) == 2 and values[0] < 0 == values[1]
+        return bool(two or not np.isfinite(values).all() or (values <= NO_SHARE).any())
 
     def _leaves(self, node: Node) -> bool:
         """Whether a value is an output of the network without other users."""

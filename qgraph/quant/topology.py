@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -174,6 +174,38 @@ def before_layers(graph: Graph) -> frozenset[str]:
         if node.name in inner or node.op in (*COMPUTE, "batch_matmul"):
             inner.update(node_of(value) for value in node.inputs)
     return frozenset(inner)
+
+
+def behind_layers(graph: Graph) -> frozenset[str]:
+    """Nodes that follow a layer, or a product of matrices, and these themselves."""
+    found: set[str] = set()
+    for node in graph.topological():
+        follows = any(node_of(value) in found for value in node.inputs)
+        if follows or node.op in (*COMPUTE, "batch_matmul"):
+            found.add(node.name)
+    return frozenset(found)
+
+
+def before_softmaxes(graph: Graph, softmaxes: Collection[str]) -> frozenset[str]:
+    """Nodes from which only moves and sums lead to one of these softmaxes."""
+    found: set[str] = set()
+    for node in graph.topological()[::-1]:
+        if node.name in softmaxes:
+            found.add(node_of(node.inputs[0]))
+        elif node.name in found and (op_definition(node.op).moves or node.op in ("add", "sub")):
+            found.update(node_of(value) for value in node.inputs)
+    return frozenset(found)
+
+
+def masks_of(graph: Graph, scores: Collection[str]) -> frozenset[str]:
+    """Nodes that are computed from inputs without a layer, only to be added to `scores`."""
+    of_layers, found = behind_layers(graph), set[str]()
+    for node in graph.topological()[::-1]:
+        users = {user.name for value in node.values for user in graph.users(value)}
+        outputs = any(graph.is_output(value) for value in node.values)
+        if users and not outputs and node.name not in of_layers and users <= {*found, *scores}:
+            found.add(node.name)
+    return frozenset(found)
 
 
 def known_exponent(exponents: ValueExponents, value: str) -> Exponent:

@@ -17,8 +17,10 @@ from qgraph.quant.profile import Profile
 from qgraph.quant.topology import (
     CLIPS,
     before_layers,
+    before_softmaxes,
     end_layers,
     is_nonnegative,
+    masks_of,
 )
 from qgraph.rewrite.constants import leaky_product
 from qgraph.rewrite.rewriter import Rewriter
@@ -49,7 +51,11 @@ class ValueForms:
         self.narrowed: dict[str, str] = {}
         self.normed: set[str] = set()  # results of layer norms and their activations
         self.ends = end_layers(self.graph)
-        self.inner = before_layers(self.graph)
+        inner = before_layers(self.graph)
+        softmaxes = (n.name for n in self.graph.topological() if n.op == "softmax")
+        self.inner_softmaxes = frozenset(softmaxes) & inner
+        self.scores = before_softmaxes(self.graph, self.inner_softmaxes)
+        self.masks = masks_of(self.graph, self.scores)
         self.nonnegative = is_nonnegative(self.graph)
         leaky = ((n.name, leaky_product(self.graph, n)) for n in self.graph.topological())
         self.leaky = {name: parts for name, parts in leaky if parts is not None}

@@ -18,6 +18,7 @@ from qgraph.program import lower
 from qgraph.quant.calibrate import calibrate
 from qgraph.quant.profile import Profile, load_profile
 from qgraph.recipes import FLOAT, static
+from qgraph.rewrite.trace import Trace
 from qgraph.train.model import TrainingGraph
 from qgraph.verification.cases import extreme_cases, from_samples, random_case
 from qgraph.verification.compare import compare
@@ -161,3 +162,48 @@ def test_training_computes_what_inference_does(profile: Profile) -> None:
         assert_is_inference(training, data)
     before, after = (g.nodes["shares"].attrs["spec"] for g in (graph, training.finalized()))
     assert before == after
+
+
+MASKS = {
+    "infinite": np.triu(np.full((ROWS, ROWS), -np.inf, np.float32), 1),
+    "large": np.triu(np.full((ROWS, ROWS), -1e9, np.float32), 1),
+    "of two numbers": np.triu(np.full((ROWS, ROWS), -100, np.float32), 1),
+    "with a bias": np.triu(np.full((ROWS, ROWS), -1e4, np.float32), 1) + np.eye(ROWS) / 2,
+}
+
+
+def with_addend(addend: np.ndarray | None) -> tuple[Graph, dict[str, np.ndarray]]:
+    """Attention with a constant that is added to the scores, or one that depends on an input."""
+    graph, data = attention()
+    scores = graph.nodes["shares"].inputs[0]
+    if addend is None:
+        seen = graph.input("seen", "float32", (None, 1, 1, ROWS))
+        far = graph.const(np.float32(1e9))
+        mask = graph.add("mul", graph.add("sub", seen, graph.const(np.float32(1))), far)
+        data["seen"] = (np.arange(ROWS) < [[[[4]]]]).astype(np.float32).repeat(64, axis=0)
+    else:
+        mask = graph.const(addend.astype(np.float32))
+    added = graph.add("add", scores, mask, name="masked")
+    graph.replace(replace(graph.nodes["shares"], inputs=(added,)))
+    return graph, data
+
+
+@pytest.mark.parametrize("mask", [*MASKS.values(), None], ids=[*MASKS, "computed"])
+def test_masks_stay_float_with_their_softmax(mask) -> None:
+    graph, data = with_addend(mask)
+    wanted = evaluate(graph, data)["y"]
+    PassManager(static(INT8)).run(graph, trace := Trace())
+    assert ("masked", "stays float: it masks a softmax, with numbers far below the others") in (
+        refused(trace)
+    )
+    of_mask = [n for n in graph.topological() if n.name in ("sub", "mul")]
+    assert all(graph.producer(v).op != "quantize" for n in of_mask for v in n.inputs)
+    calibrate(graph, data)
+    found = evaluate(graph, data)["y"]
+    assert np.square(wanted - found).mean() < 10**-2 * np.square(wanted).mean()
+
+
+def test_a_bias_of_scores_is_added_on_codes() -> None:
+    graph, _ = with_addend(np.random.default_rng(1).normal(size=(HEADS, ROWS, ROWS)))
+    PassManager(static(INT8)).run(graph)
+    assert graph.nodes["shares"].op == "integer_softmax"

@@ -200,10 +200,11 @@ def before_softmaxes(graph: Graph, softmaxes: Collection[str]) -> frozenset[str]
 def masks_of(graph: Graph, scores: Collection[str]) -> frozenset[str]:
     """Nodes that are computed from inputs without a layer, only to be added to `scores`."""
     of_layers, found = behind_layers(graph), set[str]()
+    sums = {name for name in scores if graph.producer(name).op in ("add", "sub")}
     for node in graph.topological()[::-1]:
         users = {user.name for value in node.values for user in graph.users(value)}
         outputs = any(graph.is_output(value) for value in node.values)
-        if users and not outputs and node.name not in of_layers and users <= {*found, *scores}:
+        if users and not outputs and node.name not in of_layers and users <= found | sums:
             found.add(node.name)
     return frozenset(found)
 

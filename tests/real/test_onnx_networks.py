@@ -30,7 +30,7 @@ PACKAGES = {
     "recognition": ("text_recognition_network", (3, 48, 96), None, 8),
     "notes": ("basic_pitch_onnx", (43844, 1), None, 0),
     "orientation": ("page_orientation_network", (3, 320, 320), None, 0),
-    "file_types": ("file_type_network", (2048,), None, 0),
+    "file_types": ("file_type_network", (2048,), None, 2),  # around a layer norm over positions
 }
 SHUFFLES = {"shufflenet": 16}
 # The dense layers of these are so large that they keep the weights that they have.

@@ -26,7 +26,7 @@ VALUES = {
     Kind.FLOAT: (0.3, 2.5),
     Kind.INTS: WINDOWS,
     Kind.FLOATS: ([1.0, 1.0, 2.0, 2.0], [0.5]),
-    Kind.STRINGS: (["a"],),
+    Kind.STRINGS: (["a"], ["Relu"], ["Relu", "Softsign"], ["Relu", "Softsign", "Elu"]),
     Kind.TENSOR: (numpy_helper.from_array(np.float32([3])),),
 }
 # For attributes that are text, every value that a schema allows.
@@ -40,6 +40,7 @@ TEXTS = {
     ),
     "keep_aspect_ratio_policy": ("stretch", "not_larger", "not_smaller"),
     "round_mode": ("up", "down", "nearest"),
+    "direction": ("forward", "reverse", "bidirectional"),
     "value_string": ("a",),
 }  # fmt: skip
 MODES = {
@@ -75,12 +76,29 @@ OWN: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 AXES = {"x": ROW, "axes": np.int64([1])}
+
+
+def _recurrent(gates: int, *more: tuple[str, Any]) -> dict[str, Any]:
+    """Two steps of one unit on three features."""
+    weights = np.linspace(-1, 1, gates * 3, dtype=np.float32).reshape(1, gates, 3)
+    state = np.float32([[[0.5]]])
+    return {
+        "x": np.stack([ROW, -ROW]), "w": weights, "r": weights[..., :1],
+        "b": np.full((1, 2 * gates), 0.25, np.float32), "lengths": np.int32([2]), "h": state,
+        **dict(more),
+    }  # fmt: skip
+
+
+CELL = (("c", np.float32([[[-0.75]]])), ("p", np.float32([[0.5, 1.0, -0.5]])))
 # For ops with optional inputs: a node with all of them.
 WHOLE: dict[str, dict[str, Any]] = {
     "Clip": {"x": ROW, "min": np.float32(-0.5), "max": np.float32(1.5)},
     "Conv": {"x": IMAGE, "w": np.ones((2, 1, 2, 2), np.float32), "b": np.float32([1, 2])},
     "ConvTranspose": {"x": IMAGE, "w": np.ones((1, 2, 2, 2), np.float32), "b": np.float32([1, 2])},
     "Dropout": {"x": ROW, "ratio": np.float32(0.9), "training": np.bool_(False)},
+    "GRU": _recurrent(3),
+    "LSTM": _recurrent(4, *CELL),
+    "RNN": _recurrent(1),
     "Gemm": {"x": ROW, "b": np.ones((3, 2), np.float32), "c": np.float32([1, 2])},
     "LayerNormalization": OWN["LayerNormalization"][0],
     "Pad": {"x": ROW[0], "pads": SIZES, "value": np.float32(9), "axes": np.int64([0])},
@@ -218,6 +236,7 @@ def with_inputs(schema: Any, chosen: Collection[int]) -> Example:
     while names[-1] == "":
         names.pop()
     attrs = {"num_outputs": 1} if "num_outputs" in schema.attributes and 1 not in chosen else {}
+    attrs |= {"hidden_size": 1} if "hidden_size" in schema.attributes else {}
     node = helper.make_node(schema.name, names, ["y"], **attrs)
     kept = {n: given[n] for n in names if n}
     return model_of_node(node, kept, schema.since_version, [n for n in kept if n == "x"])

@@ -39,7 +39,7 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Block:
+class GateBlock:
     """Gates with one activation: their products with the inputs, and their recurrent weights."""
 
     gates: str
@@ -73,7 +73,7 @@ class Direction:
         parts = np.split(array, len(self.gates))
         return np.concatenate([parts[self.gates.index(gate)] for gate in gates])
 
-    def block(self, gates: str, *, whole_bias: bool = True) -> Block:
+    def block(self, gates: str, *, whole_bias: bool = True) -> GateBlock:
         """The products of all steps with the inputs, and a bias.
 
         whole_bias: whether the recurrent bias is part of it.
@@ -87,9 +87,9 @@ class Direction:
         x = self.op(f"biased_{gates}", "bias_add", x, self.constant(bias, f"bias_{gates}"))
         shape = (self.samples, len(self.order) * width)
         r = self.constant(self.of_gates(weights.recurrent, gates).T, f"r_{gates}")
-        return Block(gates, self.op(f"columns_{gates}", "reshape", x, shape=shape), r, width)
+        return GateBlock(gates, self.op(f"columns_{gates}", "reshape", x, shape=shape), r, width)
 
-    def inputs_at(self, block: Block, t: int) -> str:
+    def inputs_at(self, block: GateBlock, t: int) -> str:
         return self.columns(block.columns, t, block.width, f"step{t}/inputs_{block.gates}")
 
     def columns(self, value: str, index: int, width: int, what: str) -> str:
@@ -97,11 +97,11 @@ class Direction:
         part = (index * width or None, (index + 1) * width, 1)
         return self.op(what, "slice", value, **along(2, 1, part))
 
-    def product(self, block: Block, t: int, hidden: str) -> str:
+    def product(self, block: GateBlock, t: int, hidden: str) -> str:
         """The product of a state with the recurrent weights."""
         return self.op(f"step{t}/recurrent_{block.gates}", "matmul", hidden, block.recurrent)
 
-    def sums(self, block: Block, t: int, *terms: str | None) -> str:
+    def sums(self, block: GateBlock, t: int, *terms: str | None) -> str:
         """The part of the inputs, and other terms; the limit that the layer has is applied."""
         value = self.inputs_at(block, t)
         for i, term in enumerate(terms):
@@ -116,7 +116,7 @@ class Direction:
         low, high = (self.site.scalar(v, f"{self.name}/limit") for v in (-limit, limit))
         return self.op(what, "minimum", self.op(f"{what}_below", "maximum", value, low), high)
 
-    def activated(self, block: Block, t: int, value: str, function: Function) -> dict[str, str]:
+    def activated(self, block: GateBlock, t: int, value: str, function: Function) -> dict[str, str]:
         """The gates of a block after their activation."""
         y = function(value, f"{self.name}/step{t}/{block.gates}")
         if len(block.gates) == 1:
@@ -126,7 +126,7 @@ class Direction:
             for i, gate in enumerate(block.gates)
         }
 
-    def product_of(self, block: Block, t: int, hidden: str | None) -> str | None:
+    def product_of(self, block: GateBlock, t: int, hidden: str | None) -> str | None:
         return None if hidden is None else self.product(block, t, hidden)
 
     def rest(self, gate: str, t: int) -> str:
@@ -166,7 +166,7 @@ def lstm(direction: Direction, state: State) -> dict[int, State]:
     new = d.block("c")
     states: dict[int, State] = {}
 
-    def opened(block: Block, t: int, cell: str | None) -> dict[str, str]:
+    def opened(block: GateBlock, t: int, cell: str | None) -> dict[str, str]:
         looked = None
         if cell is not None and block.gates in peepholes:
             what = f"step{t}/seen_{block.gates}"

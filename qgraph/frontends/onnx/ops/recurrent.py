@@ -28,7 +28,7 @@ X, W, R, B, LENGTHS, HIDDEN, CELL, PEEPHOLES = range(8)  # inputs
 
 
 @dataclass(frozen=True)
-class Layer:
+class RecurrentLayer:
     """Sizes of a layer, and the layout of its tensors."""
 
     site: OnnxSite
@@ -107,7 +107,7 @@ class Layer:
         return self.site.helper(name, "squeeze", value, axes=(axis,))
 
 
-def _layer(site: OnnxSite, cell: Cell) -> Layer:
+def _layer(site: OnnxSite, cell: Cell) -> RecurrentLayer:
     node, shape, weights = site.node, site.known_shape(X), site.known_shape(W)
     direction = node.text("direction", "forward")
     if direction not in BACKWARD:
@@ -128,7 +128,9 @@ def _layer(site: OnnxSite, cell: Cell) -> Layer:
     if steps < 1 or hidden < 1:
         raise GraphError(f"{steps} steps of {hidden} units", node=site.name)
     _check_lengths(site, steps)
-    return Layer(site, cell, steps, batch, shape[2], hidden, BACKWARD[direction], samples_first)
+    return RecurrentLayer(
+        site, cell, steps, batch, shape[2], hidden, BACKWARD[direction], samples_first
+    )
 
 
 def _unknown_steps(site: OnnxSite, samples_first: bool) -> UnsupportedError:
@@ -206,7 +208,7 @@ def _importer(cell: Cell) -> Importer:
     return importer
 
 
-def _outputs(layer: Layer, runs: Sequence[Mapping[int, State]]) -> Result:
+def _outputs(layer: RecurrentLayer, runs: Sequence[Mapping[int, State]]) -> Result:
     """All hidden states, the last hidden states and the last cell states, if they are used."""
     last = [
         run[0 if back else layer.steps - 1] for run, back in zip(runs, layer.backward, strict=True)
@@ -224,7 +226,9 @@ def _outputs(layer: Layer, runs: Sequence[Mapping[int, State]]) -> Result:
     )
 
 
-def _joined(layer: Layer, output: int, parts: Sequence[str], counts: tuple[int, ...]) -> str:
+def _joined(
+    layer: RecurrentLayer, output: int, parts: Sequence[str], counts: tuple[int, ...]
+) -> str:
     """Output number `output`, with axes `counts` beside those of the batch and the units."""
     site, make = layer.site, layer.site.builder.make
     value = parts[0]

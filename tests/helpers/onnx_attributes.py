@@ -42,6 +42,7 @@ TEXTS = {
     "round_mode": ("up", "down", "nearest"),
     "direction": ("forward", "reverse", "bidirectional"),
     "value_string": ("a",),
+    "equation": ("ij->ji", "ij->i", "...ii->...i", "i,i", "bij,bjk->bik", "i...->...i", "->"),
 }  # fmt: skip
 MODES = {
     "DepthToSpace": ("DCR", "CRD"),

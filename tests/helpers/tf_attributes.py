@@ -27,6 +27,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "data_format": (b"NHWC", b"NCHW", b"NCHW_VECT_C"),
     "filter_format": (b"HWIO", b"OIHW"),
     "mode": (b"REFLECT", b"SYMMETRIC"),
+    "equation": (b"nhwc,cd->nhwd", b"...c,cd->d...", b"nhwc,cd->nhd", b"nhwc,dc->nhwd", b"nhwc->c"),
     "int": (0, 1, 2, 3, 4, 5, -1, -2),
     "type": (tf.float32, tf.float64, tf.int32, tf.int64),
 }
@@ -72,6 +73,7 @@ NODES: dict[str, Callable[[Any], Any]] = {
     ),
     "DepthToSpace": lambda x: raw.DepthToSpace(input=x, block_size=2),
     "DepthwiseConv2dNative": depthwise,
+    "Einsum": lambda x: raw.Einsum(inputs=[x, weights(x, 4, 3)], equation="nhwc,cd->nhwd"),
     "Equal": lambda x: cast(raw.Equal(x=x, y=x)),
     "FusedBatchNorm": lambda x: batch_norm(raw.FusedBatchNorm, x)[0],
     "FusedBatchNormV2": lambda x: batch_norm(raw.FusedBatchNormV2, x)[0],

@@ -8,6 +8,7 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.frontends.builder import Importer, Result, TfSite
+from qgraph.frontends.einsum import write_einsum
 from qgraph.frontends.refused import in_training
 from qgraph.frontends.tf_ops.layout import channels_first, in_nhwc, window
 from qgraph.ir.reading import kind_of
@@ -41,27 +42,30 @@ def _matmul(site: TfSite) -> Result:
 
 
 def _batch_matmul(site: TfSite) -> Result:
-    """Product of two matrices, or of a batch of rows and one matrix; else not expressed."""
+    """Products of matrices; a batch of rows times one constant matrix is a layer."""
     x_shape, w_shape = site.shape(0), site.shape(1)
-    if x_shape is None or w_shape is None or len(x_shape) < 2 or len(w_shape) != 2:
+    if x_shape is None or w_shape is None or len(x_shape) < 2 or len(w_shape) < 2:
         return None
-    if site.node.dtype("Tout", site.type().dtype) != site.type().dtype:
-        return None
-    if len(x_shape) == 2:
-        a = _turned(site, 0, "a") if site.node.flag("adj_x") else site.inputs[0]
-        b = _turned(site, 1, "b") if site.node.flag("adj_y") else site.inputs[1]
-        return site.emit("matmul", a, b)
-    k = x_shape[-1]
-    if site.node.flag("adj_x") or k is None or x_shape[:-1].count(None) > 1:
+    dtype = site.type().dtype
+    if not site.type().is_float or site.node.dtype("Tout", dtype) != dtype:
         return None
     b = _turned(site, 1, "b") if site.node.flag("adj_y") else site.inputs[1]
-    out = site.builder.graph.types[b].shape
-    if out is None or out[1] is None:
-        return None
+    if len(x_shape) == len(w_shape) == 2:
+        a = _turned(site, 0, "a") if site.node.flag("adj_x") else site.inputs[0]
+        return site.emit("matmul", a, b)
+    k, out = x_shape[-1], site.builder.graph.types[b].shape
+    rows = len(w_shape) == 2 and site.constant(1) is not None and not site.node.flag("adj_x")
+    if not rows or k is None or x_shape[:-1].count(None) > 1 or out is None or out[1] is None:
+        a = _turned(site, 0, "a") if site.node.flag("adj_x") else site.inputs[0]
+        return site.emit("batch_matmul", a, b)
     rows = site.helper("rows", "reshape", site.inputs[0], shape=(-1, k))
     product = site.helper("matmul", "matmul", rows, b)
     target = (*(-1 if d is None else d for d in x_shape[:-1]), out[1])
     return site.emit("reshape", product, shape=target)
+
+
+def _einsum(site: TfSite) -> Result:
+    return write_einsum(site, site.node.text("equation"))
 
 
 def _bias_add(site: TfSite) -> Result:
@@ -132,6 +136,7 @@ IMPORTERS: Mapping[str, Importer] = MappingProxyType(
         "BatchMatMul": _batch_matmul,
         "BatchMatMulV2": _batch_matmul,
         "BatchMatMulV3": _batch_matmul,
+        "Einsum": _einsum,
         "BiasAdd": _bias_add,
         "BiasAddV1": _bias_add,
         "BatchNormWithGlobalNormalization": _global_batch_norm,

@@ -8,6 +8,7 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.errors import GraphError
+from qgraph.frontends.einsum import write_einsum
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.onnx.ops.layout import (
@@ -123,6 +124,10 @@ def _rows(site: OnnxSite, x: str, w: str) -> Result:
     return site.emit("reshape", product, shape=target)
 
 
+def _einsum(site: OnnxSite) -> Result:
+    return write_einsum(site, site.node.text("equation"))
+
+
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(
-    {"Conv": _conv, "Gemm": _gemm, "MatMul": _matmul}
+    {"Conv": _conv, "Einsum": _einsum, "Gemm": _gemm, "MatMul": _matmul}
 )

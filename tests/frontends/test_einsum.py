@@ -86,7 +86,7 @@ def check(graph, equation, operands):
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("equation", ATTENTION)
 def test_forms_of_products(equation, door, is_open):
-    """Of a batch of known or open size: the first axis of the result."""
+    """The batch, the first axis of the result, has a known or an open size."""
     constant, products = ATTENTION[equation]
     terms, _, result = equation.partition("->")
     operands = arrays(equation, SIZES, (2, 3))

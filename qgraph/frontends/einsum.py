@@ -71,11 +71,11 @@ def write_einsum(site: Site, equation: str) -> str:
         Operand(site, site.inputs[i], labels, dict(zip(labels, shape, strict=True)))
         for i, (labels, shape) in enumerate(zip(parsed.operands, shapes, strict=True))
     ]
-    if len(operands) == 1:
-        operand = operands[0].summed(parsed.result)
-        return operand.ordered(parsed.result).emitted()
+    first, *others = operands
+    if not others:
+        return first.summed(parsed.result).ordered(parsed.result).emitted()
     weights = [site.constant(i) is not None for i in (0, 1)]
-    return _product(*operands, parsed.result, weights)
+    return _product(first, others[0], parsed.result, weights)
 
 
 def _float_shape(kind: TensorType) -> Shape:
@@ -182,21 +182,20 @@ def _together(a: Operand, b: Operand, batch: Labels, contracted: Labels) -> Size
     """The size of each label, where those of size 1 repeat; only batch axes may do so."""
     sizes = {**a.sizes, **b.sizes}
     for label in (*batch, *contracted):
-        pair = {a.sizes[label], b.sizes[label]} - {None}
+        pair = {size for size in (a.sizes[label], b.sizes[label]) if size is not None}
         wide = pair - {1}
         if len(wide) > 1:
             raise ValueError(f"sizes {sorted(wide)} of label `{label}` do not fit together")
         if len(pair) > 1 and label in contracted:
             raise Inexpressible
-        sizes[label] = max(wide or pair or {None}, key=lambda size: size or 0)
-        if sizes[label] == 1 and None in (a.sizes[label], b.sizes[label]):
-            sizes[label] = None
+        unknown = None in (a.sizes[label], b.sizes[label])
+        sizes[label] = max(wide, default=None if unknown else 1)
     return sizes
 
 
 def _without_sum(a: Operand, b: Operand, result: Labels) -> str:
     """The product, element by element, over all labels of the result."""
-    sides = []
+    sides: list[str] = []
     for operand in (a, b):
         labels = tuple(c for c in result if c in operand.labels)
         whole = result[result.index(labels[0]) :] if labels else ()

@@ -68,7 +68,7 @@ def write_einsum(site: Site, equation: str) -> str:
     if len(shapes) not in (1, 2) or repeats or len({t.dtype for t in types}) > 1:
         raise Inexpressible
     operands = [
-        Operand(site, site.inputs[i], labels, dict(zip(labels, shape, strict=True)))
+        LabelledOperand(site, site.inputs[i], labels, dict(zip(labels, shape, strict=True)))
         for i, (labels, shape) in enumerate(zip(parsed.operands, shapes, strict=True))
     ]
     first, *others = operands
@@ -85,7 +85,7 @@ def _float_shape(kind: TensorType) -> Shape:
 
 
 @dataclass(frozen=True)
-class Operand:
+class LabelledOperand:
     """A value, or one that the last of `steps` makes of it: its labels and their sizes."""
 
     site: Site
@@ -94,22 +94,22 @@ class Operand:
     sizes: Sizes
     steps: tuple[tuple[str, Mapping[str, object]], ...] = ()
 
-    def then(self, op: str, labels: Labels, **attrs: object) -> Operand:
+    def then(self, op: str, labels: Labels, **attrs: object) -> LabelledOperand:
         steps = (*self.steps, (op, attrs))
-        return Operand(self.site, self.value, labels, self.sizes, steps)
+        return LabelledOperand(self.site, self.value, labels, self.sizes, steps)
 
-    def summed(self, *others: Labels) -> Operand:
+    def summed(self, *others: Labels) -> LabelledOperand:
         """The sum over labels that none of the others has."""
         kept = tuple(c for c in self.labels if any(c in other for other in others))
         axes = tuple(i for i, c in enumerate(self.labels) if c not in kept)
         return self.then("sum", kept, axes=axes, keepdims=False) if axes else self
 
-    def ordered(self, labels: Labels) -> Operand:
+    def ordered(self, labels: Labels) -> LabelledOperand:
         perm = tuple(self.labels.index(c) for c in labels)
         same = perm == tuple(range(len(perm)))
         return self if same else self.then("transpose", labels, perm=perm)
 
-    def grouped(self, *groups: Labels) -> Operand:
+    def grouped(self, *groups: Labels) -> LabelledOperand:
         """The axes in this order, those of each group joined to one."""
         labels = tuple(c for group in groups for c in group)
         moved = self.ordered(labels)
@@ -119,7 +119,7 @@ class Operand:
             "reshape", labels, shape=_target([_joined(self.sizes, g) for g in groups])
         )
 
-    def split(self, labels: Labels, joined: bool) -> Operand:
+    def split(self, labels: Labels, joined: bool) -> LabelledOperand:
         """An axis for each of these labels."""
         if not joined:
             return self
@@ -135,7 +135,7 @@ class Operand:
     def emitted(self) -> str:
         """The value behind all steps, with the name of the einsum."""
         *before, (op, attrs) = self.steps or (("identity", {}),)
-        first = Operand(self.site, self.value, self.labels, self.sizes, tuple(before))
+        first = LabelledOperand(self.site, self.value, self.labels, self.sizes, tuple(before))
         return self.site.emit(op, first.computed("product"), **attrs)
 
 
@@ -151,7 +151,9 @@ def _target(sizes: Sequence[int | None]) -> tuple[int, ...]:
     return tuple(-1 if size is None else size for size in sizes)
 
 
-def _product(a: Operand, b: Operand, result: Labels, weights: Sequence[bool]) -> str:
+def _product(
+    a: LabelledOperand, b: LabelledOperand, result: Labels, weights: Sequence[bool]
+) -> str:
     a, b = a.summed(b.labels, result), b.summed(a.labels, result)
     batch = tuple(c for c in result if c in a.labels and c in b.labels)
     contracted = tuple(c for c in a.labels if c in b.labels and c not in result)
@@ -171,14 +173,14 @@ def _product(a: Operand, b: Operand, result: Labels, weights: Sequence[bool]) ->
     op = "matmul" if dense else "batch_matmul"
     labels = (*rows, *free[0], *free[1])
     joined = any(len(group) != 1 for group in free)
-    made = Operand(a.site, "", labels, sizes).split(labels, joined).ordered(result)
+    made = LabelledOperand(a.site, "", labels, sizes).split(labels, joined).ordered(result)
     if not made.steps:
         return a.site.emit(op, first, second)
     value = a.site.helper("product", op, first, second)
-    return Operand(a.site, value, labels, sizes, made.steps).emitted()
+    return LabelledOperand(a.site, value, labels, sizes, made.steps).emitted()
 
 
-def _together(a: Operand, b: Operand, batch: Labels, contracted: Labels) -> Sizes:
+def _together(a: LabelledOperand, b: LabelledOperand, batch: Labels, contracted: Labels) -> Sizes:
     """The size of each label, where those of size 1 repeat; only batch axes may do so."""
     sizes = {**a.sizes, **b.sizes}
     for label in (*batch, *contracted):
@@ -193,7 +195,7 @@ def _together(a: Operand, b: Operand, batch: Labels, contracted: Labels) -> Size
     return sizes
 
 
-def _without_sum(a: Operand, b: Operand, result: Labels) -> str:
+def _without_sum(a: LabelledOperand, b: LabelledOperand, result: Labels) -> str:
     """The product, element by element, over all labels of the result."""
     sides: list[str] = []
     for operand in (a, b):

@@ -10,15 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from qgraph.frontends.inexpressible import Inexpressible
-from qgraph.frontends.site import ImportSite
+from qgraph.frontends.site import AnySite
 from qgraph.ir.types import Shape, TensorType
 
 Labels = tuple[str, ...]  # letters; axes of an ellipsis are numbered from its end: "0" is the last
 Sizes = Mapping[str, int | None]
-Site = ImportSite[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ def _labels(term: str, ellipsis_axes: int, equation: str) -> Labels:
     return (*before, *(str(i) for i in reversed(range(ellipsis_axes))), *after)
 
 
-def write_einsum(site: Site, equation: str) -> str:
+def write_einsum(site: AnySite, equation: str) -> str:
     """The result of an einsum of one or two float operands. Raises Inexpressible for others."""
     types = [site.type(i) for i in range(len(site.inputs))]
     shapes = [_float_shape(t) for t in types]
@@ -88,7 +86,7 @@ def _float_shape(kind: TensorType) -> Shape:
 class LabelledOperand:
     """A value, or one that the last of `steps` makes of it: its labels and their sizes."""
 
-    site: Site
+    site: AnySite
     value: str
     labels: Labels
     sizes: Sizes

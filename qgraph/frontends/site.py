@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -196,7 +196,8 @@ class ImportSite(Generic[C, N]):
         return None if value is None or value.size > MAX_TRACKED else value
 
 
-S = TypeVar("S", bound=ImportSite[Any, Any])
+AnySite: TypeAlias = ImportSite[Any, Any]
+S = TypeVar("S", bound=AnySite)
 
 
 def of_all(function: Callable[[S, list[Partial]], Any]) -> Callable[[S], Partials]:

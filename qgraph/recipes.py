@@ -37,6 +37,7 @@ from qgraph.transforms.refuse_non_finite import RefuseNonFinite
 from qgraph.transforms.remove_training_nodes import RemoveTrainingNodes
 from qgraph.transforms.scale_inputs import ScaleInputs
 from qgraph.transforms.share_constants import ShareConstants
+from qgraph.transforms.sink_reshapes import SinkReshapes
 from qgraph.transforms.sink_squeezes import SinkSqueezes
 from qgraph.transforms.sink_transposes import SinkTransposes
 from qgraph.transforms.splice_identities import SpliceIdentities
@@ -63,6 +64,7 @@ CLEAN: tuple[Pass, ...] = (
     FoldFlattens(),
     SinkSqueezes(),
     ConvertDilations(),
+    SinkReshapes(),  # of dense layers on rows
     CanonicalizeArithmetic(),  # biases are bias_add before batch norms look for them
     RefuseNonFinite(),  # before weights are folded into each other
 )

@@ -34,6 +34,7 @@ from qgraph.rewrite.layers import scaled_inputs
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
 OVERFLOW = "the folded weights are not finite"
+MOVES = ("transpose", "reshape", "squeeze", "expand_dims", "identity")
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,12 @@ class FoldBatchNorm(RewritePass):
     """A batch norm goes into the layer before it, or else into the layer after it.
 
     Layers are conv2d (grouped too), depthwise_conv2d and matmul, each with or without bias_add.
-    The product of a layer and a constant is folded in the same way. Every layer gets its own
+    The product of a layer and a constant is folded in the same way; one number, as attention has to
+    scale its scores, also through moves and products of matrices. Every layer gets its own
     constants, so that shared weights stay as they are. The statistics of values that remain are
-    kept in `Graph.moments`. Refusals: a value in between that has other users;
-    weights or statistics that are not constant; a scale that is not finite; zero padding in the
-    layer after, which a shift would change.
+    kept in `Graph.moments`. Refusals: a value in between that has other users; weights or
+    statistics that are not constant; a scale that is not finite; zero padding in the layer after,
+    which a shift would change.
     """
 
     name: ClassVar[str] = "fold-batch-norm"
@@ -56,6 +58,7 @@ class FoldBatchNorm(RewritePass):
             Rule("fold", ("batch_norm",), _fold_batch_norm),
             ABSORB,
             Rule("fold-scale", ("mul",), _fold_scale),
+            Rule("fold-number", ("mul",), _fold_number),
             *BIAS_RULES,  # what followed a folded scale now follows the layer
         )
 
@@ -95,6 +98,48 @@ def _fold_scale(rewriter: Rewriter, node: Node) -> bool:
         reason = _into_layer_before(rewriter, node, value, affine)
         return reason is None or rewriter.refuse(node, reason)
     return False
+
+
+def _fold_number(rewriter: Rewriter, node: Node) -> bool:
+    """Fold one number, such as the scale of attention's scores, into a layer further up."""
+    graph = rewriter.graph
+    for value, other in (node.inputs, node.inputs[::-1]):
+        factor = graph.constant(other)
+        if factor is None or factor.size != 1 or graph.types[value] != graph.types[node.name]:
+            continue
+        found = _layer_above(graph, value)
+        if found is None or not graph.types[value].is_float or _is_slope(graph, node, value):
+            continue
+        layer, bias = _layer_and_bias(graph, found)
+        number = factor.astype(np.float64).reshape(())
+        parts = [graph.constant(n.inputs[1]) for n in (layer, bias) if n is not None]
+        scaled = [times(part, number) for part in parts if part is not None]
+        if len(scaled) < len(parts) or not all(np.isfinite(part).all() for part in scaled):
+            return False
+        _put_weights(rewriter, layer, scaled[0])
+        if bias is not None:
+            vector = rewriter.const(scaled[1], f"{layer.name}/bias")
+            rewriter.put(replace(bias, inputs=(layer.name, vector)))
+        for changed in {layer.name, found}:
+            graph.moments.pop(changed, None)
+        return rewriter.replace_value(node.name, value)
+    return False
+
+
+def _layer_above(graph: Graph, value: str) -> str | None:
+    """The result of a layer that one number can be moved to: through moves and products."""
+    while graph.use_count(value) == 1:
+        layer, bias = _layer_and_bias(graph, value)
+        node = graph.producer(value)
+        if is_layer(layer):
+            return value if bias is None or graph.use_count(layer.name) == 1 else None
+        if node.op == "batch_matmul":
+            found = (_layer_above(graph, v) for v in node.inputs)
+            return next((v for v in found if v is not None), None)
+        if node.op not in MOVES:
+            return None
+        value = node.inputs[0]
+    return None
 
 
 def _is_slope(graph: Graph, node: Node, value: str) -> bool:

@@ -118,6 +118,9 @@ class _Inserter(ValueForms):
     def _compute(self, node: Node) -> tuple[str, str]:
         x, w = node.inputs
         if self.forms[w].kind != "const":
+            if node.op == "matmul":  # of two activations
+                self.graph.replace(Node(node.name, "batch_matmul", node.inputs, {}, node.control))
+                return self._product(self.graph.nodes[node.name])
             return self._float(node, not_constant(self.graph, "its weights", w))
         if marks_of(node).pool:
             ones = bool(np.all(self.graph.constant(w) == 1))

@@ -44,6 +44,20 @@ def test_two_activations():
     check_inserted(net, y, golden)
 
 
+def test_a_layer_without_weights_is_a_product():
+    net = Net()
+    turned = net.op("transpose", net.x, name="t", perm=(1, 0))
+    golden = """
+        %x/q8 = quantize(%x) {spec=<s8 input>}
+        %t = transpose(%x) {perm=(1, 0)}
+        %t/q8 = quantize(%t) {spec=<s8 input>}
+        %p = batch_matmul(%x/q8, %t/q8)
+        %p/q8 = quantize(%p) {spec=<s8 activation>}
+        return "y" = %p/q8
+    """
+    check_inserted(net, net.op("matmul", net.x, turned, name="p"), golden)
+
+
 def test_a_constant_has_one_scale():
     net = Net(3, 4)
     y = net.op("batch_matmul", net.const("c", 5, 3), net.x, name="p")

@@ -6,7 +6,7 @@ import pytest
 
 from qgraph.quant.profile import Override
 from tests.helpers.evaluate import reasons
-from tests.helpers.layers import Net, inserted
+from tests.helpers.layers import WINDOW, Net, inserted
 from tests.helpers.quantized import INT4, INT8
 
 
@@ -54,12 +54,12 @@ def test_one_quantizer_for_a_constant_but_one_bias_for_each_layer():
 
 @pytest.mark.parametrize("kind", ["weights", "bias"])
 def test_weights_that_are_not_constant_are_refused(kind):
-    net = Net()
-    other = net.graph.input("other", "float32", (4, 4) if kind == "weights" else (4,))
+    net = Net(3, 3, 4)
+    other = net.graph.input("other", "float32", (1, 1, 4, 4) if kind == "weights" else (4,))
     if kind == "weights":
-        y = net.op("matmul", net.fc(net.x, "f"), other, name="odd")
+        y = net.op("conv2d", net.conv(net.x, "f"), other, name="odd", **WINDOW)
     else:
-        y = net.op("bias_add", net.fc(net.x, "f"), other, name="odd")
+        y = net.op("bias_add", net.conv(net.x, "f"), other, name="odd")
     _, trace = inserted(net, y)
     its = {"weights": "its weights are", "bias": "its bias is"}[kind]
     assert reasons(trace) == [("odd", f"stays float: {its} not constant")]

@@ -22,6 +22,7 @@ INTEGER_LATER = frozenset({"avg_pool", "batch_norm", "layer_norm", "leaky_relu",
 # STEP is about the step of a table of 8-bit codes. A function that changes by more than MAX_CHANGE
 # of its range within one step is too steep for a table.
 STEP, MAX_CHANGE = 1 / 16, 0.25
+SMALLEST_STEP = 2.0**-40
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class ComposeFunctions(Pass):
     This applies only between layers: before the first and after the last, arithmetic stays float.
     Sums, products with constants and clips do not change, also at the start of a function: integer
     arithmetic supports them, and layers absorb them. Refusals: a function that is not finite for an
-    input near 0; a function that is too steep for codes, such as a logarithm.
+    input near 0; a function that is too steep for codes, such as a logarithm. Jumps, as those of a
+    sign or a threshold, are not steep: codes of any width have a last one before a jump.
     """
 
     name: ClassVar[str] = "compose-functions"
@@ -57,15 +59,17 @@ def _compose_all(rewriter: Rewriter, left: set[str]) -> bool:
         if name not in graph.nodes or not _all_take_codes(graph, name, into):
             continue
         into.add(name)
-        function = None if name in left else _best(graph, name, order)
-        if function is not None and function.source in behind:
-            reason = _unfit(function, nonnegative(function.source))
-            if reason is None:
-                _compose(rewriter, function)
-                composed = True
-            else:
-                rewriter.refuse(graph.nodes[name], reason)
-                left.update(node.name for node in function.nodes)
+        candidates = [] if name in left else _candidates(graph, name, order)
+        candidates = [function for function in candidates if function.source in behind]
+        if not candidates:
+            continue
+        reasons = [_unfit(function, nonnegative(function.source)) for function in candidates]
+        if None in reasons:
+            _compose(rewriter, candidates[reasons.index(None)])
+            composed = True
+        elif reasons[0]:
+            rewriter.refuse(graph.nodes[name], reasons[0])
+            left.update(node.name for node in candidates[0].nodes)
     return composed
 
 
@@ -78,10 +82,26 @@ def _unfit(function: PointwiseFunction, nonnegative: bool) -> str | None:
     """The reason why a function cannot be a table, if there is one."""
     if not np.isfinite(function.of(NEAR[NEAR >= 0] if nonnegative else NEAR)).all():
         return "stays float: this function of each element is not finite everywhere"
-    values = function.of(np.arange(0 if nonnegative else -8, 8 + STEP, STEP))
-    if np.abs(np.diff(values)).max() > MAX_CHANGE * np.ptp(values):
+    x = np.arange(0 if nonnegative else -8, 8 + STEP, STEP)
+    values = function.of(x)
+    steep = np.flatnonzero(np.abs(np.diff(values)) > MAX_CHANGE * np.ptp(values))
+    if any(not _jumps(function, x[i], x[i + 1]) for i in steep):
         return "stays float: this function of each element is too steep for a table"
     return None
+
+
+def _jumps(function: PointwiseFunction, low: float, high: float) -> bool:
+    """Whether most of the change between two points is a jump, which no finer step resolves."""
+    first, last = function.of(np.array([low, high]))
+    ends = first, last
+    while high - low > SMALLEST_STEP:
+        middle = (low + high) / 2
+        (value,) = function.of(np.array([middle]))
+        if abs(value - ends[0]) > abs(ends[1] - value):
+            high, ends = middle, (ends[0], value)
+        else:
+            low, ends = middle, (value, ends[1])
+    return bool(abs(ends[1] - ends[0]) > abs(last - first) / 2)
 
 
 def _all_take_codes(graph: Graph, value: str, into: set[str]) -> bool:
@@ -109,18 +129,22 @@ def _may_be_integer(node: Node) -> bool:
     return definition.integer is not None or definition.pointwise or node.op in INTEGER_LATER
 
 
-def _best(graph: Graph, root: str, order: dict[str, int]) -> PointwiseFunction | None:
-    """The longest function with `root` as its result, without supported arithmetic at its start."""
+def _candidates(graph: Graph, root: str, order: dict[str, int]) -> list[PointwiseFunction]:
+    """The longest function with `root` as its result, without supported arithmetic at its start,
+    then longer ones, which may be finite where it is not.
+    """
     if root not in graph.nodes:
-        return None
-    best: PointwiseFunction | None = None
+        return []
+    found: list[PointwiseFunction] = []
     taken = 0
     for function in functions_at(graph, root, order):
         fresh = function.nodes[: len(function.nodes) - taken]
         taken = len(function.nodes)
         if any(not _is_integer(graph, node) or node.op in POINTWISE for node in fresh):
-            best = function
-    return best if best is not None and _gains(graph, best) else None
+            found = [function]
+        elif found:
+            found.append(function)
+    return found if found and _gains(graph, found[0]) else []
 
 
 def _gains(graph: Graph, function: PointwiseFunction) -> bool:

@@ -8,12 +8,11 @@ the channels, and `depth_to_space` interleaves the phases. Then the padding is c
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from qgraph.frontends.inexpressible import Inexpressible
-from qgraph.frontends.site import ImportSite
+from qgraph.frontends.site import AnySite
 from qgraph.ir.ops.windows import Padding, PaddingRule
 from qgraph.ir.types import Array
 from qgraph.ops.attribute_types import Pair
@@ -50,7 +49,7 @@ def phases(w: Array, strides: Pair, taps: Pair) -> Array:
     return np.ascontiguousarray(made)
 
 
-def laid_out(site: ImportSite[Any, Any], phases: str, strides: Pair) -> str:
+def laid_out(site: AnySite, phases: str, strides: Pair) -> str:
     """[n, h, w, phases * c] -> [n, h * sh, w * sw, c]"""
     sh, sw = strides
     if sh == sw:
@@ -67,7 +66,7 @@ def laid_out(site: ImportSite[Any, Any], phases: str, strides: Pair) -> str:
     return site.helper("whole", "reshape", turned, shape=(-1, h * sh, w * sw, out))
 
 
-def cut(site: ImportSite[Any, Any], whole: str, pads: tuple[Pair, ...], spare: list[int]) -> str:
+def cut(site: AnySite, whole: str, pads: tuple[Pair, ...], spare: list[int]) -> str:
     if min(spare) < 0 or min(min(p) for p in pads) < 0:
         raise Inexpressible
     begin = (None, *(p[0] or None for p in pads), None)

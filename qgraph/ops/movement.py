@@ -20,3 +20,11 @@ class TransposeAttrs(Attributes):
         super().__post_init__()
         if sorted(self.perm) != list(range(len(self.perm))):
             raise GraphError(f"attribute `perm` is {self.perm}, not a permutation")
+
+
+@dataclass(frozen=True)
+class TakeAttrs(Attributes):
+    """Elements by index along one axis."""
+
+    axis: int = attribute("the axis along which elements are picked", low=0)
+    indices: tuple[int, ...] = attribute("for each index of the result, the index of x", low=0)

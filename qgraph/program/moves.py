@@ -10,7 +10,7 @@ from qgraph.ir.graph import Node
 from qgraph.ir.ops import blocks, movement
 from qgraph.ir.ops.attributes import AxisAttrs
 from qgraph.ir.types import Codes
-from qgraph.ops.movement import TransposeAttrs
+from qgraph.ops.movement import TakeAttrs, TransposeAttrs
 from qgraph.ops.shapes import Sizes
 from qgraph.program.writer import ProgramWriter, Rule
 
@@ -59,6 +59,11 @@ def _resize(node: Node, writer: ProgramWriter) -> None:
     attrs, sizes = node.typed(movement.ResizeAttrs), writer.shape(node.inputs[0])
     flags, made = (attrs.align_corners, attrs.half_pixel), attrs.size
     _takes(node, writer, [(a, movement.nearest(sizes[a], made[a - 1], *flags)) for a in (1, 2)])
+
+
+def _take(node: Node, writer: ProgramWriter) -> None:
+    attrs = node.typed(TakeAttrs)
+    writer.step("take", node.inputs, node.name, axis=attrs.axis, indices=attrs.indices)
 
 
 def _takes(node: Node, writer: ProgramWriter, axes: list[tuple[int, Codes]]) -> None:
@@ -131,6 +136,7 @@ MOVES: Mapping[str, Rule] = {
     "slice": _slice,
     "concat": _concat,
     "pad": _pad,
+    "take": _take,
     "resize_nearest": _resize,
     "space_to_depth": _blocks(lambda n, h, w, c, b: (n, h // b, b, w // b, b, c), BLOCKS),
     "depth_to_space": _blocks(lambda n, h, w, c, b: (n, h, w, b, b, c // (b * b)), BLOCKS),

@@ -17,12 +17,13 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.attributes import AxesAttrs
 from qgraph.ir.ops.movement import PartAttrs
 from qgraph.ir.reading import along_channels, marks_of, padding_value
+from qgraph.ops.movement import TakeAttrs
 from qgraph.rewrite.constants import is_layer, leaky_product
 
 Ids = npt.NDArray[np.int64]
 
 _SAME = frozenset({"relu", "relu6", "max_pool", "avg_pool", "identity", "bias_add"})
-_SPATIAL = frozenset({"mean", "reduce_max", "squeeze", "resize_nearest", "slice", "pad"})
+_SPATIAL = frozenset({"mean", "reduce_max", "squeeze", "resize_nearest", "slice", "pad", "take"})
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,8 @@ def is_spatial(graph: Graph, node: Node) -> bool:
     if node.op in ("mean", "reduce_max", "squeeze"):
         rank, axes = before.rank, node.typed(AxesAttrs).axes
         return rank is not None and all(axis % rank != rank - 1 for axis in axes)
+    if node.op == "take":
+        return node.typed(TakeAttrs).axis != (before.rank or 0) - 1
     whole = node.op != "slice" or node.typed(PartAttrs).strides[-1] in (None, 1)
     sizes = [t.shape[-1] for t in (before, after) if t.shape]
     return whole and len(sizes) == 2 and sizes[0] == sizes[1]

@@ -56,9 +56,8 @@ def functions_at(graph: Graph, root: str, order: Mapping[str, int]) -> Iterator[
 
     is_part = partial(_is_elementwise, graph, root=root)
     for source, nodes in single_sources(graph, root, order, is_part, is_number):
-        if graph.types[source] != graph.types[root]:
-            return
-        yield PointwiseFunction(source, root, nodes, _steps(graph, source, nodes))
+        if graph.types[source] == graph.types[root]:  # not a condition
+            yield PointwiseFunction(source, root, nodes, _steps(graph, source, nodes))
 
 
 def single_sources(

@@ -142,6 +142,28 @@ CASES = {
     "unstack": (IMAGE, lambda x: [tf.unstack(x, axis=3), tf.unstack(x, axis=-2)[4]]),
     "stack": (MATRIX, lambda x: [tf.stack([x, x + 1], 1), tf.stack([x, x, x], -1), tf.stack([x])]),
     "tile_one": (MATRIX, lambda x: tf.tile(x, [1, 1])),
+    "tile": (IMAGE, lambda x: [tf.tile(x, [1, 2, 1, 3]), tf.repeat(x, 2, axis=1)]),
+    "broadcast_to": (FIXED, lambda x: [tf.broadcast_to(x[:1, :, :1], [3, *x.shape]),
+                                       tf.broadcast_to(x, x.shape)]),
+    "gather": (
+        IMAGE,
+        lambda x: [tf.gather(x, [3, 1, 1, 0], axis=1), tf.gather(x, 2, axis=-1),
+                   tf.gather(x, [[1, 0], [2, 2]], axis=3)],
+    ),
+    "reverse": (IMAGE, lambda x: [tf.reverse(x, [1]), tf.reverse(x, [-1, 1, 2])]),
+    "roll": (IMAGE, lambda x: [tf.roll(x, 3, 1), tf.roll(x, [1, -2], [2, -1])]),
+    "functions": (
+        MATRIX,
+        lambda x: [tf.math.ceil(x), tf.round(x), tf.math.rint(x), tf.sign(x), tf.sin(x), tf.cos(x),
+                   tf.tan(x), tf.asin(x / (1 + abs(x))), tf.acos(x / (1 + abs(x))), tf.atan(x),
+                   tf.sinh(x), tf.cosh(x), tf.asinh(x), tf.acosh(1 + abs(x)),
+                   tf.atanh(x / (1 + abs(x)))],
+    ),
+    "min": (IMAGE, lambda x: [tf.reduce_min(x, 1), tf.reduce_min(x, [1, 2], keepdims=True)]),
+    "argmin": (IMAGE, lambda x: [tf.argmin(x, -1), tf.argmin(x, 1, output_type=tf.int32)]),
+    "filled_like": (
+        MATRIX, lambda x: [tf.where(x > 0, x, tf.zeros_like(x)), x + tf.ones_like(x)]
+    ),
     "resize_up": (IMAGE, lambda x: resize(x, [16, 14])),
     "resize_odd": (IMAGE, lambda x: resize(x, [5, 11])),
     "resize_half_pixel": (IMAGE, lambda x: resize(x, [13, 5], half_pixel_centers=True)),

@@ -104,7 +104,7 @@ WHOLE: dict[str, dict[str, Any]] = {
     "LayerNormalization": OWN["LayerNormalization"][0],
     "Pad": {"x": ROW[0], "pads": SIZES, "value": np.float32(9), "axes": np.int64([0])},
     **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceMax", "ReduceMean"), AXES),
-    **dict.fromkeys(("ReduceMin", "ReduceSum", "ReduceSumSquare"), AXES),
+    **dict.fromkeys(("ReduceMin", "ReduceSum", "ReduceSumSquare", "ReduceLogSumExp"), AXES),
     "ReduceProd": {"sizes": SIZES, "axes": np.int64([0])},
     "Resize": {
         "x": IMAGE, "roi": np.zeros(8, np.float32), "scales": np.float32([1, 1, 2, 2]),

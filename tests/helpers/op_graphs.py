@@ -10,7 +10,7 @@ import numpy as np
 
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.activation import POINTWISE
-from qgraph.ir.ops.arithmetic import COMPARISONS
+from qgraph.ir.ops.arithmetic import COMPARISONS, FUNCTIONS
 from tests.helpers.layers import WINDOW
 
 RNG = np.random.default_rng(0)
@@ -224,7 +224,10 @@ CASES: dict[str, list[Build]] = {
         for op in ("add", "sub", "mul", "maximum", "minimum", "div", "squared_difference")
     },
     "pow": [lambda g: g.add("pow", g.add("exp", image(g)), image(g, 6, 1, name="u"))],
-    **{op: [partial(unary, op)] for op in ("neg", "abs", "exp", "square", "reciprocal", "floor")},
+    **{op: [partial(unary, op)] for op in ("neg", "abs", "exp", "square", "reciprocal")},
+    **{op: [partial(unary, op)] for op in FUNCTIONS},
+    **{op: [partial(unary, op, change="softsign")] for op in ("asin", "acos", "atanh")},
+    "acosh": [lambda g: g.add("acosh", g.add("cosh", image(g)))],
     **{op: [partial(unary, op, change="exp")] for op in ("log", "sqrt", "rsqrt")},
     "expm1": [partial(unary, "expm1"), partial(small, "expm1", lowest=-5.0)],
     "log1p": [partial(unary, "log1p", change="exp"), partial(small, "log1p", lowest=-0.9)],
@@ -303,6 +306,9 @@ CASES: dict[str, list[Build]] = {
         partial(unary, "squeeze", axes=()),
     ],
     "expand_dims": [partial(unary, "expand_dims", axis=a) for a in (0, 2, -1)],
+    "take": [
+        partial(unary, "take", axis=axis, indices=(1, 0, 1, 3, 3, 3, 2)) for axis in (1, 2, 3)
+    ],
     "resize_nearest": [
         partial(resize, size=(10, 24)),
         partial(resize, size=(10, 24), half_pixel=True),

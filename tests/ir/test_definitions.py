@@ -66,6 +66,7 @@ GIVEN: dict[str, Example] = {
     ),
     "squeeze": Example({"axes": (1, -1)}, [(2, 1, 3, 1)]),
     "expand_dims": Example({"axis": -2}, [IMAGE]),
+    "take": Example({"axis": 1, "indices": (2, 0, 0, 5)}, [IMAGE]),
     "resize_nearest": Example({"size": (9, 5), "half_pixel": True}, [IMAGE]),
     "space_to_depth": Example({"block": 2}, [IMAGE]),
     "depth_to_space": Example({"block": 2}, [IMAGE]),

@@ -10,6 +10,7 @@ import pytest
 
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops import OPS
+from qgraph.ir.ops.arithmetic import FUNCTIONS
 from qgraph.ir.printing import print_graph
 from tests.helpers.generators.graphs import EVERY, random_graph
 from tests.helpers.op_graphs import CASES
@@ -24,7 +25,8 @@ INSERTED = (
 BATCH = ("space_to_batch", "batch_to_space")  # they mix samples; tests of dilated layers have them
 FLOAT = (
     *("batch_matmul", "softmax", "log_softmax", "composed", "squared_difference", "pow", "neg"),
-    *("exp", "expm1", "log", "log1p", "sqrt", "square", "reciprocal", "floor", "greater"),
+    *("exp", "expm1", "log", "log1p", "sqrt", "square", "reciprocal", "greater"),
+    *FUNCTIONS,
     *("greater_equal", "equal", "not_equal", "logical_and", "logical_or", "logical_not", "select"),
     *("cast", "sum", "argmax", "opaque"),
 )  # in graphs of one op

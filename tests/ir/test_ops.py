@@ -57,6 +57,7 @@ INTEGER = {
     ),
     "squeeze": ({"axes": (1, -1)}, [(2, 1, 3, 1)]),
     "expand_dims": ({"axis": -2}, [IMAGE]),
+    "take": ({"axis": 2, "indices": (2, 0, 0, 5)}, [IMAGE]),
     "resize_nearest": ({"size": (9, 5), "half_pixel": True}, [IMAGE]),
     "space_to_depth": ({"block": 2}, [IMAGE]),
     "depth_to_space": ({"block": 2}, [IMAGE]),

@@ -54,6 +54,7 @@ MOVES = {
     "transpose": {"perm": (0, 2, 1, 3)},
     "slice": {"begin": (0, 5, None, 0), "end": (None, None, 1, None), "strides": (1, -2, -1, 2)},
     "pad": {"paddings": ((0, 0), (1, 0), (2, 3), (0, 1))},
+    "take": {"axis": 1, "indices": (3, 0, 0)},
     "resize_nearest": {"size": (5, 9), "half_pixel": True},
     "space_to_depth": {"block": 2},
     "depth_to_space": {"block": 2},

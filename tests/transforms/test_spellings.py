@@ -339,6 +339,24 @@ def test_what_is_too_steep_for_a_table_is_refused() -> None:
     ]
 
 
+def test_jumps_are_not_steep() -> None:
+    for function in (
+        lambda w, x: w.mul(w.sign(x), w.sigmoid(x)),
+        lambda w, x: w.select(w.greater(x, 0.3), x, 0.0),
+        lambda w, x: w.round(w.mul(x, 0.2)),
+    ):
+        g = network(function)
+        ComposeFunctions().run(g, Trace())
+        assert sum(n.op == "composed" for n in g.nodes.values()) == 1
+
+
+def test_a_function_that_is_finite_only_with_its_start_takes_it() -> None:
+    g = network(lambda w, x: w.log(w.add(w.relu(x), 0.1)))
+    ComposeFunctions().run(g, Trace())
+    (node,) = [n for n in g.nodes.values() if n.op == "composed"]
+    assert [step[0] for step in node.attrs["steps"]] == ["add", "log"]
+
+
 @pytest.mark.parametrize(
     ("axes", "leaves", "composed"),
     [

@@ -107,6 +107,7 @@ IMPORTERS: Mapping[str, Importer] = MappingProxyType(
         "Add": _plain("add"),
         "Div": _float_only("div"),
         "Inv": _float_only("reciprocal"),
+        "Rint": _float_only("round"),
         "Greater": _plain("greater"),
         "GreaterEqual": _plain("greater_equal"),
         "LogicalAnd": _plain("logical_and"),

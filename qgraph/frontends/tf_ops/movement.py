@@ -122,13 +122,6 @@ def _transpose(site: TfSite) -> Result:
     return site.emit("transpose", site.inputs[0], perm=tuple(p % len(perm) for p in perm))
 
 
-def _tile(site: TfSite) -> Result:
-    multiples = site.integers(1)
-    if multiples is None or any(m != 1 for m in multiples):
-        return None
-    return site.emit("identity", site.inputs[0])
-
-
 def _fill(site: TfSite) -> Result:
     dims, value = site.integers(0), site.constant(1)
     if dims is None or value is None or math.prod(dims) > MAX_FILL:
@@ -140,9 +133,15 @@ def _filled_like(number: int) -> Importer:
     def importer(site: TfSite) -> Result:
         shape, dtype = site.shape(), site.type().dtype
         dims = None if shape is None or None in shape else tuple(d or 0 for d in shape)
-        if dims is None or dtype == "string" or math.prod(dims) > MAX_FILL:
+        if dtype == "string" or (dims is not None and math.prod(dims) > MAX_FILL):
             return None
-        return site.const(np.broadcast_to(np.asarray(number, dtype), dims))
+        if dims is not None:
+            return site.const(np.broadcast_to(np.asarray(number, dtype), dims))
+        if not site.type().is_float:
+            return None
+        limit = site.const(np.asarray(number, dtype), "limit")
+        above = site.helper("above", "maximum", site.inputs[0], limit)
+        return site.emit("minimum", above, limit)
 
     return importer
 
@@ -159,7 +158,6 @@ IMPORTERS: Mapping[str, Importer] = MappingProxyType(
         "Squeeze": _squeeze,
         "ExpandDims": _expand_dims,
         "Transpose": _transpose,
-        "Tile": _tile,
         "Fill": _fill,
         "ZerosLike": _filled_like(0),
         "OnesLike": _filled_like(1),

@@ -43,12 +43,29 @@ def _reduction(op: str, *, float_only: bool) -> Importer:
     return importer
 
 
-def _argmax(site: TfSite) -> Result:
-    axis = site.integers(1)
-    if axis is None or site.type().rank is None:
+def _min(site: TfSite) -> Result:
+    """The negated maximum of negated numbers."""
+    axes, rank = site.integers(1), site.type().rank
+    if axes is None or rank is None or not site.type().is_float:
         return None
-    dtype = site.node.dtype("output_type", "int64")
-    return site.emit("argmax", site.inputs[0], axis=axis[0] % (site.type().rank or 1), dtype=dtype)
+    attrs = {"axes": tuple(sorted(a % rank for a in axes)), "keepdims": site.node.flag("keep_dims")}
+    negated = site.helper("negated", "neg", site.inputs[0])
+    return site.emit("neg", site.helper("largest", "reduce_max", negated, **attrs))
+
+
+def _place(*, smallest: bool) -> Importer:
+    """The position of the largest or of the smallest element along an axis."""
+
+    def importer(site: TfSite) -> Result:
+        axis, rank, x = site.integers(1), site.type().rank, site.inputs[0]
+        if axis is None or rank is None or (smallest and not site.type().is_float):
+            return None
+        if smallest:
+            x = site.helper("negated", "neg", x)
+        dtype = site.node.dtype("output_type", "int64")
+        return site.emit("argmax", x, axis=axis[0] % (rank or 1), dtype=dtype)
+
+    return importer
 
 
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(
@@ -59,6 +76,8 @@ IMPORTERS: Mapping[str, Importer] = MappingProxyType(
         "Mean": _reduction("mean", float_only=True),
         "Sum": _reduction("sum", float_only=True),
         "Max": _reduction("reduce_max", float_only=False),
-        "ArgMax": _argmax,
+        "Min": _min,
+        "ArgMax": _place(smallest=False),
+        "ArgMin": _place(smallest=True),
     }
 )

@@ -1,14 +1,27 @@
-"""Ops that trade space for depth or batch, and nearest-neighbour resizing."""
+"""Ops that trade space for depth or batch, and resizing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import numpy as np
 
 from qgraph.frontends.builder import Importer, Result, TfSite
+from qgraph.frontends.resampled import (
+    LINEAR,
+    MAX_SIDE,
+    InterpolationKernel,
+    Taps,
+    cubic,
+    interpolated,
+    only_inside,
+    resampled,
+)
+from qgraph.frontends.tf_node import NOT_NUMPY
 from qgraph.frontends.tf_ops.layout import in_nhwc
+
+CUBIC_STEPS = 1024  # TensorFlow takes the weights of cubic interpolation from a table
 
 
 def _resize_nearest(site: TfSite) -> Result:
@@ -22,6 +35,34 @@ def _resize_nearest(site: TfSite) -> Result:
         align_corners=site.node.flag("align_corners"),
         half_pixel=site.node.flag("half_pixel_centers"),
     )
+
+
+def _resize(kernel: Callable[[bool], InterpolationKernel], steps: int = 0) -> Importer:
+    """Resize by a kernel, which may depend on whether positions are centres of pixels."""
+
+    def importer(site: TfSite) -> Result:
+        size, shape, node = site.integers(1), site.shape(), site.node
+        if size is None or shape is None or len(shape) != 4 or site.type().dtype in NOT_NUMPY:
+            return None
+        sizes = [d or 0 for d in shape[1:]]  # 0: unknown
+        if not all(1 <= s <= MAX_SIDE for s in (*size, *sizes)):
+            return None
+        corners, half = node.flag("align_corners"), node.flag("half_pixel_centers")
+        made, axes = kernel(half), list[Taps]()
+        for known, wanted in zip(sizes[:2], size, strict=True):
+            ratio = known / wanted
+            if corners and wanted > 1:
+                ratio = (known - 1) / (wanted - 1)
+            shift = 0.5 if half else 0.0
+            x = np.asarray((np.arange(wanted) + shift) * ratio - shift, np.float64)
+            taps = interpolated(known, x, made, steps=steps)
+            axes.append(only_inside(taps) if half and made.reach > 1 else taps)
+        image = site.inputs[0]
+        if site.type().dtype != "float32":  # TensorFlow's results are float32 for every input
+            image = site.helper("float", "cast", image, dtype="float32")
+        return site.emit("identity", resampled(site, image, *axes))
+
+    return importer
 
 
 def _block_op(op: str) -> Importer:
@@ -58,6 +99,8 @@ def _batch_square(op: str, attr: str) -> Importer:
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(
     {
         "ResizeNearestNeighbor": _resize_nearest,
+        "ResizeBilinear": _resize(lambda half: LINEAR),
+        "ResizeBicubic": _resize(lambda half: cubic(-0.5 if half else -0.75), CUBIC_STEPS),
         "SpaceToDepth": _block_op("space_to_depth"),
         "DepthToSpace": _block_op("depth_to_space"),
         "SpaceToBatchND": _batch_nd("space_to_batch", "paddings"),

@@ -150,6 +150,25 @@ COMPARISONS: dict[str, BinaryFunction] = {
     "not_equal": np.not_equal,
 }
 
+# Functions of floats that TensorFlow and ONNX have by the same name.
+FUNCTIONS: dict[str, UnaryFunction] = {
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round": np.rint,
+    "sign": np.sign,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+}
+
 OPS: tuple[AnyOp, ...] = (
     _of_codes("add", np.add, _sum_reach, as_its_inputs, _of_all("AddV2", "Add")),
     _of_codes("sub", np.subtract, _difference_reach, can_be_negative, _of_all("Sub", "Sub")),
@@ -178,7 +197,10 @@ OPS: tuple[AnyOp, ...] = (
     _unary("rsqrt", lambda x: 1 / np.sqrt(x), FormatNames("Rsqrt"), never_negative),
     _unary("square", np.square, _of_all("Square"), never_negative, Elements.NUMBERS),
     _unary("reciprocal", np.reciprocal, FormatNames("Reciprocal", "Reciprocal")),
-    _unary("floor", np.floor, FormatNames("Floor", "Floor")),
+    *(
+        _unary(name, function, FormatNames(name.capitalize(), name.capitalize()))
+        for name, function in FUNCTIONS.items()
+    ),
     *(
         _binary(name, function, infer=_comparison, takes=Elements.ANY)
         for name, function in COMPARISONS.items()

@@ -28,7 +28,7 @@ from qgraph.ir.ops.base import (
 from qgraph.ir.types import Array, Codes, Shape, TensorType
 from qgraph.ops.attribute_types import Pair
 from qgraph.ops.attributes import A, Attributes, attribute
-from qgraph.ops.movement import TransposeAttrs
+from qgraph.ops.movement import TakeAttrs, TransposeAttrs
 from qgraph.ops.reach import Ranged, Reach, reach_of_any, with_zero
 
 Infer = Callable[[Any, Sequence[TensorType]], TensorType]
@@ -228,6 +228,21 @@ def _resize_nearest(attrs: ResizeAttrs, inputs: Sequence[Array]) -> Array:
     return x[:, nearest(x.shape[1], h, *flags)][:, :, nearest(x.shape[2], w, *flags)]
 
 
+def _infer_take(attrs: TakeAttrs, inputs: Sequence[TensorType]) -> TensorType:
+    x = inputs[0]
+    if x.shape is None:
+        return x
+    axis = axis_of(attrs.axis, len(x.shape))
+    size = x.shape[axis]
+    if size is not None and max(attrs.indices, default=-1) >= size:
+        raise GraphError(f"index {max(attrs.indices)} is outside of axis {axis} of {x}")
+    return x.with_shape((*x.shape[:axis], len(attrs.indices), *x.shape[axis + 1 :]))
+
+
+def _take(attrs: TakeAttrs, inputs: Sequence[Array]) -> Array:
+    return np.take(inputs[0], np.asarray(attrs.indices, np.int64), axis=attrs.axis)
+
+
 def _pad_nonnegative(attrs: PaddingAttrs, inputs: Sequence[bool]) -> bool:
     return attrs.value >= 0 and all(inputs)
 
@@ -297,5 +312,6 @@ OPS: tuple[AnyOp, ...] = (
         lambda attrs, inputs: np.expand_dims(inputs[0], attrs.axis),
         lambda attrs, shape: attrs.axis % (len(shape) + 1) != 0,
     ),
+    mover("take", TakeAttrs, _infer_take, _take, lambda attrs, shape: attrs.axis != 0),
     mover("resize_nearest", ResizeAttrs, _infer_resize, _resize_nearest, always),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from qgraph.errors import GraphError
-from qgraph.ops.movement import TransposeAttrs
+from qgraph.ops.movement import TakeAttrs, TransposeAttrs
 from qgraph.ops.reach import Reach
 from qgraph.ops.shapes import Sizes
 from qgraph.ops.windows import MaxPoolAttrs
@@ -22,7 +22,6 @@ from qgraph.program.ops.movement import (
     PadAttrs,
     ReshapeAttrs,
     SliceAttrs,
-    TakeAttrs,
 )
 from qgraph.program.ops.products import Conv2dAttrs, MatmulAttrs, WindowAttrs
 from qgraph.program.ops.reductions import ReduceMaxAttrs, SoftmaxProgramAttrs, StandardizeAttrs

@@ -12,7 +12,7 @@ from qgraph.errors import GraphError
 from qgraph.ir.types import Codes
 from qgraph.ops.attribute_types import Pair
 from qgraph.ops.attributes import Attributes, attribute
-from qgraph.ops.movement import TransposeAttrs
+from qgraph.ops.movement import TakeAttrs, TransposeAttrs
 from qgraph.ops.reach import Reach, reach_of_any
 from qgraph.ops.shapes import Sizes, concatenated
 from qgraph.program.ops.base import A, AnyProgramOp, Index, Manual, OpClass, Operand, ProgramOp
@@ -68,14 +68,6 @@ class PadAttrs(Attributes):
     """Zeros around a tensor."""
 
     paddings: tuple[Pair, ...] = attribute("zeros before and after, for each axis", low=0)
-
-
-@dataclass(frozen=True)
-class TakeAttrs(Attributes):
-    """Elements by index along one axis."""
-
-    axis: int = attribute("the axis along which elements are picked", low=0)
-    indices: tuple[int, ...] = attribute("for each index of the result, the index of x", low=0)
 
 
 # -- shapes -------------------------------------------------------------------------------------

@@ -32,6 +32,8 @@ ELEMENTWISE = {
     "Mean_3": one_op("Mean", ROW, f(3, 6), f(6)),
     **{op: one_op(op, ROW) for op in ("Neg", "Abs", "Exp", "Floor", "Reciprocal")},
     **{op: one_op(op, positive(3, 6)) for op in ("Log", "Sqrt")},
+    **{op: one_op(op, ROW) for op in ("Ceil", "Round", "Sign", "Sin", "Cos", "Tan", "Atan")},
+    **{op: one_op(op, ROW) for op in ("Sinh", "Cosh", "Asinh")},
 }
 WIDE = 4 * f(5, 12)
 ACTIVATIONS = {
@@ -65,6 +67,10 @@ ACTIVATIONS = {
     "PRelu_one": one_op("PRelu", WIDE, np.float32([0.3])),
     "PRelu_channels": one_op("PRelu", IMAGE, np.abs(f(4, 1, 1)) % 1),
     "PRelu_mixed": one_op("PRelu", IMAGE, 3 * f(4, 1, 1)),
+    "ThresholdedRelu": one_op("ThresholdedRelu", WIDE),
+    "ThresholdedRelu_alpha": one_op("ThresholdedRelu", WIDE, alpha=-0.5),
+    "Shrink": one_op("Shrink", WIDE),
+    "Shrink_soft": one_op("Shrink", WIDE, lambd=1.5, bias=1.5),
     "Clip": one_op("Clip", WIDE, np.float32(-1), np.float32(2.5)),
     "Clip_6": one_op("Clip", WIDE, np.float32(0), np.float32(6)),
     "Clip_positive": one_op("Clip", WIDE, np.float32(0)),
@@ -90,6 +96,7 @@ REDUCTIONS = {
             "ReduceL2",
             "ReduceSumSquare",
             "ReduceLogSum",
+            "ReduceLogSumExp",
         )
         for name, attrs, opset in (
             ("all", {}, 11),
@@ -102,6 +109,9 @@ REDUCTIONS = {
     "ReduceSum_13": one_op("ReduceSum", IMAGE, ints(-1), opset=13),
     "ReduceSum_noop": one_op("ReduceSum", IMAGE, noop_with_empty_axes=1, opset=13),
     "ArgMax": one_op("ArgMax", IMAGE, axis=1),
+    "ArgMax_last": one_op("ArgMax", np.sign(IMAGE), axis=2, select_last_index=1),
+    "ArgMin": one_op("ArgMin", IMAGE, axis=1),
+    "ArgMin_last": one_op("ArgMin", IMAGE, axis=-1, keepdims=0, select_last_index=1),
     "ArgMax_flat": one_op("ArgMax", IMAGE, axis=-1, keepdims=0),
 }
 CASES = {**ELEMENTWISE, **ACTIVATIONS, **REDUCTIONS}

@@ -114,6 +114,24 @@ def test_nearest_resize_reads_the_same_elements(where, rounding, size):
     assert_like_runtime(model, {"x": x}, opaque=None)
 
 
+COORDINATES = ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"]
+
+
+@MANY
+@given(
+    st.sampled_from(COORDINATES),
+    st.sampled_from(["linear", "cubic"]),
+    st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    st.tuples(st.integers(1, 12), st.integers(1, 12)),
+)
+def test_interpolation_is_that_of_onnx_runtime(where, mode, have, size):
+    x = f(2, 3, *have)
+    attrs = {"coordinate_transformation_mode": where, "mode": mode}
+    model = one_op("Resize", x, None, None, ints(2, 3, *size), opset=13, **attrs)
+    fits(model, x)
+    assert_like_runtime(model, {"x": x})
+
+
 # -- dimensions that are open -------------------------------------------------------------------
 
 

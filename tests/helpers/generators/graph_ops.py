@@ -97,6 +97,13 @@ def resize_nearest(net: Network, x: Value) -> Attrs | None:
     }
 
 
+def take(net: Network, x: Value) -> Attrs:
+    axis, c = net.choices.number(1, 3), net.choices
+    size = net.shape(x)[axis]
+    indices = tuple(c.number(0, size - 1) for _ in range(c.number(1, size)))
+    return {"axis": axis, "indices": indices}
+
+
 def space_to_depth(net: Network, x: Value) -> Attrs | None:
     _, height, width, channels = net.shape(x)
     fits = height % 2 == 0 and width % 2 == 0 and channels < 8
@@ -149,5 +156,5 @@ def max_pool(net: Network, x: Value) -> Attrs:
 MOVES: Mapping[str, Callable[[Network, Value], Attrs | None]] = {
     "slice": slice_, "resize_nearest": resize_nearest, "space_to_depth": space_to_depth,
     "depth_to_space": depth_to_space, "pad": pad, "transpose": transpose, "reshape": reshape,
-    "reduce_max": reduce_max, "max_pool": max_pool,
+    "reduce_max": reduce_max, "max_pool": max_pool, "take": take,
 }  # fmt: skip

@@ -15,7 +15,7 @@ from qgraph.ir.ops import blocks, movement
 from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs
 from qgraph.ir.ops.movement import PadMode
 from qgraph.ops.attribute_types import Pair
-from qgraph.ops.movement import TO_NCHW, TO_NHWC, TransposeAttrs
+from qgraph.ops.movement import TO_NCHW, TO_NHWC, TakeAttrs, TransposeAttrs
 
 POOLS = ("max_pool", "avg_pool")
 
@@ -132,6 +132,14 @@ def _expand_dims(e: FloatEmission, node: Node) -> None:
     e.put(node.name, e.op("Unsqueeze", e.get(x), where, stem=node.name))
 
 
+def _take(e: FloatEmission, node: Node) -> None:
+    (x,), attrs = node.inputs, node.typed(TakeAttrs)
+    nchw = e.made_nchw(x)
+    (place,) = e.axes([attrs.axis], x, nchw)
+    indices = e.numbers(attrs.indices, f"{node.name}/indices")
+    e.put(node.name, e.op("Gather", e.get(x, nchw), indices, stem=node.name, axis=place), nchw)
+
+
 def _resize_nearest(e: FloatEmission, node: Node) -> None:
     """By factors if these are powers of two, which all runtimes compute exactly; otherwise by the
     source index of each element, because runtimes round it differently.
@@ -208,6 +216,7 @@ MOVES: Mapping[str, Lower] = {
     "slice": _slice,
     "squeeze": _squeeze,
     "expand_dims": _expand_dims,
+    "take": _take,
     "resize_nearest": _resize_nearest,
     "space_to_depth": _space_to_depth,
     "depth_to_space": _depth_to_space,

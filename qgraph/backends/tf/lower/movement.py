@@ -12,7 +12,7 @@ from qgraph.backends.tf.lower.base import Lower, simple, strided_slice
 from qgraph.ir.graph import Node
 from qgraph.ir.ops import blocks, movement
 from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs
-from qgraph.ops.movement import TransposeAttrs
+from qgraph.ops.movement import TakeAttrs, TransposeAttrs
 
 
 def _with_const(op: str, values: Callable[[Node], object], dtype_attr: str) -> Lower:
@@ -80,6 +80,14 @@ def _resize(e: Emission, node: Node) -> str:
     )  # fmt: skip
 
 
+def _take(e: Emission, node: Node) -> str:
+    attrs, dtype = node.typed(TakeAttrs), e.dtypes[node.name]
+    indices = e.builder.const(np.array(attrs.indices, np.int32), f"{node.name}/indices")
+    inputs = [e.tensor(node.inputs[0], dtype), indices, e.builder.scalar(attrs.axis, "int32")]
+    types = {"Tparams": DType(dtype), "Tindices": DType("int32"), "Taxis": DType("int32")}
+    return e.builder.add("GatherV2", node.name, inputs, **types)
+
+
 def _block(op: str) -> Lower:
     def lower(e: Emission, node: Node) -> str:
         dtype = e.dtypes[node.name]
@@ -120,6 +128,7 @@ MOVEMENT: Mapping[str, Lower] = {
     "expand_dims": _with_const("ExpandDims", lambda node: node.typed(AxisAttrs).axis, "Tdim"),
     "squeeze": _squeeze,
     "slice": _slice,
+    "take": _take,
     "resize_nearest": _resize,
     "space_to_depth": _block("SpaceToDepth"),
     "depth_to_space": _block("DepthToSpace"),

@@ -135,6 +135,25 @@ def _swish(site: OnnxSite) -> Result:
     return site.emit("mul", x, site.helper("sigmoid", "sigmoid", steeper))
 
 
+def _thresholded(site: OnnxSite) -> Result:
+    """x above alpha, else 0"""
+    x = _float(site)
+    limit = site.scalar(site.node.real("alpha", 1.0), "limit")
+    above = site.helper("above", "greater", x, limit)
+    return site.emit("select", above, x, site.scalar(0.0, "zero"))
+
+
+def _shrink(site: OnnxSite) -> Result:
+    """x + bias below -lambd, x - bias above lambd, else 0"""
+    x, bias = _float(site), site.scalar(site.node.real("bias", 0.0), "bias")
+    limit = site.node.real("lambd", 0.5)
+    above = site.helper("above", "greater", x, site.scalar(limit, "limit"))
+    below = site.helper("below", "greater", site.scalar(-limit, "minus_limit"), x)
+    less = site.helper("less", "sub", x, bias)
+    zero_or_less = site.helper("zero_or_less", "select", above, less, site.scalar(0.0, "zero"))
+    return site.emit("select", below, site.helper("more", "add", x, bias), zero_or_less)
+
+
 def _softmax(op: str) -> Importer:
     def importer(site: OnnxSite) -> Result:
         x, rank = _float(site), site.rank()
@@ -183,6 +202,8 @@ IMPORTERS: Mapping[str, Importer] = MappingProxyType(
         "Gelu": _gelu,
         "Mish": _mish,
         "Swish": _swish,
+        "ThresholdedRelu": _thresholded,
+        "Shrink": _shrink,
         "Softmax": _softmax("softmax"),
         "LogSoftmax": _softmax("log_softmax"),
     }

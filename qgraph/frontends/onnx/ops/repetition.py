@@ -1,7 +1,8 @@
 """Ops that repeat a tensor along axes: `Expand`, `Tile`, `ConstantOfShape`.
 
-Along an axis of known size, copies are joined. To match an unknown size of another tensor, such as
-a batch, a tensor is broadcast by a select between itself and itself with a condition of that size.
+Along an axis of known size, elements are picked more than once. To match an unknown size of another
+tensor, such as a batch, a tensor is broadcast by a select between itself and itself with a
+condition of that size.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from qgraph.errors import LoadError
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import MAX_TOTAL, Importer, OnnxSite, Result
+from qgraph.frontends.onnx.ops.slicing import MAX_INDICES
 from qgraph.frontends.partial import Partial
 
 MAX_COPIES = 64
@@ -95,23 +97,27 @@ def _broadcast(site: OnnxSite, own: tuple[Dim, ...], wanted: tuple[Dim, ...]) ->
 
 
 def _repeated(site: OnnxSite, x: str, times: list[int], *, last: bool) -> str:
-    """`x` repeated `times` along each axis, as a concat of copies.
+    """`x` repeated `times` along each axis: picked by index, or joined copies of an open size.
 
     `last`: it becomes the node's result.
     """
     array = site.builder.constant(x)
     if array is not None and site.builder.allows(array.size * math.prod(times)):
         return site.const(np.tile(array, times), None if last else "whole")
-    if math.prod(times) > MAX_COPIES or min(times) < 1:
+    shape = site.builder.graph.types[x].shape or (None,) * len(times)
+    if min(times, default=1) < 1:
         raise Inexpressible
     axes = [axis for axis, count in enumerate(times) if count > 1]
-    for axis in axes[:-1] if last else axes:
-        x = site.helper(f"axis{axis}", "concat", *[x] * times[axis], axis=axis)
-    if not last:
-        return x
-    if not axes:
-        return site.emit("identity", x)
-    return site.emit("concat", *[x] * times[axes[-1]], axis=axes[-1])
+    for axis in axes:
+        count, size = times[axis], shape[axis]
+        if size is not None and size * count <= MAX_INDICES:
+            picks = tuple(np.tile(np.arange(size), count).tolist())
+            x = site.helper(f"axis{axis}", "take", x, axis=axis, indices=picks)
+        elif count <= MAX_COPIES:
+            x = site.helper(f"axis{axis}", "concat", *[x] * count, axis=axis)
+        else:
+            raise Inexpressible
+    return site.emit("identity", x) if last else x
 
 
 def _spread(site: OnnxSite, x: str, opened: tuple[str | None, ...]) -> str:

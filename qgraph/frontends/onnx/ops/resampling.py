@@ -1,8 +1,8 @@
-"""Nearest-neighbour resizing, and ops that trade space for depth."""
+"""Resizing, and ops that trade space for depth."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -12,11 +12,20 @@ from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.onnx.ops.layout import back, image, in_nhwc
 from qgraph.frontends.partial import Partial
+from qgraph.frontends.resampled import (
+    LINEAR,
+    MAX_SIDE,
+    Taps,
+    cubic,
+    interpolated,
+    only_inside,
+    resampled,
+)
+from qgraph.frontends.resampled import nearest as nearest_taps
 from qgraph.ir.ops.movement import nearest
-from qgraph.ir.types import Array
+from qgraph.ir.types import Array, Codes
 
 MAX_COPIES = 64
-MAX_SIDE = 1 << 16
 # Forms of the IR's op: plain, half-pixel centres, aligned corners.
 FORMS = (
     {"align_corners": False, "half_pixel": False},
@@ -61,21 +70,24 @@ def _resize(site: OnnxSite) -> Result:
     node, older = site.node, site.node.version < 11
     first = 1 if older else 2  # scales; in between came a region
     where = "asymmetric" if older else node.text("coordinate_transformation_mode", "half_pixel")
-    rounding = "floor" if older else node.text("nearest_mode", "round_prefer_floor")
-    if node.text("mode", "nearest") != "nearest" or site.rank() not in (3, 4):
+    mode = node.text("mode", "nearest")
+    if mode not in ("nearest", "linear", "cubic") or site.rank() not in (3, 4):
         return None
     if where != "tf_crop_and_resize":
         site.without_effect("extrapolation_value")
         if not older:
             site.without_effect(1)  # the region
-    # Attributes of interpolation, unused for nearest neighbours.
-    site.without_effect("cubic_coeff_a", "exclude_outside", "antialias")
+    if mode != "nearest":
+        site.without_effect("nearest_mode")
+    else:
+        site.without_effect("exclude_outside", "antialias")
+    if mode != "cubic":
+        site.without_effect("cubic_coeff_a")
     sizes = None if older or not site.has(3) else site.partial(3)
     if sizes is not None and sizes.values.size:
-        if node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
-            return None
         site.without_effect(2)
-        return _to(site, _sizes(site, sizes), None, where, rounding)
+        policy = node.text("keep_aspect_ratio_policy", "stretch")
+        return _to(site, *_kept_ratio(site, _sizes(site, sizes), policy), where)
     site.without_effect("keep_aspect_ratio_policy", *(() if older else (3,)))
     scales = site.small_constant(first)
     if "scales" in node.attrs:  # Upsample in opset 7
@@ -85,31 +97,94 @@ def _resize(site: OnnxSite) -> Result:
     factors = _factors(site, scales)
     spatial = site.builder.graph.types[image(site)].shape or ()
     if None in spatial[1:3]:
-        return _copied(site, factors, where, rounding)
+        if mode != "nearest":
+            return None
+        return _copied(site, factors, where, _rounding(site))
     target = tuple(int(np.floor((d or 0) * f)) for d, f in zip(spatial[1:3], factors, strict=True))
-    return _to(site, target, factors, where, rounding)
+    return _to(site, target, factors, where)
+
+
+def _rounding(site: OnnxSite) -> str:
+    if site.node.version < 11:
+        return "floor"
+    return site.node.text("nearest_mode", "round_prefer_floor")
+
+
+def _kept_ratio(
+    site: OnnxSite, target: tuple[int, ...], policy: str
+) -> tuple[tuple[int, ...], tuple[float, ...] | None]:
+    """Height and width, and factors where both have the same one: the smaller or the larger."""
+    if policy == "stretch":
+        return target, None
+    choose: Callable[[Iterable[float]], float] | None
+    choose = {"not_larger": min, "not_smaller": max}.get(policy)
+    rank, axes = site.rank(), site.node.integers("axes")
+    places = range(rank) if axes is None else [site.axis(a, rank) for a in axes]
+    shape = site.known_shape()
+    if choose is None or rank != 4 or None in shape[2:] or set(places) != {2, 3}:
+        raise Inexpressible
+    have = [d or 0 for d in shape[2:]]
+    factor = choose(t / d for t, d in zip(target, have, strict=True))
+    return tuple(int(np.floor(factor * d + 0.5)) for d in have), (factor, factor)
 
 
 def _to(
-    site: OnnxSite,
-    target: tuple[int, ...],
-    factors: tuple[float, ...] | None,
-    where: str,
-    rounding: str,
+    site: OnnxSite, target: tuple[int, ...], factors: tuple[float, ...] | None, where: str
 ) -> Result:
-    """The form of the IR's op that reads the same elements, if there is one."""
+    """The image in another size."""
     spatial = (site.builder.graph.types[image(site)].shape or ())[1:3]
     if None in spatial or not all(1 <= t <= MAX_SIDE for t in target):
         raise Inexpressible
     sizes = [d or 0 for d in spatial]
     ratios = factors or tuple(t / d for t, d in zip(target, sizes, strict=True))
-    axes = list(zip(sizes, target, ratios, strict=True))
-    wanted = [_indices(site, d, t, r, where, rounding) for d, t, r in axes]
+    axes = list(zip(sizes, target, ratios, _regions(site, where), strict=True))
+    positions = [_positions(where, *axis) for axis in axes]
+    mode = site.node.text("mode", "nearest")
+    if mode == "nearest":
+        in_float32 = [_positions(where, *axis, dtype=np.float32) for axis in axes]
+        return _picked(site, sizes, (positions, in_float32), target)
+    ends = zip(sizes, target, ratios, strict=True)
+    if where == "align_corners" and any(d * r != t for d, t, r in ends):
+        raise Inexpressible  # the definition of ONNX and its runtimes differ
+    if site.type().dtype not in ("float32", "float64"):
+        raise Inexpressible
+    taps = [
+        _interpolated(site, mode, size, x, ratio)
+        for (size, _, ratio, _), x in zip(axes, positions, strict=True)
+    ]
+    return back(site, resampled(site, image(site), *taps), site.rank())
+
+
+def _picked(
+    site: OnnxSite,
+    sizes: Sequence[int],
+    positions: tuple[Sequence[Array], Sequence[Array]],
+    target: tuple[int, ...],
+) -> Result:
+    """The nearest elements, by the IR's op for images if one of its forms picks the same.
+
+    Runtimes compute positions in float32; where that picks others, they do not agree.
+    """
+    rounding = _rounding(site)
+    wanted, in_float32 = (
+        [_rounded(site, x, rounding, size) for x, size in zip(each, sizes, strict=True)]
+        for each in positions
+    )
     for attrs in FORMS:
-        found = [_read_by(attrs, d, t) for d, t, _ in axes]
+        found = [_read_by(attrs, d, t) for d, t in zip(sizes, target, strict=True)]
         if all(np.array_equal(a, b) for a, b in zip(found, wanted, strict=True)):
             return in_nhwc(site, "resize_nearest", size=target, **attrs)
-    return None
+    if not all(np.array_equal(a, b) for a, b in zip(wanted, in_float32, strict=True)):
+        raise Inexpressible
+    taps = [nearest_taps(size, indices) for size, indices in zip(sizes, wanted, strict=True)]
+    return back(site, resampled(site, image(site), *taps), site.rank())
+
+
+def _interpolated(site: OnnxSite, mode: str, size: int, x: Array, ratio: float) -> Taps:
+    kernel = LINEAR if mode == "linear" else cubic(site.node.real("cubic_coeff_a", -0.75))
+    stretch = max(1 / ratio, 1.0) if site.node.flag("antialias") else 1.0
+    taps = interpolated(size, x, kernel, stretch=stretch)
+    return only_inside(taps) if site.node.flag("exclude_outside") else taps
 
 
 def _read_by(attrs: Mapping[str, bool], size: int, out: int) -> Array:
@@ -117,28 +192,68 @@ def _read_by(attrs: Mapping[str, bool], size: int, out: int) -> Array:
     return nearest(size, out, **attrs)
 
 
-def _indices(site: OnnxSite, size: int, out: int, ratio: float, where: str, rounding: str) -> Array:
-    """Index of the element that each result is, by the definition of ONNX."""
-    at = np.arange(out)
-    if where == "half_pixel" or (where == "pytorch_half_pixel" and out > 1):
-        x = (at + 0.5) / ratio - 0.5
-    elif where == "pytorch_half_pixel":
-        x = np.zeros(out)
-    elif where == "asymmetric":
-        x = at / ratio
-    elif where == "align_corners":
-        x = at * ((size - 1) / (out - 1)) if out > 1 else np.zeros(out)
-    else:
+def _regions(site: OnnxSite, where: str) -> list[tuple[float, float]]:
+    """The part of each axis that becomes the image, as a share of its length."""
+    whole = [(0.0, 1.0), (0.0, 1.0)]
+    if where != "tf_crop_and_resize":
+        return whole
+    region, rank = site.small_constant(1), site.rank()
+    if region is None or rank != 4:
         raise Inexpressible
-    rounded: Mapping[str, Callable[[Array], Array]] = {
+    axes = site.node.integers("axes")
+    places = tuple(range(rank)) if axes is None else tuple(site.axis(a, rank) for a in axes)
+    ends = np.ravel(region).astype(np.float64).reshape(2, -1)
+    found = {axis: (float(a), float(b)) for axis, a, b in zip(places, *ends, strict=True)}
+    if any(found.get(axis, whole[0]) != whole[0] for axis in (0, 1)):
+        raise Inexpressible
+    parts = [found.get(axis, whole[0]) for axis in (2, 3)]
+    if any(not 0 <= end <= 1 for part in parts for end in part):
+        raise Inexpressible  # positions outside of the image have a number of their own
+    site.without_effect("extrapolation_value")
+    return parts
+
+
+def _positions(
+    where: str,
+    size: int,
+    out: int,
+    ratio: float,
+    region: tuple[float, float],
+    dtype: type = np.float64,
+) -> Array:
+    """The position in the image of each result, by the definition of ONNX."""
+    at: Array = np.arange(out, dtype=dtype)
+    ratio = dtype(ratio)
+    if where == "half_pixel" or (where == "pytorch_half_pixel" and out > 1):
+        return (at + 0.5) / ratio - 0.5
+    if where == "half_pixel_symmetric":
+        share = out / (ratio * size)  # the part of the image that whole elements fill
+        return size / 2 * (1 - share) + (at + 0.5) / ratio - 0.5
+    if where == "pytorch_half_pixel":
+        return np.zeros(out)
+    if where == "asymmetric":
+        return at / ratio
+    if where == "align_corners":
+        return at * ((size - 1) / (out - 1)) if out > 1 else np.zeros(out)
+    if where == "tf_crop_and_resize":
+        start, end = ((size - 1) * share for share in region)
+        return (
+            start + at * ((end - start) / (out - 1)) if out > 1 else np.full(1, (start + end) / 2)
+        )
+    raise Inexpressible
+
+
+def _rounded(site: OnnxSite, x: Array, rounding: str, size: int) -> Codes:
+    """The index of the element at each position."""
+    known: Mapping[str, Callable[[Array], Array]] = {
         "floor": np.floor,
         "ceil": np.ceil,
         "round_prefer_floor": lambda v: np.ceil(v - 0.5),
         "round_prefer_ceil": lambda v: np.floor(v + 0.5),
     }
-    if rounding not in rounded:
+    if rounding not in known:
         raise GraphError(f"unknown nearest_mode `{rounding}`", node=site.name)
-    return np.clip(rounded[rounding](x), 0, size - 1).astype(np.int64)
+    return np.clip(known[rounding](x), 0, size - 1).astype(np.int64)
 
 
 def _copied(site: OnnxSite, factors: tuple[float, ...], where: str, rounding: str) -> Result:
@@ -146,7 +261,8 @@ def _copied(site: OnnxSite, factors: tuple[float, ...], where: str, rounding: st
     times = int(factors[0])
     if factors != (times, times) or times * times > MAX_COPIES:
         return None
-    ahead = _indices(site, 8, 8 * times, times, where, rounding)
+    positions = _positions(where, 8, 8 * times, times, (0.0, 1.0))
+    ahead = _rounded(site, positions, rounding, 8)
     if not np.array_equal(ahead, np.repeat(np.arange(8), times)):
         return None
     x = image(site)

@@ -15,7 +15,7 @@ from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.tf_ops.slicing import FULL, Part, slice_attrs
 from qgraph.ir.types import Array
 
-MAX_PIECES = 256
+MAX_INDICES = 1 << 16
 MAX_SIZE = 1 << 31  # the largest integer of 32 bits and above: exporters write it for the end
 MAX_ELEMENTS = 1 << 40  # no tensor in memory has more
 
@@ -101,9 +101,9 @@ def _gather(site: OnnxSite) -> Result:
 
 
 def _picked(site: OnnxSite, axis: int, size: int | None, indices: Array) -> Result:
-    """A single index drops the axis; several are one slice, or joined slices."""
+    """A single index drops the axis; several are one slice, or picked one by one."""
     rank, x = site.rank(), site.inputs[0]
-    if indices.size > MAX_PIECES:
+    if indices.size > MAX_INDICES:
         return None
     chosen = [int(i) for i in np.ravel(indices)]
     if size is not None and any(not -size <= i < size for i in chosen):
@@ -111,17 +111,22 @@ def _picked(site: OnnxSite, axis: int, size: int | None, indices: Array) -> Resu
     if indices.ndim == 0:
         one = site.helper("slice", "slice", x, **along(rank, axis, _single(chosen[0])))
         return site.emit("squeeze", one, axes=(axis,))
+    if indices.ndim != 1 and size is not None:
+        known = tuple(i % size for i in chosen)
+        picked = site.helper("picked", "take", x, axis=axis, indices=known)
+        target = (*site.known_shape()[:axis], *indices.shape, *site.known_shape()[axis + 1 :])
+        if target.count(None) > 1:
+            return None
+        return site.emit("reshape", picked, shape=tuple(-1 if d is None else d for d in target))
     if indices.ndim != 1 or not chosen:
         return None
     step = chosen[1] - chosen[0] if len(chosen) > 1 else 1
     if min(chosen) >= 0 and step > 0 and all(b - a == step for a, b in pairwise(chosen)):
         part = bounds(chosen[0], chosen[-1] + 1, step, size)
         return site.emit("slice", x, **along(rank, axis, part))
-    pieces = [
-        site.helper(f"slice{k}", "slice", x, **along(rank, axis, _single(i)))
-        for k, i in enumerate(chosen)
-    ]
-    return site.emit("concat", *pieces, axis=axis)
+    if size is None and min(chosen) < 0:
+        return None
+    return site.emit("take", x, axis=axis, indices=tuple(i % size if size else i for i in chosen))
 
 
 def _single(index: int) -> Part:

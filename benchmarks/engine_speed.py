@@ -32,7 +32,8 @@ from benchmarks.tables import Table, merged
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.quiet import import_tensorflow_quietly
-from qgraph.runtime import Engine, Session
+from qgraph.runtime import Engine
+from qgraph.stored import load_network
 
 PROFILES = ("graffitist-int8", "int32-bias")
 FLOAT_ORT, INT8_ORT = "ONNX Runtime fp32", "ONNX Runtime int8 (QDQ, u8s8)"
@@ -137,7 +138,7 @@ def _calls(name: str, batch: int, threads: int, prepared: Path) -> dict[str, Cal
 
 
 def _engine(prepared: Path, profile: str, threads: int) -> Engine:
-    return Session.open(prepared / profile, threads).engine
+    return Engine.of(load_network(prepared / profile).program, threads)
 
 
 def prepare(name: str, folder: Path) -> None:

@@ -15,9 +15,11 @@ from qgraph.choices import DEFAULT_PROFILE
 from qgraph.cli.network_options import LoadOptions, PassOptions
 from qgraph.cli.option_groups import with_groups
 from qgraph.cli.options import Json, Model, Profile, check_model
+from qgraph.words import percent
 
 if TYPE_CHECKING:
     from qgraph.ir.graph import Graph
+    from qgraph.manifest import Manifest
 
 
 @with_groups
@@ -61,6 +63,7 @@ def inspect(
         else:
             _print_ends(written.inputs, written.outputs)
             print_quantized(written)
+            _print_islands(model, written)
         return
     graph = load(model, **loading.keywords())
     if text:
@@ -84,6 +87,28 @@ def inspect(
         print_rewrites(log.rewrites)
     print_refusals(log.refusals)
     _print_next(model, trace)
+
+
+def _print_islands(folder: Path, written: Manifest) -> None:
+    """Print where float ops interrupt the integer program, and what they cost."""
+    from qgraph.cli.console import print_table
+    from qgraph.runtime.island_times import island_times
+
+    if not any(op.between for op in written.float_ops) or not folder.is_dir():
+        return
+    rows = [
+        (
+            ", ".join(one.ops),
+            ", ".join(one.reads),
+            ", ".join(one.feeds),
+            f"{one.milliseconds:.2f}",
+            percent(one.share),
+            ", ".join(one.closed_by),
+        )
+        for one in island_times(folder)
+    ]
+    columns = ("float ops", "from values of", "to codes of", ">ms", ">of a run", "closed by")
+    print_table("float islands, computed by the host between integer segments", columns, rows)
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,8 @@ def quantize(
             load_exponents(wanted.exponents)
         budget_of(options["mean_bits"], options["weight_bytes"])
         with at_work(as_json) as progress, _evidence_kept(output), calibrating:
-            _check_onnx(model, loading, pipeline)
+            if retrains:
+                _check_trainable(model, loading, pipeline)
             result = compiler.quantize(
                 model,
                 calibration,
@@ -205,9 +206,9 @@ def _evidence_kept(output: Path) -> Iterator[None]:
         raise
 
 
-def _check_onnx(model: Path, loading: LoadOptions, pipeline: Pipeline) -> None:
+def _check_trainable(model: Path, loading: LoadOptions, pipeline: Pipeline) -> None:
     """Raise UnsupportedError early for an ONNX op that passes do not replace by supported ops."""
-    from qgraph.backends.tf.lower import check_origin
+    from qgraph.backends.tf.lower import refusal_of
     from qgraph.frontends import load
     from qgraph.frontends.loading import is_onnx
     from qgraph.passes import PassManager
@@ -216,4 +217,6 @@ def _check_onnx(model: Path, loading: LoadOptions, pipeline: Pipeline) -> None:
     if is_onnx(model):
         graph = load(model, **loading.keywords())
         PassManager(pipeline.prepare(PLAIN)).run(graph)
-        check_origin(graph)
+        reason = refusal_of(graph)
+        if reason is not None:
+            raise reason

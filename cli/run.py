@@ -59,12 +59,12 @@ def run(
     samples = len(next(iter(data.values())))
     warnings = other_scale(data, load_samples(directory))
     if as_json:
-        facts = _facts(session.engine.level, threads, samples, seconds, found)
+        facts = _facts(session.level, threads, samples, seconds, found)
         print(json.dumps({**facts, "warnings": warnings}))
         return
     rows = [(name, str(list(array.shape)), _beginning(array)) for name, array in found.items()]
     print_table(f"outputs of {directory}", ("name", "=shape", "first sample"), rows)
-    on = f"{session.engine.level}, {threads} thread{'s' * (threads > 1)}"
+    on = f"{session.level}, {threads} thread{'s' * (threads > 1)}"
     out = console()
     out.print(f"{seconds / samples * 1e3:.3f} ms per sample, {samples} samples ({on})")
     if output is None:

@@ -239,8 +239,11 @@ def print_files(output: Path, manifest: Manifest) -> None:
     print_table(
         "files",
         ("=file", "content"),
-        [(name + "/" * (output / name).is_dir(), what) for name, what in FILES.items()],
+        [
+            (name + "/" * (output / name).is_dir(), what)
+            for name, what in FILES.items()
+            if (output / name).exists()
+        ],
     )
-    whole = not any(op.between for op in manifest.float_ops)  # otherwise `verify` refuses it
-    print_last(output, *[["verify", str(output)]] * whole, ["report", str(output)])
+    print_last(output, ["verify", str(output)], ["report", str(output)])
     print_warnings(manifest.facts.warnings)

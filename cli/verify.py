@@ -137,9 +137,33 @@ def _print_certificate(found: Certificate, files: str) -> None:
         ("form", ">tensors", ">elements", ">differences", ">seconds", ""),
         [_form(name, form) for name, form in found.forms.items()],
     )
+    _print_islands(found)
     for form in found.forms.values():
         for first in form.first if isinstance(form, ComparedForm) else ():
             console().print(_difference(first), style="red", soft_wrap=True)
+
+
+def _print_islands(found: Certificate) -> None:
+    """Name the float ops between segments, and say what each whole run made of them."""
+    from qgraph.cli.console import console
+    from qgraph.verification.certificate import ComparedForm
+
+    if not found.islands:
+        return
+    ops = ", ".join(f"{op.name} ({op.op})" for island in found.islands for op in island.ops)
+    console().print(
+        f"Float ops between the {len(found.islands) + 1} integer segments: {ops}. Each segment was "
+        "compared on the codes that it begins with.",
+        soft_wrap=True,
+    )
+    for name, form in found.forms.items():
+        if isinstance(form, ComparedForm) and form.island_codes:
+            console().print(
+                f"{name} ran as a whole too: {form.moved_codes:,} of {form.island_codes:,} codes "
+                "behind float ops are one step from the reference's, and all others are equal.",
+                soft_wrap=True,
+            )
+    console().print()
 
 
 def _accumulator(layer: AccumulatorEntry) -> tuple[Names | str, ...]:

@@ -21,6 +21,7 @@ from qgraph.exact.float_parts import float_between, float_nodes, integer_values
 from qgraph.exact.reference import Reference
 from qgraph.files import Reserved, reserved, sha256_of, text_path
 from qgraph.fixed_point_network import FixedPointNetwork
+from qgraph.frontends.opaque import foreign_ops
 from qgraph.frontends.sources import source_arrays
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.linear import COMPUTE
@@ -80,12 +81,16 @@ def save(result: FixedPointNetwork, path: Path, *, force: bool = False) -> Path:
 
 
 def write(result: FixedPointNetwork, place: Reserved) -> None:
-    """Write all files of `result`, completely or not at all. Raises OutputError."""
+    """Write all files of `result`, completely or not at all. Raises OutputError.
+
+    A network with an op that TensorFlow does not have gets no files for TensorFlow.
+    """
     with place.written() as draft:
-        graph_def = emit_graph_def(result.graph, result.bounds)
-        (draft / "inference.pb").write_bytes(graph_def.SerializeToString(deterministic=True))
-        with text_path(draft) as folder:
-            write_saved_model(graph_def, result.graph, folder / "saved_model")
+        if not foreign_ops(result.graph):
+            graph_def = emit_graph_def(result.graph, result.bounds)
+            (draft / "inference.pb").write_bytes(graph_def.SerializeToString(deterministic=True))
+            with text_path(draft) as folder:
+                write_saved_model(graph_def, result.graph, folder / "saved_model")
         write_npz(draft / "tensors.npz", tensors(result), compressed=True)
         arrays = {
             **constants("constant", result.graph),

@@ -166,7 +166,8 @@ def manifest_of(path: Path) -> Manifest | None:
             node=str(folder),
             hint="quantize the model again",
         )
-    part = "inference.pb" if folder == path else path.name
+    whole = "inference.pb" if "inference.pb" in found["files"] else "graph.txt"
+    part = whole if folder == path else path.name
     if (folder / part).exists() and sha256_of(folder / part) == found["files"].get(part):
         return _parsed(found, folder)
     if folder == path:

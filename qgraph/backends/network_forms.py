@@ -61,6 +61,18 @@ class Form(Protocol):
 
 
 @runtime_checkable
+class WholeForm(Protocol):
+    """A form whose files carry the whole network, with float islands."""
+
+    def executed(self, network: Network, folder: Path) -> Mapping[str, Array]:
+        """Codes of all tensors, entries too, of one run of the files from the network's sample.
+
+        Entries behind float islands have the codes that the executor itself makes. Empty if there
+        is no sample, or if the files lack the islands.
+        """
+
+
+@runtime_checkable
 class CautiousForm(Protocol):
     """A form whose files may lack a part of the network that users expect."""
 

@@ -111,7 +111,7 @@ class _Quantized:
         if self.session is None:
             return None
         milliseconds = round(self.seconds / samples * 1e3, 4)
-        return Speed(milliseconds, self.session.engine.level, self.threads)
+        return Speed(milliseconds, self.session.level, self.threads)
 
 
 class _Comparison:

@@ -30,7 +30,7 @@ def float_nodes(graph: Graph) -> list[Node]:
 def float_between(graph: Graph) -> list[Node]:
     """Float nodes that depend on integer layers and that integer layers depend on.
 
-    With one of them, the network has no integer program, because a program ends at a float op.
+    The integer program has a segment before them and another one behind them.
     """
     integer, varies = integer_values(graph), _values_of_inputs(graph)
     behind: set[str] = set()  # float values that depend on codes of the inputs

@@ -17,6 +17,8 @@ from qgraph.frontends import graphdef
 from qgraph.frontends.partial import Partial, small_constants
 from qgraph.frontends.side_effects import check_harmless, is_pure, needed_functions
 from qgraph.frontends.tf_node import DTYPES, TFNode, shape_of
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops.structure import OpaqueAttrs
 from qgraph.ir.types import Array, TensorType
 
 NODE = "node"
@@ -107,6 +109,15 @@ def _alone(source: TFSource) -> Proto:
     needed = needed_functions(node, source.library)
     graph_def.library.function.extend(sorted(needed, key=lambda f: str(f.signature.name)))
     return graph_def
+
+
+def foreign_ops(graph: Graph) -> list[Node]:
+    """The unknown ops that are not from TensorFlow, which cannot carry them, in order."""
+    return [
+        node
+        for node in graph.topological()
+        if node.op == "opaque" and not isinstance(node.typed(OpaqueAttrs).source, TFSource)
+    ]
 
 
 def source_of(node: TFNode, library: bytes, inputs: Sequence[TensorType]) -> TFSource:

@@ -9,5 +9,6 @@ The engine and every export are generated from a program; none of them uses the 
 from qgraph.program.lower import lower
 from qgraph.program.program import Entry, Program, Step, Tensor, storage
 from qgraph.program.run import run
+from qgraph.program.segments import segments
 
-__all__ = ["Entry", "Program", "Step", "Tensor", "lower", "run", "storage"]
+__all__ = ["Entry", "Program", "Step", "Tensor", "lower", "run", "segments", "storage"]

@@ -11,7 +11,7 @@ from qgraph.exact.float_parts import integer_values
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.order import inputs_first
-from qgraph.ir.reading import kind_of, spec_of
+from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Fixed, Shape, TensorType
 from qgraph.numerics import quantize
 from qgraph.program.batch import blocks_are_separate, samples_are_separate
@@ -31,8 +31,9 @@ from qgraph.quant.topology import (
 def lower(graph: Graph, shapes: Mapping[str, Shape] | None = None) -> Program:
     """The integer program of a calibrated graph.
 
-    shapes: of inputs, if the graph leaves more than the batch open. Raises UnsupportedError for
-    a float op between integer ops, and for sizes that remain unknown.
+    shapes: of inputs, if the graph leaves more than the batch open. Codes that are computed from
+    float ops between integer layers are entries of a later segment. Raises UnsupportedError for
+    sizes that remain unknown.
     """
     if "calibrated" not in graph.facts:
         raise GraphError("only a calibrated graph has an integer program", node=graph.name)
@@ -93,8 +94,7 @@ class _Lowering:
         self.fixed: dict[str, Fixed] = {}  # constants
         self.exponents: ValueExponents = {}  # of every integer value
         self.entries: list[Entry] = []
-        # Float values that depend on codes, with the first float op on the path.
-        self.behind: dict[str, str] = {}
+        self.segment: dict[str, int] = {}  # of integer values; of float values, of the next one
 
     def program(self) -> Program:
         exits = self._exits()
@@ -155,37 +155,23 @@ class _Lowering:
         return made
 
     def _fold_and_enter(self, integer: set[str]) -> None:
-        """Find constants and entries, and trace float values that depend on codes."""
+        """Find constants and entries, and the segment of each value."""
         for node in self.graph.topological():
             constant = self.graph.constant(node.inputs[0]) if node.op == "quantize" else None
             if constant is not None:
                 self.fixed[node.name] = quantize(constant, spec_of(node))
-            elif node.op == "quantize" and node.inputs[0] not in integer:
-                self._enter(node)
-            elif node.name not in integer:
-                self._trace_float(node, integer)
-            elif all(v in self.fixed for v in node.inputs):
+            elif node.name in integer and node.inputs and set(node.inputs) <= self.fixed.keys():
                 self.fixed[node.name] = _folded(node, [self.fixed[v] for v in node.inputs])
+            segment = self._segment(node, integer)
+            self.segment.update(dict.fromkeys(node.values, segment))
+            if node.op == "quantize" and node.inputs[0] not in integer and constant is None:
+                self.entries.append(Entry(node.name, node.inputs[0], spec_of(node), segment))
 
-    def _enter(self, node: Node) -> None:
-        source = node.inputs[0]
-        if source in self.behind:
-            first = self.graph.nodes[self.behind[source]]
-            kind = kind_of(first)
-            raise UnsupportedError(
-                f"`{kind}` is computed in float between integer layers",
-                node=first.name,
-                hint="the integer program ends at the first float op; cut the network there "
-                "(--outputs), or leave the op out",
-            )
-        self.entries.append(Entry(node.name, source, spec_of(node)))
-
-    def _trace_float(self, node: Node, integer: set[str]) -> None:
-        first = next((self.behind[v] for v in node.inputs if v in self.behind), None)
-        if first is None and any(v in integer and v not in self.fixed for v in node.inputs):
-            first = node.name
-        if first is not None:
-            self.behind.update(dict.fromkeys(node.values, first))
+    def _segment(self, node: Node, integer: set[str]) -> int:
+        """The segment of an integer value, or the one that codes of a float value begin."""
+        varying = [v for v in node.inputs if v not in self.fixed]
+        leaves = node.name not in integer
+        return max((self.segment[v] + (leaves and v in integer) for v in varying), default=0)
 
     def _lower(self, node: Node) -> None:
         exponents, writer = self.exponents, self.writer

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qgraph.exact.sums import Mask
-from qgraph.ir.types import Array, Codes, QuantSpec, Role
+from qgraph.ir.types import Array, Codes
 from qgraph.ops.windows import NO_PADS, ONE
 from qgraph.program.layers import Layer
 from qgraph.program.ops import Conv2dAttrs, OpClass, WindowAttrs
@@ -144,16 +144,11 @@ class _PlaceBuilder:
             self.head.output,
             {n: self.tensors[n] for n in self.tensors if n in names},
             {n: c for n, c in self.constants.items() if n in names},
-            tuple(_entry(self.tensors[n]) for n in dict.fromkeys(entries)),
+            tuple(Entry.of_codes(self.tensors[n]) for n in dict.fromkeys(entries)),
             tuple(s.output for s in steps) or tuple(entries),
             tuple(steps),
             batch_free=True,
         )
-
-
-def _entry(tensor: Tensor) -> Entry:
-    spec = QuantSpec(max(1, (tensor.high - tensor.low).bit_length()), tensor.low < 0, Role.INPUT, 0)
-    return Entry(tensor.name, tensor.name, spec)
 
 
 def weights_of(place: Place) -> tuple[Codes, Codes]:

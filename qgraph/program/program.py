@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.errors import GraphError
-from qgraph.ir.types import Array, Exponent, QuantSpec
+from qgraph.ir.types import Array, Exponent, QuantSpec, Role
 from qgraph.ops.attributes import Attributes, attributes_for
 from qgraph.program.ops import OPS, OpClass, Operand, program_op
 from qgraph.program.ops.base import A, AnyProgramOp
@@ -100,16 +100,30 @@ def _checked(
 
 @dataclass(frozen=True)
 class Entry:
-    """Quantization of a float value of the graph, `source`, to the codes of `tensor`, by `spec`."""
+    """Quantization of a float value of the graph, `source`, to the codes of `tensor`, by `spec`.
+
+    `segment` is the number of float islands before it: 0 if `source` is computed from inputs alone,
+    otherwise one more than the segment whose codes it is computed from.
+    """
 
     tensor: str
     source: str
     spec: QuantSpec
+    segment: int = 0
+
+    @staticmethod
+    def of_codes(tensor: Tensor) -> Entry:
+        """An entry whose codes are given: it is its own source."""
+        bits = max(1, (tensor.high - tensor.low).bit_length())
+        return Entry(tensor.name, tensor.name, QuantSpec(bits, tensor.low < 0, Role.INPUT, 0))
 
 
 @dataclass(frozen=True)
 class Program:
     """Steps in order, from codes of entries to codes of exits.
+
+    A network with float ops between integer layers has one program too: codes that are computed
+    from these ops are entries, and `segments` gives the parts that run one after the other.
 
     `tensors` has every tensor by name, also constants. `batch_free`: every tensor except constants
     has a batch dimension in front, and no step mixes samples: N samples are run by replacing 1 with
@@ -125,6 +139,11 @@ class Program:
     steps: tuple[Step, ...]
     batch_free: bool
     blocks_free: bool = False
+
+    @property
+    def has_islands(self) -> bool:
+        """Whether codes of entries are computed from codes of exits."""
+        return any(entry.segment for entry in self.entries)
 
     def operands(self, step: Step) -> list[Operand]:
         """Properties of the inputs of a step."""

@@ -10,6 +10,7 @@ from qgraph.evaluation.record import EvaluationRecord
 from qgraph.ir.types import Role
 from qgraph.manifest import Exponent, FloatOpEntry, LayerEntry, StatisticsEntry, TensorEntry
 from qgraph.records import FLAT
+from qgraph.runtime.island_times import IslandTime
 from qgraph.static.agreement import Agreement
 from qgraph.static.facts import AgreementFacts, DomainFacts, MixedFacts, PartFacts
 from qgraph.train.record import TrainingRecord
@@ -187,5 +188,6 @@ class ReportFacts:
     refusals: Sequence[RefusalShown]
     certificate: CertificateShown | None
     evaluation: EvaluationRecord | None = None
+    islands: Sequence[IslandTime] = ()
     verdict: str = ""
     next: Sequence[NextStep] = ()

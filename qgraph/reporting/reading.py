@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from qgraph.archives import read_json, reading
 from qgraph.artifacts import CERTIFICATE
-from qgraph.errors import LoadError
+from qgraph.errors import LoadError, UnsupportedError
 from qgraph.evaluation.record import stored
 from qgraph.files import sha256_of
 from qgraph.ir.types import Role
@@ -41,6 +41,7 @@ from qgraph.reporting.facts import (
     TrialShown,
 )
 from qgraph.rewrite.trace import Refusal, Rewrite, TraceRecord, without_numbers
+from qgraph.runtime.island_times import IslandTime, island_times
 from qgraph.static.facts import PartFacts
 from qgraph.stored import inference_folder
 from qgraph.verification.certificate import Certificate
@@ -79,6 +80,7 @@ def _facts(folder: Path, manifest: Manifest) -> ReportFacts:
         _alike(log.refusals),
         _certificate(folder, manifest),
         stored(folder, manifest),
+        _islands(folder, manifest),
     )
     return replace(facts, verdict=verdict(facts), next=next_steps(facts))
 
@@ -92,6 +94,16 @@ def _read(kind: type[T], folder: Path, name: str, manifest: Manifest) -> T:
             hint="quantize the model again",
         )
     return from_json(kind, read_json(path))
+
+
+def _islands(folder: Path, manifest: Manifest) -> Sequence[IslandTime]:
+    """The float islands; none where the network has no integer program."""
+    if not any(op.between for op in manifest.float_ops):
+        return ()
+    try:
+        return island_times(folder)
+    except UnsupportedError:
+        return ()
 
 
 def _summary(manifest: Manifest, statistics: StatisticsRecord) -> Summary:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,36 +19,43 @@ from qgraph.ir.narrow_floats import in_float32
 from qgraph.ir.types import Array, Fixed, QuantSpec, type_of
 from qgraph.notebook import table_html
 from qgraph.numerics import quantize
-from qgraph.program import Program
+from qgraph.program import Program, segments
+from qgraph.program.islands import needed
 
 
 class Session:
     """Runs a quantized network, with the bits of its integer reference.
 
-    The integer engine runs all integer layers. Float ops before and after them are run in numpy.
+    The integer engine runs all integer layers. Float ops before, between and after them are run
+    in numpy.
 
     Args:
         graph: A quantized, calibrated graph.
         program: Its integer program.
-        engine: The engine that runs the program; `Session.open` makes all three.
+        engines: An engine for each segment of the program; `Session.open` makes them all.
 
     Attributes:
         graph: The graph, with the names and types of inputs and outputs.
         program: The integer program.
-        engine: The engine.
+        level: Instructions that the engines use.
 
     Examples:
         >>> qgraph.Session.open("out", level="plain")
         Session(Graph(model: ... nodes, image float32[?,8,8,1] -> ...), plain)
     """
 
-    def __init__(self, graph: Graph, program: Program, engine: Engine) -> None:
-        self.graph, self.program, self.engine = graph, program, engine
+    def __init__(self, graph: Graph, program: Program, *engines: Engine) -> None:
+        self.graph, self.program = graph, program
+        self.level = engines[0].level
         self._reference = Reference(graph)
-        constants = self._reference.constants
-        sources = [entry.source for entry in program.entries]
-        self._before = _needed(graph, sources, constants)
-        self._behind = _needed(graph, graph.outputs.values(), {*constants, *program.exits})
+        known = {*self._reference.constants}
+        self._stages: list[_Stage] = []
+        for part, engine in zip(segments(program), engines, strict=True):
+            before = needed(graph, [e.source for e in part.entries], known)
+            self._stages.append(_Stage(before, part, engine))
+            known |= {v for node in before for v in node.values} | {*part.exits}
+        self._behind = needed(graph, graph.outputs.values(), known)
+        self._seconds: list[float] = []
 
     @staticmethod
     def open(
@@ -74,8 +83,9 @@ class Session:
         from qgraph.stored import load_network
 
         network = load_network(folder)
-        engine = Engine.of(network.program, threads, level, fuse)
-        return Session(network.graph, network.program, engine)
+        parts = segments(network.program)
+        engines = [Engine.of(part, threads, level, fuse) for part in parts]
+        return Session(network.graph, network.program, *engines)
 
     def run(self, feeds: Mapping[str, Array], batch: int | None = None) -> dict[str, Array]:
         """Run the network on samples.
@@ -107,34 +117,45 @@ class Session:
         feeds = {name: in_float32(np.asarray(array)) for name, array in feeds.items()}
         _check_feeds(self.graph, feeds)
         values: dict[str, Value] = {**self._reference.constants, **feeds}
-        self._step_through(self._before, values)
-        codes = {
-            entry.tensor: self._entry(values[entry.source], entry.tensor, entry.spec)
-            for entry in self.program.entries
-        }
-        for name, found in self._run_engine(codes, batch).items():
-            exponent = self.program.tensors[name].exponent
-            held = exponent if isinstance(exponent, int) else np.asarray(exponent, np.int64)
-            values[name] = Fixed(found.astype(np.int64), held)
-        self._step_through(self._behind, values)
+        codes: dict[str, Array] = {}
+        self._seconds = []
+        for stage in self._stages:
+            self._compute(stage.before, values)
+            for entry in stage.part.entries:
+                if entry.tensor not in codes:
+                    value = values[entry.source]
+                    codes[entry.tensor] = self._entry(value, entry.tensor, entry.spec)
+            for name, found in self._run_engine(stage, codes, batch).items():
+                exponent = self.program.tensors[name].exponent
+                held = exponent if isinstance(exponent, int) else np.asarray(exponent, np.int64)
+                codes[name], values[name] = found, Fixed(found.astype(np.int64), held)
+        self._compute(self._behind, values)
         return {public: as_float(values[name]) for public, name in self.graph.outputs.items()}
 
+    @property
+    def seconds(self) -> tuple[float, ...]:
+        """Seconds of float ops in the last run: before each segment, and behind the last one."""
+        return tuple(self._seconds)
+
     def __repr__(self) -> str:
-        return f"Session({self.graph!r}, {self.engine.level})"
+        return f"Session({self.graph!r}, {self.level})"
 
     def _repr_html_(self) -> str:
         inputs = [("input", name, self.graph.types[name]) for name in self.graph.inputs]
         outputs = [("output", n, self.graph.types[v]) for n, v in self.graph.outputs.items()]
-        title = f"Session of {self.graph.name}, {self.engine.level}"
+        title = f"Session of {self.graph.name}, {self.level}"
         return table_html(title, ("end", "name", "type"), [*inputs, *outputs])
 
-    def _run_engine(self, codes: Mapping[str, Array], batch: int | None) -> dict[str, Array]:
-        parts = [self.engine.run_codes(part) for part in self._parts(codes, batch)]
-        if len(parts) == 1:
-            return dict(parts[0])
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    def _run_engine(
+        self, stage: _Stage, codes: Mapping[str, Array], batch: int | None
+    ) -> dict[str, Array]:
+        given = {entry.tensor: codes[entry.tensor] for entry in stage.part.entries}
+        found = [stage.engine.run_codes(each) for each in self._batches(given, batch)]
+        if len(found) == 1:
+            return dict(found[0])
+        return {name: np.concatenate([each[name] for each in found]) for name in found[0]}
 
-    def _parts(self, codes: Mapping[str, Array], batch: int | None) -> list[Mapping[str, Array]]:
+    def _batches(self, codes: Mapping[str, Array], batch: int | None) -> list[Mapping[str, Array]]:
         """The codes for each run of the engine, in order.
 
         Raises UsageError for several samples if the network computes across samples.
@@ -157,11 +178,14 @@ class Session:
             for i in range(0, count, size)
         ]
 
-    def _step_through(self, nodes: Iterable[Node], values: dict[str, Value]) -> None:
+    def _compute(self, nodes: Iterable[Node], values: dict[str, Value]) -> None:
+        """Compute float ops, and store how long they take."""
+        begin = time.perf_counter()
         for node in nodes:
             result = self._reference.step(node, [values[v] for v in node.inputs])
             results = result if node.outputs > 1 else (result,)
             values.update(zip(node.values, results, strict=True))
+        self._seconds.append(time.perf_counter() - begin)
 
     def _entry(self, value: Value, name: str, spec: QuantSpec) -> Array:
         x = as_float(value)
@@ -174,6 +198,15 @@ class Session:
             raise ExactnessError(error.message, node=name, hint=error.hint) from None
 
 
+@dataclass(frozen=True)
+class _Stage:
+    """A segment of the program, and the float ops that compute its entries from what is known."""
+
+    before: Sequence[Node]
+    part: Program
+    engine: Engine
+
+
 def _quick_codes(x: Array, spec: QuantSpec, dtype: str) -> Array | None:
     """Same result as `quantize`, by the native kernel; None where it does not support `spec`."""
     exponent = spec.exponent
@@ -184,17 +217,6 @@ def _quick_codes(x: Array, spec: QuantSpec, dtype: str) -> Array | None:
         return None
     values *= np.float32(2.0**exponent)
     return values.astype(dtype)
-
-
-def _needed(graph: Graph, wanted: Iterable[str], given: Collection[str]) -> list[Node]:
-    """The nodes that compute `wanted` from inputs and the values `given`, in order."""
-    needs = {v for v in wanted if v not in given}
-    found = []
-    for node in reversed(graph.topological()):
-        if node.op != "input" and not needs.isdisjoint(node.values):
-            found.append(node)
-            needs.update(v for v in node.inputs if v not in given)
-    return found[::-1]
 
 
 def _check_feeds(graph: Graph, feeds: Mapping[str, Array]) -> None:

@@ -6,13 +6,14 @@ docs/static.md ("Warnings") lists them with their thresholds, which are defined 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from qgraph.exact.compare import Measured
 from qgraph.exact.float_parts import float_between
-from qgraph.ir.graph import Graph
+from qgraph.frontends.opaque import foreign_ops
+from qgraph.ir.graph import Graph, Node
 from qgraph.ir.reading import kind_of, spec_of
 from qgraph.static.agreement import LEVELS, Agreement, level_of
 from qgraph.words import counted, percent
@@ -47,7 +48,8 @@ def of_result(
     trained: training changed the outputs on purpose, so only the share of equal answers counts.
     """
     far = _moved_outputs(agreement) if trained else _far_outputs(agreement)
-    return [*far, *_clipping(graph, measured.clipped), *_float_between(graph)]
+    clips = _clipping(graph, measured.clipped)
+    return [*far, *clips, *_float_between(graph), *_not_in_tensorflow(graph)]
 
 
 SEE_LAYERS = "; `qgraph analyze` shows which layers cost accuracy, and why"
@@ -99,11 +101,24 @@ def _float_between(graph: Graph) -> list[str]:
     between = float_between(graph)
     if not between:
         return []
-    named = ", ".join(f"`{kind_of(node)}` at {node.name}" for node in between[:NAMED])
-    more = f" and {len(between) - NAMED} more" if len(between) > NAMED else ""
     verb = "is" if len(between) == 1 else "are"
     return [
-        f"{named}{more} {verb} computed in float between integer layers: TensorFlow runs this "
-        "network, but it has no integer program, so the engine, `qgraph verify` and integer "
-        "exports do not support it; cut the network there (--outputs), or replace these ops"
+        f"{_named(between)} {verb} computed in float between integer layers: C, Verilog and the "
+        "fixed-point hardware compute the integer segments, and the host computes what lies "
+        "between; `qgraph inspect` shows what each op needs to become integers"
     ]
+
+
+def _not_in_tensorflow(graph: Graph) -> list[str]:
+    found = foreign_ops(graph)
+    if not found:
+        return []
+    return [
+        f"TensorFlow does not have {_named(found)}, so inference.pb and saved_model are left out; "
+        "`qgraph run` and the ONNX exports run the network"
+    ]
+
+
+def _named(nodes: Sequence[Node]) -> str:
+    named = ", ".join(f"`{kind_of(node)}` at {node.name}" for node in nodes[:NAMED])
+    return named + (f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else "")

@@ -52,7 +52,8 @@ def ray_workers(count: int, address: str | None = None) -> Iterator[None]:
     ray = _ray()
     began = not ray.is_initialized()
     if began:
-        ray.init(address=address, log_to_driver=False, include_dashboard=None)
+        # Without an address, Ray would join any cluster that runs on this machine.
+        ray.init(address=address or "local", log_to_driver=False, include_dashboard=None)
     try:
         with calibrating_by(RayCalibrator(count)):
             yield

@@ -21,6 +21,7 @@ from qgraph.ir.types import Overflow, Rounding
 from qgraph.manifest import read_manifest
 from qgraph.npz import hash_of
 from qgraph.program.accumulators import Accumulator, accumulators
+from qgraph.program.islands import IslandEntry, islands
 from qgraph.program.ops import RequantizeAttrs
 from qgraph.quant.profile import Profile
 from qgraph.records import OMITTED, KeyedRecord
@@ -46,7 +47,11 @@ class Hashes:
 
 @dataclass(frozen=True)
 class ComparedForm:
-    """Comparison of one form, with the first element that differs, if any."""
+    """Comparison of one form, with the first element that differs, if any.
+
+    `island_codes` were made by the form itself from float islands, in a whole run of its files, and
+    `moved_codes` of them are one step from the reference's.
+    """
 
     compared: bool  # true
     tensors: int
@@ -54,6 +59,8 @@ class ComparedForm:
     differences: int
     first: Sequence[Difference]
     seconds: float
+    island_codes: int = field(default=0, metadata=OMITTED)
+    moved_codes: int = field(default=0, metadata=OMITTED)
 
 
 @dataclass(frozen=True)
@@ -118,6 +125,7 @@ class Certificate(KeyedRecord):
     forms: Mapping[str, ComparedForm | SkippedForm]
     accumulators: Sequence[AccumulatorEntry]
     requantizations: Sequence[RequantizationEntry]
+    islands: Sequence[IslandEntry] = field(default=(), metadata=OMITTED)
 
 
 def certificate(
@@ -149,6 +157,7 @@ def certificate(
             for step in program.steps
             if isinstance(step.attrs, RequantizeAttrs)
         ],
+        [island.facts() for island in islands(network.graph, program)],
     )
 
 
@@ -169,7 +178,16 @@ def hashes(folder: Path, network: Network, exported: Path | None = None) -> Hash
 def _form(network: Network, tally: DifferenceTally) -> ComparedForm:
     first = list(in_order(network, tally.differences))[:1]
     seconds = round(tally.seconds, 3)
-    return ComparedForm(True, len(tally.tensors), tally.elements, tally.wrong, first, seconds)
+    return ComparedForm(
+        True,
+        len(tally.tensors),
+        tally.elements,
+        tally.wrong,
+        first,
+        seconds,
+        tally.island_codes,
+        tally.moved_codes,
+    )
 
 
 def _accumulator(found: Accumulator, profile: Profile) -> AccumulatorEntry:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from qgraph.exact.reference import Reference
 from qgraph.ir.types import Array, Codes, Exponent, Fixed
 from qgraph.program.ops import RequantizeAttrs
 from qgraph.verification.cases import Case
+
+NO_RUNS: Mapping[str, Mapping[str, Array]] = MappingProxyType({})
+WHOLE_RUN = "whole run"
 
 
 @dataclass(frozen=True)
@@ -30,13 +34,19 @@ class Difference:
 
 @dataclass
 class DifferenceTally:
-    """Counts of one form. `differences` has the first one of each tensor, by name."""
+    """Counts of one form. `differences` has the first one of each tensor, by name.
+
+    Of a whole run of its files, `island_codes` are computed from float islands; `moved_codes` of
+    them are one step from the reference's.
+    """
 
     tensors: set[str] = field(default_factory=set)
     elements: int = 0
     wrong: int = 0
     differences: dict[str, Difference] = field(default_factory=dict)
     seconds: float = 0.0
+    island_codes: int = 0
+    moved_codes: int = 0
 
     def add(self, tensor: str, actual: Array, expected: Codes, label: str) -> None:
         """Compare one tensor. Raises GraphError if shapes differ."""
@@ -70,8 +80,17 @@ class Compared:
     saturation: Mapping[str, Saturation]
 
 
-def compare(network: Network, runners: Mapping[str, Runner], cases: Iterable[Case]) -> Compared:
-    """Run every form and the integer reference on every case, and count differences."""
+def compare(
+    network: Network,
+    runners: Mapping[str, Runner],
+    cases: Iterable[Case],
+    whole: Mapping[str, Mapping[str, Array]] = NO_RUNS,
+) -> Compared:
+    """Run every form and the integer reference on every case, and count differences.
+
+    whole: codes of whole runs through float islands, by form. The reference continues from the
+    codes that each executor made behind them.
+    """
     reference = Reference(network.graph)
     tallies = {name: DifferenceTally() for name in runners}
     counts: dict[str, int] = {}
@@ -91,7 +110,36 @@ def compare(network: Network, runners: Mapping[str, Runner], cases: Iterable[Cas
                 raise GraphError(f"{name} gives no `{missing[0]}`", node=missing[0])
             for tensor in (t for t in expected if t in found):
                 tallies[name].add(tensor, found[tensor], expected[tensor], case.label)
+    for name, codes in whole.items():
+        if codes:
+            _compare_run(network, reference, codes, tallies[name])
     return Compared(counts, tallies, saturation)
+
+
+def _compare_run(
+    network: Network, reference: Reference, codes: Mapping[str, Codes], tally: DifferenceTally
+) -> None:
+    """Compare a run through float islands.
+
+    Integer layers are computed from the codes that the executor made, at tolerance zero. These
+    codes may be one step from the reference's, because float ops differ between libraries in the
+    last digits.
+    """
+    program = network.program
+    entries = {e.tensor: codes[e.tensor] for e in program.entries}
+    for tensor, wanted in expected_codes(network, reference, entries).items():
+        if tensor in codes and tensor not in entries:
+            tally.add(tensor, codes[tensor], wanted, WHOLE_RUN)
+    begun = {e.tensor for e in program.entries if not e.segment}
+    held = {n: Fixed(codes[n], _exponent(program.tensors[n].exponent)) for n in program.exits}
+    given: dict[str, Fixed | Array] = dict(network.sample)
+    given.update({name: fixed for name, fixed in held.items() if name not in entries})
+    for name, value in reference.run(given, entries.keys() - begun).items():
+        assert isinstance(value, Fixed)
+        far = np.abs(codes[name] - value.codes) > 1
+        tally.add(name, np.where(far, codes[name], value.codes), value.codes, WHOLE_RUN)
+        tally.island_codes += value.codes.size
+        tally.moved_codes += int(np.count_nonzero(codes[name] != value.codes))
 
 
 def expected_codes(

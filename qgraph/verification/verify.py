@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qgraph.artifacts import CERTIFICATE
-from qgraph.backends.network_forms import Form, Network, Runner
+from qgraph.backends.network_forms import Form, Network, Runner, WholeForm
 from qgraph.errors import LoadError, QGraphError, UnsupportedError, UsageError, reason_of
 from qgraph.exports import FORMS, exported_form, form
 from qgraph.files import write_whole
@@ -116,25 +116,32 @@ def verify(
     inputs = _inputs(network, data, limit)
     refused: dict[str, str] = {}
     runners: dict[str, Runner] = {}
+    places: dict[str, Path] = {}
     with ExitStack() as stack:
         for i, one in enumerate(chosen):
             progress("building", i, len(chosen))
             try:
                 reason = None if exported else one.refusal(network)
                 if exported is not None:
+                    places[one.name] = exported
                     runners[one.name] = _runner_of_files(one, network, exported)
                 elif reason is None:
                     place = folder
                     if one.name not in DELIVERED:
                         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
                         one.write(network, place)
+                    places[one.name] = place
                     runners[one.name] = one.runner(network, place)
             except (UnsupportedError, ImportError) as error:
                 reason = str(error)
             if reason is not None:
                 refused[one.name] = reason
+        whole: dict[str, Mapping[str, Array]] = {}
+        for one in chosen if network.program.has_islands else ():
+            if one.name in runners and isinstance(one, WholeForm):
+                whole[one.name] = one.executed(network, places[one.name])
         cases = list(_cases(network, inputs))
-        compared = compare(network, runners, _with_progress(cases, progress))
+        compared = compare(network, runners, _with_progress(cases, progress), whole)
     made = certificate(folder, network, compared, refused, exported)
     write_whole(folder / CERTIFICATE, (json.dumps(to_json(made), indent=1) + "\n").encode())
     return Verified(network, compared, refused, made)

@@ -9,6 +9,7 @@ from qgraph.exact.float_parts import float_between, float_nodes
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import QuantSpec
 from qgraph.program import lower
+from qgraph.program.islands import islands
 from tests.helpers.quantized import PROFILES, random_network
 
 CODES = QuantSpec(8, True, "input", 4)
@@ -43,12 +44,14 @@ def test_what_constants_alone_decide_is_not_computed() -> None:
 
 @settings(max_examples=60)
 @given(st.integers(0, 10**6), st.sampled_from(sorted(PROFILES)))
-def test_there_is_no_program_with_float_between(seed: int, profile: str) -> None:
+def test_float_ops_between_integer_layers_are_islands(seed: int, profile: str) -> None:
     graph = random_network(seed, profile)
+    between = names(float_between(graph))
     try:
-        lower(graph)
+        program = lower(graph)
     except UnsupportedError as error:
-        refused = "between integer layers" in error.message
-    else:
-        refused = False
-    assert refused == bool(float_between(graph))
+        assert "nothing is computed in integers" in error.message and not between
+        return
+    assert program.has_islands == bool(between)
+    found = [name for island in islands(graph, program) for name in names(island.nodes)]
+    assert sorted(found) == sorted(between)

@@ -133,13 +133,12 @@ def test_rows_that_are_limited_are_not_those_of_each_sample(end: int | None, wan
     assert not program.batch_free and program.blocks_free is wanted
 
 
-def test_float_between_integers_is_refused_by_name() -> None:
+def test_a_float_op_between_integers_begins_a_segment() -> None:
     net = Net(4)
     y = net.fc(net.op("exp", net.fc("x", "first"), name="between"), "last")
     net.graph.outputs["y"] = y
-    with pytest.raises(UnsupportedError, match="computed in float") as caught:
-        lower(quantize(net.graph))
-    assert caught.value.node == "between"
+    program = lower(quantize(net.graph))
+    assert [(e.source, e.segment) for e in program.entries] == [("x", 0), ("between", 1)]
 
 
 def test_an_unknown_size_is_refused() -> None:

@@ -132,11 +132,23 @@ def test_items_are_interleaved() -> None:
 # -- Ray --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
+@pytest.mark.extra
+def test_a_cluster_that_is_named_elsewhere_is_not_joined(monkeypatch) -> None:
+    ray = pytest.importorskip("ray", reason="pip install 'qgraph-compiler[ray]'")
+    assert not ray.is_initialized()
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # nobody listens there
+    with ray_workers(1):
+        assert ray.is_initialized()
+    assert not ray.is_initialized()
+
+
 @pytest.fixture(scope="module")
 def cluster():
     """Ray on this machine, in two processes."""
     ray = pytest.importorskip("ray", reason="pip install 'qgraph-compiler[ray]'")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False,
+    # Not the cluster of another test, which ends while this one needs it.
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False,
              object_store_memory=100 << 20)  # fmt: skip
     yield
     ray.shutdown()

@@ -62,9 +62,8 @@ def test_it_trains_and_ends_in_integers(case, tmp_path):
     trained = tf.function(run.model)({"image": tf.constant(IMAGES[:4])})
     for name, value in Reference(final.graph).outputs({"image": IMAGES[:4]}).items():
         np.testing.assert_allclose(trained[name], value, rtol=1e-6, atol=1e-6)
-    if case != "between layers":  # such a network has no integer program
-        checked = verify(final.save(tmp_path / "inference"), forms=["tensorflow", "engine"])
-        assert checked.equal and not checked.refused
+    checked = verify(final.save(tmp_path / "inference"), forms=["tensorflow", "engine"])
+    assert checked.equal and not checked.refused
 
 
 def test_an_op_without_a_gradient_is_named(tmp_path):

@@ -23,6 +23,7 @@ from qgraph.ir.types import Array, Codes, Fixed
 from qgraph.names import file_stem
 from qgraph.ops.lowerings import Lowerings
 from qgraph.program import Program, Tensor, run
+from qgraph.program.islands import Island, islands
 from qgraph.program.layers import elements
 from qgraph.program.run import batch_of
 
@@ -42,7 +43,7 @@ class CForm:
         return refused(network.program)
 
     def write(self, network: Network, folder: Path) -> None:
-        made = write_program(network.program, folder)
+        made = write_program(network.program, folder, islands(network.graph, network.program))
         if not network.sample:
             return
         names = [entry.tensor for entry in network.program.entries]
@@ -80,13 +81,16 @@ def refused(program: Program) -> str | None:
     return None
 
 
-def write_program(program: Program, folder: Path) -> CUnit:
-    """Write `<net>.c`, `<net>.h` and `<net>_test.c` into a folder. Raises UnsupportedError."""
+def write_program(program: Program, folder: Path, between: Sequence[Island] = ()) -> CUnit:
+    """Write `<net>.c`, `<net>.h` and `<net>_test.c` into a folder. Raises UnsupportedError.
+
+    between: the float islands of the network.
+    """
     why = refused(program)
     if why is not None:
         raise UnsupportedError(why, hint="choose another export format")
     made = unit(program, file_stem(program.name))
-    (folder / f"{made.net}.h").write_text(header(made), "ascii")
+    (folder / f"{made.net}.h").write_text(header(made, between), "ascii")
     (folder / f"{made.net}.c").write_text(made.text, "ascii")
     (folder / f"{made.net}_test.c").write_text(check(made), "ascii")
     return made

@@ -9,7 +9,7 @@ from qgraph.names import literal
 from qgraph.program.layers import elements
 
 CHECK = """\
-/* Runs {net}_run on samples from a file.
+/* Runs {net} on samples from a file.
  *
  *     {net}_test INPUTS OUTPUTS          writes the outputs
  *     {net}_test INPUTS --check OUTPUTS  compares them with the file; prints PASS or FAIL
@@ -120,7 +120,7 @@ int main(int count, char **words)
         }}
         if (read == 0)
             break;
-        {net}_run({arguments});
+{runs}
 {writes}
         if (check) {{
             if (fread(expected, 1, SAMPLE_BYTES, outputs_file) != SAMPLE_BYTES) {{
@@ -159,9 +159,9 @@ def check(unit: CUnit) -> str:
         outputs="\n".join(rows[:exits]),
         traced="\n".join(rows[exits:]),
         exits=exits,
-        buffers="\n".join(_buffer(unit, p) for p in (*unit.entries, *unit.exits)),
+        buffers="\n".join(_buffer(unit, p) for p in (*unit.entries, *unit.exits, *unit.passed_on)),
         reads="\n".join(_read(unit, p) for p in unit.entries),
-        arguments=", ".join(p.name for p in (*unit.entries, *unit.exits)),
+        runs="\n".join(f"        {run.name}({run.arguments});" for run in unit.runs),
         writes="\n".join(_write(i, unit, p) for i, p in enumerate(unit.exits)),
     )
 

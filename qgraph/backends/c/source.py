@@ -1,4 +1,8 @@
-"""Write the .c file: helpers, a function for each layer, the function that runs them, constants."""
+"""Write the .c file: helpers, a function for each layer, those that run them, constants.
+
+A network without float islands has one function that runs it. With islands, it has one for each
+segment; a tensor that a later segment reads is an exit of one and an entry of the other.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from qgraph.backends.c.kernels import WINDOW
 from qgraph.backends.c.memory import Lifetime, Place, plan
 from qgraph.ir.types import Array
 from qgraph.names import c_names, comment, identifier
-from qgraph.program import Program
+from qgraph.program import Program, segments
 from qgraph.program.layers import Layer, elements, layers
 from qgraph.program.ops import OpClass
 
@@ -43,6 +47,26 @@ class Port:
 
 
 @dataclass(frozen=True)
+class CRun:
+    """A function that runs a segment, `NAME_in` with an arena: its entries and exits."""
+
+    name: str
+    part: Program
+    entries: tuple[Port, ...]
+    exits: tuple[Port, ...]
+
+    @property
+    def parameters(self) -> str:
+        tensors = self.part.tensors
+        read = [f"const {tensors[p.tensor].storage}_t *{p.name}" for p in self.entries]
+        return ", ".join([*read, *(f"{tensors[p.tensor].storage}_t *{p.name}" for p in self.exits)])
+
+    @property
+    def arguments(self) -> str:
+        return ", ".join(p.name for p in (*self.entries, *self.exits))
+
+
+@dataclass(frozen=True)
 class CUnit:
     """The parts of a .c file, and the facts that the header and the test need."""
 
@@ -50,6 +74,7 @@ class CUnit:
     net: str
     entries: tuple[Port, ...]
     exits: tuple[Port, ...]
+    runs: tuple[CRun, ...]
     arena: int  # bytes
     traced: tuple[str, ...]
     code: str
@@ -57,10 +82,10 @@ class CUnit:
     identifiers: Mapping[str, str]  # by tensor
 
     @property
-    def parameters(self) -> str:
-        tensors = self.program.tensors
-        read = [f"const {tensors[p.tensor].storage}_t *{p.name}" for p in self.entries]
-        return ", ".join([*read, *(f"{tensors[p.tensor].storage}_t *{p.name}" for p in self.exits)])
+    def passed_on(self) -> tuple[Port, ...]:
+        """Exits of segments that only later segments read."""
+        outside = {*self.exits}
+        return tuple(p for run in self.runs for p in run.exits if p not in outside)
 
     @property
     def text(self) -> str:
@@ -77,7 +102,8 @@ class _Unit:
     def __init__(self, program: Program, net: str) -> None:
         self.program, self.net = program, net
         self.names = c_names(net)
-        self.layers = layers(program)
+        self.parts = segments(program)
+        self.layers = [layer for part in self.parts for layer in layers(part)]
         self.entries = tuple(Port(e.tensor, self.names.fresh(e.tensor)) for e in program.entries)
         self.idents = {p.tensor: p.name for p in self.entries}
         copied = {n for n in program.exits if n in self.idents or n in program.constants}
@@ -90,15 +116,27 @@ class _Unit:
             for n in program.exits
         )
         self.copied = [p for p in self.exits if p.tensor in copied]
+        self.runs = tuple(self._ports(part) for part in self.parts)
         self.source = CContext(program, self.names, self.idents)
         self.roots = self._roots()
+
+    def _ports(self, part: Program) -> CRun:
+        number = "" if len(self.parts) == 1 else f"_{self.parts.index(part)}"
+        exits = {port.tensor: port for port in self.exits}
+        return CRun(
+            f"{self.net}_run{number}",
+            part,
+            tuple(Port(e.tensor, self.idents[e.tensor]) for e in part.entries),
+            tuple(exits.get(n, Port(n, self.idents[n])) for n in part.exits),
+        )
 
     def _roots(self) -> dict[str, str]:
         """The tensor with the codes, for each reshape that only changes their shape."""
         roots: dict[str, str] = {}
+        exits = {name for part in self.parts for name in part.exits}
         for layer in self.layers:
             head = layer.head
-            if head.family is OpClass.RESHAPE and head.output not in self.program.exits:
+            if head.family is OpClass.RESHAPE and head.output not in exits:
                 source = head.inputs[0]
                 if source not in self.program.constants:
                     roots[head.output] = roots.get(source, source)
@@ -110,14 +148,15 @@ class _Unit:
             for layer in self.layers
         ]
         offsets, arena = self._plan(functions)
-        body = self._run(functions, offsets)
+        bodies = [self._run(run, functions, offsets) for run in self.runs]
         data = tuple((name, kind, codes) for name, (kind, codes) in self.source.data.items())
-        code = "\n".join([*self._head(data), *(f.text for f in functions if f), body])
+        code = "\n".join([*self._head(data), *(f.text for f in functions if f), *bodies])
         return CUnit(
             self.program,
             self.net,
             self.entries,
             self.exits,
+            self.runs,
             max(arena, 8),
             tuple(self.source.traced),
             code,
@@ -129,7 +168,8 @@ class _Unit:
 
     def _plan(self, functions: Sequence[CFunction | None]) -> tuple[dict[Place, int], int]:
         """Offsets of tensors by name, and of each layer's row by the number of the layer."""
-        outside = {e.tensor for e in self.program.entries} | set(self.program.exits)
+        outside = {e.tensor for e in self.program.entries}
+        outside |= {name for part in self.parts for name in part.exits}
         lives: dict[Place, Lifetime] = {}
         for i, (layer, written) in enumerate(zip(self.layers, functions, strict=True)):
             for name in layer.read:
@@ -168,15 +208,22 @@ class _Unit:
             "\n".join([*declared, ""]),
         ]
 
-    def _run(self, functions: Sequence[CFunction | None], offsets: dict[Place, int]) -> str:
-        text, net, parameters = Text(), self.net, self._parameters()
-        arguments = ", ".join(p.name for p in (*self.entries, *self.exits))
-        text.line(f"void {net}_run_in({net}_arena *arena, {parameters})")
+    def _run(
+        self, run: CRun, functions: Sequence[CFunction | None], offsets: dict[Place, int]
+    ) -> str:
+        text, net = Text(), self.net
+        own = {step.output for step in run.part.steps}
+        text.line(f"void {run.name}_in({net}_arena *arena, {run.parameters})")
         text.line("{")
-        for i, (layer, written) in enumerate(zip(self.layers, functions, strict=True)):
-            for line in self._call(i, layer, written, offsets):
-                text.line(f"    {line}")
-        for port in self.copied:
+        calls = [
+            line
+            for i, (layer, written) in enumerate(zip(self.layers, functions, strict=True))
+            if layer.head.output in own
+            for line in self._call(i, layer, written, offsets)
+        ]
+        for line in calls:
+            text.line(f"    {line}")
+        for port in (p for p in self.copied if p in run.exits):
             tensor = self.program.tensors[port.tensor]
             source = self.idents[port.tensor]
             if port.tensor in self.program.constants:
@@ -184,23 +231,19 @@ class _Unit:
             text.line(
                 f"    memcpy({port.name}, {source}, {elements(tensor)} * sizeof *{port.name});"
             )
-        if not offsets:
+        if not any("arena->" in line for line in calls):
             text.line("    (void)arena;")
         text.line("}")
         text.line()
         text.line(f"#ifndef {net.upper()}_NO_STATIC_ARENA")
-        text.line(f"void {net}_run({parameters})")
+        text.line(f"void {run.name}({run.parameters})")
         text.line("{")
         text.line(f"    static {net}_arena arena;")
         text.line()
-        text.line(f"    {net}_run_in(&arena, {arguments});")
+        text.line(f"    {run.name}_in(&arena, {run.arguments});")
         text.line("}")
         text.line("#endif")
         return str(text)
-
-    def _parameters(self) -> str:
-        empty = CUnit(self.program, self.net, self.entries, self.exits, 0, (), "", (), {})
-        return empty.parameters
 
     def _call(
         self, i: int, layer: Layer, written: CFunction | None, offsets: dict[Place, int]

@@ -18,16 +18,17 @@ OPSET = 18
 
 
 def quantize_model(program: Program) -> onnx.ModelProto:
-    """From float values, by their names in the graph, to codes of every entry."""
-    sources = dict.fromkeys(e.source for e in program.entries)
+    """From float values, by their names in the graph, to codes of the entries of segment 0."""
+    entries = [entry for entry in program.entries if not entry.segment]
+    sources = dict.fromkeys(entry.source for entry in entries)
     model = OnnxModelBuilder(f"{program.name}/quantize", OPSET, (*sources, *program.tensors))
     wide: dict[str, str] = {}
-    for entry in program.entries:
+    for entry in entries:
         name, tensor = entry.tensor, program.tensors[entry.tensor]
         if entry.source not in wide:
             model.input(entry.source, "float32", _shape(program, name))
             wide[entry.source] = _cast(model, entry.source, "float64")
-        codes = _codes(model, wide[entry.source], entry.spec, tensor.exponent)
+        codes = codes_of_values(model, wide[entry.source], entry.spec, tensor.exponent)
         model.append("Cast", [codes], name, to=element_type(tensor.storage))
         model.output(name, tensor.storage, _shape(program, name))
     return model.model({"form": "quantize"})
@@ -42,10 +43,7 @@ def dequantize_model(program: Program, outputs: Mapping[str, str]) -> onnx.Model
     for exit_, name in outputs.items():
         tensor = program.tensors[exit_]
         model.input(name, tensor.storage, _shape(program, exit_))
-        scale = model.constant(np.ldexp(1.0, -np.asarray(tensor.exponent)), f"{name}/scale")
-        values = model.add("Mul", [_cast(model, name, "float64"), scale], f"{name}/value")
-        output = model.fresh(f"{name}/float")
-        model.append("Cast", [values], output, to=element_type("float32"))
+        output = values_of_codes(model, name, tensor.exponent, f"{name}/float")
         model.output(output, "float32", _shape(program, exit_))
     return model.model({"form": "dequantize"})
 
@@ -59,8 +57,17 @@ def _cast(model: OnnxModelBuilder, value: str, dtype: str) -> str:
     return model.add("Cast", [value], f"{value}/{dtype}", to=element_type(dtype))
 
 
-def _codes(model: OnnxModelBuilder, value: str, spec: QuantSpec, exponent: Exponent) -> str:
-    """`clip(round(value * 2^exponent))`, or the wrapped number, in float64."""
+def values_of_codes(model: OnnxModelBuilder, codes: str, exponent: Exponent, stem: str) -> str:
+    """`code * 2^-exponent`, rounded once to float32."""
+    scale = model.constant(np.ldexp(1.0, -np.asarray(exponent)), f"{codes}/scale")
+    values = model.add("Mul", [_cast(model, codes, "float64"), scale], f"{codes}/value")
+    return model.add("Cast", [values], stem, to=element_type("float32"))
+
+
+def codes_of_values(
+    model: OnnxModelBuilder, value: str, spec: QuantSpec, exponent: Exponent
+) -> str:
+    """Codes of a float64 value, in float64: `clip(round(value * 2^exponent))`, or wrapped."""
 
     def operate(op: str, x: str, number: float | None = None) -> str:
         constant = [] if number is None else [model.constant(np.float64(number), "number")]

@@ -14,12 +14,19 @@ from qgraph.backends.network_forms import Network, Runner
 from qgraph.backends.onnx.boundary_models import dequantize_model, quantize_model
 from qgraph.backends.onnx.builder import metadata_of, save
 from qgraph.backends.onnx.emission import ProgramEmission
-from qgraph.backends.onnx.float_parts import is_program_alone, reserved_names, with_float_parts
+from qgraph.backends.onnx.float_parts import (
+    is_program_alone,
+    reserved_names,
+    with_float_parts,
+    with_islands,
+)
 from qgraph.backends.onnx.integer import IntegerEmission
 from qgraph.backends.onnx.qdq import QdqEmission
 from qgraph.backends.onnx.qonnx import QonnxEmission
-from qgraph.backends.onnx.runners import check_whole, onnx_runtime, qonnx_executor
+from qgraph.backends.onnx.runners import onnx_runtime, qonnx_executor
+from qgraph.backends.onnx.whole_runs import check_whole, run_from_codes, run_from_values
 from qgraph.errors import UnsupportedError
+from qgraph.ir.types import Array
 from qgraph.names import onnx_name
 from qgraph.ops.lowerings import Lowerings
 
@@ -76,12 +83,36 @@ class OnnxInteger(OnnxForm):
     emission: ClassVar[type[ProgramEmission]] = IntegerEmission
 
     def write(self, network: Network, folder: Path) -> None:
-        super().write(network, folder)
+        model, _ = self._model(network)
+        save(model, folder / FILE)
         save(quantize_model(network.program), folder / "quantize.onnx")
-        save(
-            dequantize_model(network.program, self.emitter(network).outputs),
-            folder / "dequantize.onnx",
-        )
+        given = {value.name for value in model.graph.output}
+        outputs = {n: o for n, o in self.emitter(network).outputs.items() if o in given}
+        save(dequantize_model(network.program, outputs), folder / "dequantize.onnx")
+
+    def emit(self, network: Network) -> onnx.ModelProto:
+        """The model with the float islands of the network, if ONNX supports their ops.
+
+        Otherwise entries and exits of every segment are inputs and outputs.
+        """
+        model, _ = self._model(network)
+        return model
+
+    def warnings(self, network: Network) -> list[str]:
+        model, missing = self._model(network)
+        return [] if missing is None else [_left_to_the_host(model, missing)]
+
+    def executed(self, network: Network, folder: Path) -> Mapping[str, Array]:
+        return run_from_codes(folder / FILE, network)
+
+    def _model(self, network: Network) -> tuple[onnx.ModelProto, UnsupportedError | None]:
+        core = self.emitter(network).emit()
+        if not network.program.has_islands:
+            return core, None
+        try:
+            return with_islands(core, network), None
+        except UnsupportedError as error:
+            return core, error
 
 
 @dataclass(frozen=True)
@@ -101,14 +132,7 @@ class OnnxQdq(OnnxForm):
 
     def warnings(self, network: Network) -> list[str]:
         model, missing = self._model(network)
-        if missing is None:
-            return []
-        ends = ", ".join(f"`{value.name}`" for value in model.graph.output)
-        return [
-            "the file contains only the integer part of the network, because ONNX does not support "
-            f"`{missing.node}`: {missing.message}. Its outputs are {ends}; compute what follows on "
-            "the host"
-        ]
+        return [] if missing is None else [_left_to_the_host(model, missing)]
 
     def _model(self, network: Network) -> tuple[onnx.ModelProto, UnsupportedError | None]:
         """The model, and the reason why it has no float parts, if the network has some."""
@@ -126,6 +150,9 @@ class OnnxQdq(OnnxForm):
             publics.setdefault(network.graph.outputs[public], name)
         return QdqEmission(network.program, publics, reserved_names(network.graph))
 
+    def executed(self, network: Network, folder: Path) -> Mapping[str, Array]:
+        return run_from_values(folder / FILE, network)
+
     def runner(self, network: Network, folder: Path) -> Runner:
         if not is_program_alone(network):
             check_whole(folder / FILE, network)
@@ -141,6 +168,15 @@ class Qonnx(OnnxForm):
 
     def runner(self, network: Network, folder: Path) -> Runner:
         return qonnx_executor(folder / FILE)
+
+
+def _left_to_the_host(model: onnx.ModelProto, missing: UnsupportedError) -> str:
+    ends = ", ".join(f"`{value.name}`" for value in model.graph.output)
+    return (
+        "the file contains only the integer part of the network, because ONNX does not support "
+        f"`{missing.node}`: {missing.message}. Its outputs are {ends}; compute what follows on "
+        "the host"
+    )
 
 
 FORMS = (OnnxInteger(), OnnxQdq(), Qonnx())

@@ -12,15 +12,12 @@ import onnx
 from onnx import helper
 
 from qgraph.archives import JsonObject
-from qgraph.backends.io_names import io_names_of
-from qgraph.backends.network_forms import Network, Runner
+from qgraph.backends.network_forms import Runner
 from qgraph.backends.onnx.builder import metadata_of
 from qgraph.distribution import install_hint
 from qgraph.errors import ExactnessError, UnsupportedError
-from qgraph.exact.reference import Reference
 from qgraph.foreign import OnnxObject
 from qgraph.ir.types import Array
-from qgraph.names import onnx_name
 from qgraph.ops.movement import TO_NHWC
 
 
@@ -70,26 +67,6 @@ def integer_part(model: onnx.ModelProto, meta: JsonObject) -> onnx.ModelProto:
     part.graph.input.extend(known[name] for name in starts)
     part.graph.output.extend(known[name] for name in ends)
     return part
-
-
-def check_whole(path: Path, network: Network) -> None:
-    """Compare the outputs of a file, with its float ops, with the network's, on its sample.
-
-    Float ops differ between libraries in the last digits. Raises ExactnessError for larger errors.
-    """
-    if network.sample.keys() < {*network.graph.inputs} or not network.sample:
-        return
-    model = onnx.load(path)
-    names = io_names_of(network.graph, onnx_name)
-    if {v.name for v in model.graph.output} != {*names.outputs.values()}:
-        return  # the file has no float ops
-    feeds = {names.inputs[name]: network.sample[name] for name in network.graph.inputs}
-    runs = session(with_own_weights(model) or path, optimised=True)
-    found = dict(zip(names.outputs, runs.run([*names.outputs.values()], feeds), strict=True))
-    for public, wanted in Reference(network.graph).outputs(network.sample).items():
-        tolerance = 1e-3 * float(np.max(np.abs(wanted), initial=0))
-        if not np.allclose(found[public], wanted, rtol=1e-2, atol=tolerance):
-            raise ExactnessError("the file gives other values than the network", node=public)
 
 
 def qonnx_executor(path: Path) -> Runner:

@@ -10,11 +10,13 @@ from typing import ClassVar
 import numpy as np
 
 from qgraph.backends.network_forms import Network, Runner
-from qgraph.backends.tf.emit import emit_graph_def, tensor_names
+from qgraph.backends.tf.emit import emit_graph_def, tensor_names, tf_io_names
 from qgraph.backends.tf.lower import LOWERINGS
 from qgraph.backends.tf.program import TFProgram
 from qgraph.exact.bounds import bounds
 from qgraph.foreign import Proto
+from qgraph.frontends.opaque import foreign_ops
+from qgraph.ir.reading import kind_of
 from qgraph.ir.types import Array, Exponent
 from qgraph.numerics import aligned
 from qgraph.ops.lowerings import Lowerings
@@ -30,7 +32,10 @@ class TensorFlowForm:
     lowerings: ClassVar[Lowerings[object]] = LOWERINGS
 
     def refusal(self, network: Network) -> str | None:
-        return None
+        foreign = foreign_ops(network.graph)
+        if not foreign:
+            return None
+        return f"{foreign[0].name}: TensorFlow does not have `{kind_of(foreign[0])}`"
 
     def write(self, network: Network, folder: Path) -> None:
         graph_def = emit_graph_def(network.graph, bounds(network.graph))
@@ -40,6 +45,21 @@ class TensorFlowForm:
         names = tensor_names(network.graph, bounds(network.graph))
         return {value: name for value, name in names.items() if value != name}
 
+    def executed(self, network: Network, folder: Path) -> Mapping[str, Array]:
+        """One run with all tensors fetched."""
+        if not network.sample:
+            return {}
+        tensors, names = network.program.tensors, self._emitted(network)
+        session, io_names = TFProgram(folder / FILE), tf_io_names(network.graph).inputs
+        feeds = {io_names[name]: network.sample[name] for name in network.graph.inputs}
+        found = zip(names, session.run(feeds, [*names.values()]), strict=True)
+        return {name: _codes(array, tensors[name].exponent) for name, array in found}
+
+    def _emitted(self, network: Network) -> dict[str, str]:
+        """The emitted tensor of each tensor of the program except constants."""
+        program, names = network.program, tensor_names(network.graph, bounds(network.graph))
+        return {n: t for n, t in names.items() if n in program.tensors.keys() - program.constants}
+
     def runner(self, network: Network, folder: Path) -> Runner:
         """Returns every emitted tensor; exits are fetched alone, as in use.
 
@@ -48,7 +68,7 @@ class TensorFlowForm:
         """
         program, tensors = network.program, network.program.tensors
         emitted = tensor_names(network.graph, bounds(network.graph))
-        names = {n: t for n, t in emitted.items() if n in tensors and n not in program.constants}
+        names = self._emitted(network)
         fed = {e.tensor: emitted.get(e.source, e.source) for e in program.entries}
         session = TFProgram(_cut((folder / FILE).read_bytes(), set(fed.values())))
 

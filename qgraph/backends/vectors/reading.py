@@ -11,7 +11,7 @@ import numpy as np
 from qgraph.archives import JsonObject, parse_json, reading
 from qgraph.backends.vectors.files import read, sha256
 from qgraph.errors import ExactnessError
-from qgraph.ir.types import Array, QuantSpec, Role
+from qgraph.ir.types import Array
 from qgraph.ops.attributes import Attributes
 from qgraph.ops.windows import NO_PADS, ONE
 from qgraph.program import Entry, Program, Step, Tensor, run
@@ -45,7 +45,7 @@ def _program(folder: Path, index: JsonObject) -> Program:
         index["network"],
         tensors,
         constants,
-        tuple(_entry(tensors[name]) for name in index["entries"]),
+        tuple(Entry.of_codes(tensors[name]) for name in index["entries"]),
         tuple(index["exits"]),
         tuple(_step(step) for step in index["steps"]),
         index["batch_free"],
@@ -133,11 +133,6 @@ def _tensor(name: str, facts: JsonObject) -> Tensor:
     low, high, exponent = facts["low"], facts["high"], facts["exponent"]
     held = exponent if isinstance(exponent, int) else tuple(exponent)
     return Tensor(name, tuple(facts["shape"]), low, high, max(-low, high), held)
-
-
-def _entry(tensor: Tensor) -> Entry:
-    bits = max(1, (tensor.high - tensor.low).bit_length())
-    return Entry(tensor.name, tensor.name, QuantSpec(bits, tensor.low < 0, Role.INPUT, 0))
 
 
 def _step(step: JsonObject) -> Step:

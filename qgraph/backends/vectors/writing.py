@@ -18,8 +18,9 @@ from qgraph.ir.types import Codes, QuantSpec
 from qgraph.names import identifier
 from qgraph.program import Step, Tensor, run
 from qgraph.program.extremes import Extreme
+from qgraph.program.islands import islands
 from qgraph.program.layers import Layer
-from qgraph.records import JSON
+from qgraph.records import JSON, to_json
 
 FORMAT = 1
 ABOUT = {
@@ -29,6 +30,8 @@ ABOUT = {
     "bin": "raw, little-endian, in the type `storage`",
     "hex": "for $readmemh: one code per line, two's complement with `bits` bits",
     "cases": "one sample through the whole network, with every tensor of the chosen layers",
+    "islands": "float ops between segments: the host computes them from values of `reads`, and "
+    "quantizes the results to the codes of `feeds`",
     "places": "a layer at one position of its output, one row per sample: the window of its input "
     "(taps listed in `absent` are outside of the image and 0), and all channels of its output",
 }
@@ -73,7 +76,7 @@ class _VectorWriter:
             self._place(i, layer)
         text, checks = bench(self.program, self.places, self.stems, self._facts, self.folder)
         (self.folder / "bench.sv").write_text(text, "ascii")
-        about = {
+        about: dict[str, object] = {
             "format": FORMAT,
             "network": self.program.name,
             "about": ABOUT,
@@ -89,6 +92,9 @@ class _VectorWriter:
             "bench": checks,
             "left_out": self.index.left_out,
         }
+        between = islands(self.network.graph, self.program)
+        if between:
+            about["islands"] = [to_json(island.facts()) for island in between]
         (self.folder / "index.json").write_text(json.dumps(about, indent=1) + "\n", "utf-8")
 
     def _facts(self, name: str) -> dict[str, JSON]:

@@ -43,8 +43,8 @@ def test_a_wrong_weight_is_found(digits: Path, monkeypatch) -> None:
 
     whole = c_form.write_program
 
-    def altered(program, folder):
-        unit = whole(program, folder)
+    def altered(program, folder, between):
+        unit = whole(program, folder, between)
         source = folder / f"{unit.net}.c"
         source.write_text(source.read_text().replace("sums[o] += code *", "sums[o] += 2 * code *"))
         return unit

@@ -10,7 +10,7 @@ from qgraph.backends.tf.lower.norm import NORM
 from qgraph.backends.tf.lower.pointwise import POINTWISE
 from qgraph.backends.tf.lower.quantizers import QUANTIZERS
 from qgraph.errors import UnsupportedError
-from qgraph.frontends.opaque import TFSource
+from qgraph.frontends.opaque import TFSource, foreign_ops
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import OPS
 from qgraph.ir.ops.structure import OpaqueAttrs
@@ -33,11 +33,9 @@ def _opaque(e: Emission, node: Node) -> str:
     return name
 
 
-def check_origin(graph: Graph) -> None:
-    """Raise UnsupportedError naming the first opaque op that is not from TensorFlow."""
-    for node in graph.topological():
-        if node.op == "opaque" and not isinstance(node.typed(OpaqueAttrs).source, TFSource):
-            raise _foreign(node)
+def refusal_of(graph: Graph) -> UnsupportedError | None:
+    """The reason why TensorFlow cannot carry a graph: the first op that it does not have."""
+    return next(map(_foreign, foreign_ops(graph)), None)
 
 
 def _foreign(node: Node) -> UnsupportedError:

@@ -1,0 +1,221 @@
+"""Float ops between integer layers: segments of the program, in every form."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import helper, numpy_helper
+
+import qgraph
+from qgraph.errors import UnsupportedError
+from qgraph.exact.reference import Reference
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import QuantSpec
+from qgraph.program import lower, run, segments
+from qgraph.program.islands import islands
+from qgraph.reporting.reading import read_facts
+from qgraph.runtime.island_times import island_times
+from qgraph.stored import load_network
+from tests.frontends.onnx.test_loading import f
+from tests.helpers.cli import run as command
+from tests.helpers.forms import random_codes
+from tests.helpers.quantized import PROFILES, random_network
+
+CODES = QuantSpec(8, True, "input", 4)
+SAMPLES = f(32, 3, 8, 8)
+
+
+def network_with_islands(sums: int = 2) -> onnx.ModelProto:
+    """Convolutions with running sums between them, which TensorFlow's ops cannot express."""
+    rng = np.random.default_rng(0)
+    arrays = {
+        "w1": rng.normal(0, 0.3, (8, 3, 3, 3)),
+        "w2": rng.normal(0, 0.3, (8, 8, 3, 3)),
+        "w3": rng.normal(0, 0.3, (512, 5)),
+    }
+    held = [numpy_helper.from_array(a.astype("float32"), name) for name, a in arrays.items()]
+    held.append(numpy_helper.from_array(np.int64(2), "axis"))
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["x", "w1"], ["a"], pads=[1, 1, 1, 1]),
+        node("Relu", ["a"], ["b"]),
+        node("CumSum", ["b", "axis"], ["first"]),
+        node("Conv", ["first", "w2"], ["d"], pads=[1, 1, 1, 1]),
+        node("Add", ["d", "b"], ["e"]),  # reads a tensor of the segment before
+        node("Relu", ["e"], ["relu"]),
+        *([node("CumSum", ["relu", "axis"], ["second"])] if sums == 2 else []),
+        node("Add", ["second" if sums == 2 else "relu", "relu"], ["sum"]),
+        node("Flatten", ["sum"], ["flat"]),
+        node("Gemm", ["flat", "w3"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "islands",
+        [helper.make_tensor_value_info("x", 1, ["N", 3, 8, 8])],
+        [helper.make_tensor_value_info("y", 1, ["N", 5])],
+        held,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("islands")
+    onnx.save(network_with_islands(), place / "net.onnx")
+    return qgraph.quantize(place / "net.onnx", SAMPLES, effort="plain").save(place / "out")
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 10**6), st.sampled_from(sorted(PROFILES)))
+def test_segments_in_a_row_give_the_codes_of_the_program(seed: int, profile: str) -> None:
+    try:
+        program = lower(random_network(seed, profile))
+    except UnsupportedError:
+        return
+    codes = random_codes(program, seed)
+    wanted, known = run(program, codes), dict(codes)
+    for part in segments(program):
+        known.update(run(part, {e.tensor: known[e.tensor] for e in part.entries}))
+    assert sum(len(part.steps) for part in segments(program)) == len(program.steps)
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(known[name], array, name)
+
+
+def test_a_network_without_islands_is_one_segment() -> None:
+    program = lower(layered())
+    assert segments(program) == (program,) and not program.has_islands
+
+
+def test_islands_name_their_ops_and_ends(folder) -> None:
+    network = load_network(folder)
+    first, second = islands(network.graph, network.program)
+    assert [node.name for node in first.nodes] == ["first"] == [n.name for n in first.causes]
+    assert (first.reads, [e.tensor for e in first.feeds]) == (("b",), ["first/q8"])
+    assert [entry.segment for entry in network.program.entries] == [0, 1, 2]
+    assert second.reads == ("relu",)
+
+
+def test_the_session_computes_islands_in_float(folder) -> None:
+    found = qgraph.Session.open(folder).run({"x": SAMPLES}, batch=5)
+    wanted = Reference(load_network(folder).graph).outputs({"x": SAMPLES})
+    np.testing.assert_array_equal(found["y"], wanted["y"], strict=True)
+
+
+def test_every_form_is_equal_and_says_what_is_float(folder) -> None:
+    found = qgraph.verify(folder)
+    assert found.equal and set(found.refused) <= {"tensorflow", "qonnx", "c"}
+    assert "TensorFlow does not have `CumSum`" in found.refused["tensorflow"]
+    for name in ("onnx-qdq", "onnx-integer"):
+        assert found.compared.tallies[name].island_codes == 1024
+    entry = json.loads((folder / "certificate.json").read_text())["islands"][0]
+    assert entry == {
+        "ops": [{"name": "first", "op": "CumSum"}], "reads": ["b"], "feeds": ["first/q8"]
+    }  # fmt: skip
+    said = command("verify", folder, "-f", "onnx-integer")
+    assert "3 integer segments: first (CumSum), second (CumSum)" in said.out
+
+
+def test_networks_with_ops_that_tensorflow_lacks_are_written_without_its_files(folder) -> None:
+    assert not (folder / "inference.pb").exists() and not (folder / "saved_model").exists()
+    warnings = json.loads((folder / "manifest.json").read_text())["warnings"]
+    assert any("TensorFlow does not have `CumSum` at first" in text for text in warnings)
+    assert command("inspect", folder).code == 0
+
+
+def test_one_file_carries_the_whole_network(folder, tmp_path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    qgraph.export(folder, "onnx-qdq", tmp_path / "qdq")
+    session = onnxruntime.InferenceSession(str(tmp_path / "qdq/network.onnx"))
+    assert [value.name for value in session.get_inputs()] == ["x"]
+    wanted = qgraph.Session.open(folder).run({"x": SAMPLES})["y"]
+    np.testing.assert_array_equal(session.run(["y"], {"x": SAMPLES})[0], wanted)
+
+    qgraph.export(folder, "onnx-integer", tmp_path / "integer")
+    names = ("quantize", "network", "dequantize")
+    chain = [onnxruntime.InferenceSession(str(tmp_path / f"integer/{n}.onnx")) for n in names]
+    values = [SAMPLES]
+    for one in chain:
+        feeds = dict(zip((v.name for v in one.get_inputs()), values, strict=True))
+        values = one.run(None, feeds)
+    np.testing.assert_array_equal(values[0], wanted)
+
+
+def layered() -> Graph:
+    """One layer on codes."""
+    g = Graph("layer")
+    codes = g.add("quantize", g.input("x", "float32", (None, 4)), attrs={"spec": CODES})
+    g.outputs = {"y": g.add("relu", codes)}
+    g.facts.add("calibrated")
+    return g
+
+
+def _with_another_op(path) -> None:
+    """Reverse the first running sum of an exported file."""
+    model = onnx.load(path)
+    node = next(node for node in model.graph.node if node.op_type == "CumSum")
+    node.attribute.append(helper.make_attribute("reverse", 1))
+    onnx.save(model, path)
+
+
+@pytest.mark.parametrize("form", ["onnx-qdq", "onnx-integer"])
+def test_another_float_op_in_a_file_is_found(form, folder, tmp_path) -> None:
+    pytest.importorskip("onnxruntime")
+    qgraph.export(folder, form, tmp_path / "files")
+    _with_another_op(tmp_path / "files/network.onnx")
+    if form == "onnx-integer":
+        found = qgraph.verify(folder, files=tmp_path / "files")
+        assert not found.equal and "first/q8" in found.compared.tallies[form].differences
+    else:
+        found = qgraph.verify(folder, files=tmp_path / "files")
+        assert not found.equal
+
+
+def test_c_has_a_function_for_each_segment(folder, tmp_path) -> None:
+    qgraph.export(folder, "c", tmp_path / "c")
+    header = (tmp_path / "c/net.h").read_text()
+    first, second = header.index("void net_run_0("), header.index("void net_run_1(")
+    said = header[first:second]
+    assert "the host computes in float, from values of b:" in said
+    assert "first: CumSum" in said and "first becomes first/q8 (rounding: half_even" in said
+
+
+def test_vectors_name_the_islands(folder, tmp_path) -> None:
+    qgraph.export(folder, "vectors", tmp_path / "vectors")
+    index = json.loads((tmp_path / "vectors/index.json").read_text())
+    assert [[op["name"] for op in one["ops"]] for one in index["islands"]] == [
+        ["first"], ["second"]
+    ]  # fmt: skip
+
+
+def test_a_wrong_code_behind_an_island_is_found(folder, monkeypatch) -> None:
+    """An executor whose codes are two steps away, although its float op has the right inputs."""
+    from qgraph.backends.onnx.onnx_forms import OnnxInteger
+
+    whole = OnnxInteger.executed
+
+    def moved(self, network, place):
+        codes = dict(whole(self, network, place))
+        codes["second/q8"] = codes["second/q8"] - 2
+        return codes
+
+    monkeypatch.setattr(OnnxInteger, "executed", moved)
+    found = qgraph.verify(folder, forms=["onnx-integer"])
+    assert not found.equal and "second/q8" in found.compared.tallies["onnx-integer"].differences
+
+
+def test_inspect_and_the_report_show_what_islands_cost(folder) -> None:
+    first, second = island_times(folder)
+    assert (first.ops, first.closed_by) == (["CumSum"], ["`CumSum` at first"])
+    assert 0 < first.share < 1 and second.milliseconds > 0
+    said = command("inspect", folder).out
+    assert "float islands" in said and "`CumSum` at second" in said
+    assert [one.closed_by for one in read_facts(folder).islands] == [
+        ["`CumSum` at first"], ["`CumSum` at second"]
+    ]  # fmt: skip
+    command("report", folder)
+    assert '<section id="islands">' in (folder / "report.html").read_text()

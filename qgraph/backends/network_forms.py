@@ -67,8 +67,8 @@ class WholeForm(Protocol):
     def executed(self, network: Network, folder: Path) -> Mapping[str, Array]:
         """Codes of all tensors, entries too, of one run of the files from the network's sample.
 
-        Entries behind float islands have the codes that the executor itself makes. Empty if there
-        is no sample, or if the files lack the islands.
+        Entries behind float islands have the codes that the executor itself makes. Empty for a
+        network without a sample, and for files that lack the islands.
         """
 
 

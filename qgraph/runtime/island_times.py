@@ -1,4 +1,4 @@
-"""What float islands cost in a run of the integer engine, and which ops would close them."""
+"""Measure the time of float islands in a run of the engine, and name the ops that cause them."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_items_are_interleaved() -> None:
 def test_a_cluster_that_is_named_elsewhere_is_not_joined(monkeypatch) -> None:
     ray = pytest.importorskip("ray", reason="pip install 'qgraph-compiler[ray]'")
     assert not ray.is_initialized()
-    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # nobody listens there
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # an unused port
     with ray_workers(1):
         assert ray.is_initialized()
     assert not ray.is_initialized()

@@ -88,7 +88,7 @@ def _run(unit: CUnit, run: CRun, islands: Sequence[Island]) -> str:
 
 
 def _island(island: Island) -> str:
-    """What the host computes in float between two segments."""
+    """Describe what the host computes in float between two segments."""
     ops = [f" *     {comment(node.name)}: {comment(kind_of(node))}" for node in island.nodes]
     read = comment(", ".join(island.reads))
     return "\n".join(

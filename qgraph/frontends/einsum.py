@@ -72,7 +72,7 @@ def write_einsum(site: AnySite, equation: str) -> str:
     first, *others = operands
     if not others:
         return first.summed(parsed.result).ordered(parsed.result).emitted()
-    weights = [site.constant(i) is not None for i in (0, 1)]
+    weights = [site.is_fixed(i) for i in (0, 1)]
     return _product(first, others[0], parsed.result, weights)
 
 

@@ -18,7 +18,7 @@ from qgraph.frontends.batch import BatchTracker
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.partial import MAX_TRACKED, Partial, elementwise, worth_tracking
 from qgraph.frontends.watched import WatchedAttributes, WatchedInputs
-from qgraph.ir.graph import Graph
+from qgraph.ir.graph import Graph, node_of
 from qgraph.ir.types import Array, Shape, TensorType
 
 Partials = tuple[Partial, ...] | None
@@ -169,6 +169,17 @@ class ImportSite(Generic[C, N]):
     def constant(self, i: int) -> Array | None:
         """The array of input `i`; None if it is not constant."""
         return self.builder.constant(self.inputs[i])
+
+    def is_fixed(self, i: int) -> bool:
+        """Whether input `i` is computed from constants only."""
+        graph, waiting, seen = self.builder.graph, [node_of(self.inputs[i])], set[str]()
+        while waiting:
+            node = graph.nodes[waiting.pop()]
+            if node.op != "const" and not node.inputs:
+                return False
+            seen.add(node.name)
+            waiting += [name for name in map(node_of, node.inputs) if name not in seen]
+        return True
 
     def partial(self, i: int) -> Partial | None:
         return self.builder.partials.get(self.inputs[i])

@@ -13,7 +13,7 @@ from qgraph.frontends.einsum import Equation
 from qgraph.interpret import evaluate
 from tests.helpers.graphs import opaque_kinds
 from tests.helpers.onnx_graphs import imported, model_of
-from tests.helpers.tf_graphs import graph_def_of, v1
+from tests.helpers.tf_graphs import assert_same_as_tf, graph_def_of, v1
 
 MOVES = {"transpose", "reshape"}
 ATTENTION = {
@@ -179,6 +179,36 @@ def test_sizes_that_differ_are_refused():
     operands = [np.ones((2, 3), np.float32), np.ones((4, 2), np.float32)]
     with pytest.raises(GraphError, match=r"sizes \[3, 4\] of label `j` do not fit together"):
         from_onnx("ij,jk->ik", operands, [a.shape for a in operands])
+
+
+WEIGHTS = np.arange(24, dtype=np.float32)
+COMPUTED = {
+    "Einsum": lambda x, w: tf.raw_ops.Einsum(inputs=[x, w], equation="abc,cd->abd"),
+    "BatchMatMulV2": lambda x, w: tf.raw_ops.BatchMatMulV2(x=x, y=w),
+}
+
+
+@pytest.mark.parametrize("op", COMPUTED)
+def test_weights_that_are_computed_belong_to_a_layer(op):
+    """Keras 3 reshapes the weights of a dense layer in the graph."""
+
+    def build():
+        x = v1.placeholder("float32", (None, 3, 4), "x")
+        return COMPUTED[op](x, tf.reshape(tf.constant(WEIGHTS), (4, 6)))
+
+    graph = assert_same_as_tf(graph_def_of(build))
+    assert {"matmul", "batch_matmul"} & {n.op for n in graph.nodes.values()} == {"matmul"}
+
+
+def test_products_of_two_activations_of_tensorflow():
+    def build():
+        x = v1.placeholder("float32", (None, 3, 4), "x")
+        raw = tf.raw_ops.BatchMatMulV2
+        return [raw(x=x, y=x, adj_y=True), raw(x=x, y=x, adj_x=True), raw(x=x[0], y=x, adj_y=True)]
+
+    graph = assert_same_as_tf(graph_def_of(build))
+    assert [n.op for n in graph.topological()].count("batch_matmul") == 3
+    assert not opaque_kinds(graph)
 
 
 def test_implicit_results_are_sorted():

@@ -54,7 +54,7 @@ def _batch_matmul(site: TfSite) -> Result:
         a = _turned(site, 0, "a") if site.node.flag("adj_x") else site.inputs[0]
         return site.emit("matmul", a, b)
     k, out = x_shape[-1], site.builder.graph.types[b].shape
-    dense = len(w_shape) == 2 and site.constant(1) is not None and not site.node.flag("adj_x")
+    dense = len(w_shape) == 2 and site.is_fixed(1) and not site.node.flag("adj_x")
     if not dense or k is None or x_shape[:-1].count(None) > 1 or out is None or out[1] is None:
         a = _turned(site, 0, "a") if site.node.flag("adj_x") else site.inputs[0]
         return site.emit("batch_matmul", a, b)

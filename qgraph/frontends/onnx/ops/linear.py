@@ -107,7 +107,7 @@ def _matmul(site: OnnxSite) -> Result:
     if len(w_shape) > 2 and all(d == 1 for d in w_shape[:-2]):
         w = site.helper("w", "squeeze", w, axes=tuple(range(len(w_shape) - 2)))
         w_shape = w_shape[-2:] if len(x_shape) >= len(w_shape) else w_shape
-    if len(w_shape) != 2 or site.builder.constant(w) is None:
+    if len(w_shape) != 2 or not site.is_fixed(1):
         return site.emit("batch_matmul", *site.inputs)
     return _rows(site, x, w)
 

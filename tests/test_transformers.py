@@ -115,3 +115,20 @@ def test_attention_of_pytorch(tmp_path):
     made = quantize(imported(torch_encoder()), samples, effort="plain")
     steps = check(made, tmp_path / "out", 1)
     assert steps.count("matmul") == 3 and steps.count("batch_matmul") == 2
+
+
+def test_attention_op(tmp_path):
+    """Four heads of queries share two heads of keys and values."""
+    node = helper.make_node
+    weights = {"wq": (8, 16), "wk": (8, 8), "wv": (8, 8), "wo": (16, CLASSES)}
+    nodes = [
+        *(node("MatMul", ["x", f"w{i}"], [i]) for i in "qkv"),
+        node("Attention", ["q", "k", "v"], ["mixed"], q_num_heads=4, kv_num_heads=2),
+        node("MatMul", ["mixed", "wo"], ["y"]),
+    ]
+    constants = {name: drawn(*shape) for name, shape in weights.items()}
+    model = model_of(nodes, {"x": ("n", 3, 8)}, constants=constants, opset=23, ir_version=11)
+    made = quantize(imported(model), RNG.normal(size=(48, 3, 8)).astype(np.float32), effort="plain")
+    steps = check(made, tmp_path / "out", 1)
+    assert steps.count("matmul") == 4 and steps.count("batch_matmul") == 2
+    assert "mul" not in {n.op for n in made.graph.topological()}  # the scale is in weights

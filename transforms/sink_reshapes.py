@@ -25,7 +25,7 @@ class SinkReshapes(RewritePass):
     A dense layer on a batch of rows, as in attention, is a product of two matrices between two
     reshapes, which would separate the layer from its bias and its activation. An added or
     multiplied constant may vary along the channels only, also where the reshape splits them into
-    heads. Reshapes move in one direction, so it ends; two that meet are one, or cancel.
+    heads. Reshapes move in one direction, so it ends; two that meet become one, or cancel.
     """
 
     name: ClassVar[str] = "sink-reshapes"
@@ -102,15 +102,13 @@ def _binary(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _merge(rewriter: Rewriter, node: Node) -> bool:
+    """Remove a reshape to the shape that there is, and one before another."""
     graph, first = rewriter.graph, rewriter.graph.producer(node.inputs[0])
-    if first.op != "reshape":
-        return False
-    source = first.inputs[0]
-    if graph.types[source] != graph.types[node.name] or node.control:
-        return rewriter.put(replace(node, inputs=(source,)))
-    if graph.control_users(node.name):
-        return False
-    return rewriter.replace_value(node.name, source)
+    source = first.inputs[0] if first.op == "reshape" else node.inputs[0]
+    same = graph.types[source] == graph.types[node.name]
+    if same and not node.control and not graph.control_users(node.name):
+        return rewriter.replace_value(node.name, source)
+    return first.op == "reshape" and rewriter.put(replace(node, inputs=(source,)))
 
 
 def _along_channels(rewriter: Rewriter, value: str, source: str, reshaped: str) -> str | None:

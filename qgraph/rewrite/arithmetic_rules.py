@@ -26,6 +26,8 @@ NEUTRAL_NUMBERS: Mapping[str, float] = MappingProxyType(
     {"add": 0, "sub": 0, "mul": 1, "div": 1, "maximum": -math.inf, "minimum": math.inf}
 )
 
+NORMS = ("batch_norm", "layer_norm")
+
 
 def _neutral(rewriter: Rewriter, node: Node) -> bool:
     """Remove x + 0, x - 0, x * 1, x / 1, max(x, -inf) and min(x, inf), unless they widen x."""
@@ -87,14 +89,14 @@ BIAS_RULES = (
 
 
 def _absorb(rewriter: Rewriter, node: Node) -> bool:
-    """Merge a mul, add or sub of a batch norm and a constant into gamma and beta."""
+    """Merge a mul, add or sub of a norm and a constant into gamma and beta."""
     graph = rewriter.graph
     sides = (0, 1) if node.op != "sub" else (0,)
     for side in sides:
         value, other = node.inputs[side], node.inputs[1 - side]
         norm = graph.producer(value)
         constant = channel_vector(graph, other, channels_of(graph, value))
-        if norm.op == "batch_norm" and constant is not None:
+        if norm.op in NORMS and constant is not None:
             break
     else:
         return False

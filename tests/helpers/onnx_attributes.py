@@ -54,12 +54,17 @@ MODES = {
 ROW = np.float32([[-1.5, 0.5, 2.0]])
 IMAGE = np.arange(8, dtype=np.float32).reshape(1, 1, 2, 4)
 SIZES = np.int64([2, 3])
+TOKENS = np.linspace(-1, 2, 24, dtype=np.float32).reshape(1, 2, 3, 4)  # one sample, two heads
 # For ops whose tests in `onnx` do not reach the importer or not all of their attributes: inputs, of
 # which `x` is an input, and attributes.
 OWN: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {
     ("Resize", 10): ({"x": IMAGE, "scales": np.float32([1, 1, 2, 2])}, {}),
     ("Slice", 1): ({"x": ROW}, {"starts": [0, 0], "ends": [1, 2]}),
     ("Pad", 2): ({"x": IMAGE}, {"pads": [0, 0, 1, 0, 0, 0, 0, 1]}),
+    "Attention": (
+        {"x": TOKENS[0], "k": TOKENS[0] * 2, "v": 1 - TOKENS[0]},
+        {"q_num_heads": 2, "kv_num_heads": 2},
+    ),
     "Constant": ({}, {}),
     "Cast": ({"x": ROW}, {"to": 7}),
     "CastLike": ({"x": ROW, "like": np.int64([1])}, {}),
@@ -93,6 +98,11 @@ def _recurrent(gates: int, *more: tuple[str, Any]) -> dict[str, Any]:
 CELL = (("c", np.float32([[[-0.75]]])), ("p", np.float32([[0.5, 1.0, -0.5]])))
 # For ops with optional inputs: a node with all of them.
 WHOLE: dict[str, dict[str, Any]] = {
+    "Attention": {
+        "x": TOKENS, "k": TOKENS[..., ::-1], "v": TOKENS[:, ::-1],
+        "mask": np.float32([0, 1, 0]), "past_k": TOKENS, "past_v": TOKENS,
+        "lengths": np.int64([2]),
+    },
     "Clip": {"x": ROW, "min": np.float32(-0.5), "max": np.float32(1.5)},
     "Conv": {"x": IMAGE, "w": np.ones((2, 1, 2, 2), np.float32), "b": np.float32([1, 2])},
     "ConvTranspose": {"x": IMAGE, "w": np.ones((1, 2, 2, 2), np.float32), "b": np.float32([1, 2])},

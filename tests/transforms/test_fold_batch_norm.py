@@ -205,6 +205,17 @@ def test_after_a_concat_the_reason_names_it():
     ]
 
 
+@pytest.mark.parametrize("scale", [(), (CIN,), (1, CIN)])
+def test_scale_and_offset_of_a_layer_norm(scale):
+    g, x = start("matmul")
+    gamma, beta = (g.const(RNG.normal(size=CIN)) for _ in range(2))
+    y = g.add("layer_norm", x, gamma, beta, name="norm", attrs={"epsilon": 1e-3})
+    y = g.add("mul", y, g.const(RNG.normal(size=scale)), name="scaled")
+    g.outputs["y"] = g.add("add", y, g.const(RNG.normal(size=CIN)), name="shifted")
+    run_pass(FoldBatchNorm(), g)
+    assert ops(g) == ["input", "layer_norm"]
+
+
 # -- one number ------------------------------------------------------------------------------
 
 

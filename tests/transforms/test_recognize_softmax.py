@@ -72,3 +72,45 @@ def test_control_edges_are_refused():
     g.replace(Node("y", "div", y.inputs, control=("x",)))
     trace = run_pass(RecognizeSoftmax(), g)
     assert reasons(trace) == [("y", "it has control edges")]
+
+
+def log_of(*, keepdims=True, shifted=True, axis=-1, sign="sub") -> Graph:
+    g = Graph("net")
+    x = g.input("x", "float64", (None, 3, 8))
+
+    def reduced(op, value):
+        return g.add(op, value, attrs={"axes": (axis,), "keepdims": True})
+
+    if shifted:
+        x = g.add("sub", x, reduced("reduce_max", x), name="shifted")
+    total = g.add("sum", g.add("exp", x), attrs={"axes": (axis,), "keepdims": keepdims})
+    log = g.add("log", total)
+    log = log if keepdims else g.add("expand_dims", log, attrs={"axis": 2})
+    g.outputs["y"] = g.add(sign, x, log, name="y")
+    return g
+
+
+@pytest.mark.parametrize("shifted", [True, False])
+@pytest.mark.parametrize("keepdims", [True, False])
+def test_logarithms_are_recognized(shifted, keepdims):
+    g = log_of(keepdims=keepdims, shifted=shifted)
+    run_pass(RecognizeSoftmax(), g)
+    assert ops(g) == ["input", "log_softmax"]
+
+
+def test_logarithm_of_a_softmax_is_recognized():
+    g = written_out()
+    g.outputs["y"] = g.add("log", "y", name="l")
+    run_pass(RecognizeSoftmax(), g)
+    assert ops(g) == ["input", "log_softmax"]
+
+
+def test_other_logarithms_are_kept():
+    for g in (log_of(axis=1), log_of(sign="add")):
+        run_pass(RecognizeSoftmax(), g)
+        assert "log_softmax" not in ops(g)
+    g = Graph("net")
+    over_rows = g.add("softmax", g.input("x", "float64", (2, 3, 8)), attrs={"axis": 1})
+    g.outputs["y"] = g.add("log", over_rows)
+    run_pass(RecognizeSoftmax(), g)
+    assert ops(g) == ["input", "softmax", "log"]

@@ -113,3 +113,12 @@ def test_a_layer_on_the_rows_of_another():
     g = Graph("net")
     joined = g.add("reshape", rows(g), attrs={"shape": (-1, 24)})
     assert sunk(g, joined) == ["reshape"]
+
+
+def test_reshapes_to_the_same_shape_are_removed():
+    g = Graph("net")
+    y = g.add("reshape", rows(g), attrs={"shape": (-1, 3, 2, 4)})
+    assert sunk(g, g.add("reshape", y, attrs={"shape": (-1, 8)})) == []
+    g = Graph("net")
+    y = g.add("reshape", g.input("x", "float32", (6, 5)), attrs={"shape": (6, -1)})
+    assert sunk(g, g.add("relu", y)) == ["relu"]

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from qgraph.frontends.onnx.builder import Evaluator, Importer
 from qgraph.frontends.onnx.ops import (
     activations,
+    attention,
     elementwise,
     linear,
     movement,
@@ -25,6 +26,7 @@ from qgraph.frontends.onnx.ops import (
 
 _THEMES = (
     activations,
+    attention,
     elementwise,
     linear,
     movement,

@@ -47,6 +47,7 @@ from qgraph.rewrite.constants import channels_of, not_constant
 from qgraph.rewrite.rewriter import Rewriter
 
 NO_SHARE = -104.0  # exp is 0 in float32 from here on
+MASKS = "it masks a softmax, with numbers far below the others"
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,8 @@ class _Inserter(ValueForms):
             return self._float(node, not_constant(self.graph, "its bias", b))
         if self._is_float_arithmetic(node):
             return self._float(node, "its inputs are float")
+        if node.name in self.scores and self._leaves_no_share(b):
+            return self._float(node, MASKS)
         wide = self.forms[x].value if self.forms[x].kind == "wide" else self.codes(x)
         if self.bits.internal is not None and not sources(self.graph, wide):
             wide = self.internal(x)  # a bias with few bits does not fit the scale of a product
@@ -174,7 +177,7 @@ class _Inserter(ValueForms):
             self.graph.set_attrs(node.name, outside=True)
             return self._float(node, "it only sums outputs of the network")
         if node.name in self.scores and any(map(self._is_mask, node.inputs)):
-            return self._float(node, "it masks a softmax, with numbers far below the others")
+            return self._float(node, MASKS)
         self.connect(node, *(self.codes(v) for v in node.inputs))
         return "wide", node.name
 
@@ -189,7 +192,13 @@ class _Inserter(ValueForms):
             return node_of(value) in self.masks
         values = np.unique(constant)
         two = len(values) == 2 and values[0] < 0 == values[1]
-        return bool(two or not np.isfinite(values).all() or (values <= NO_SHARE).any())
+        return two or self._leaves_no_share(value)
+
+    def _leaves_no_share(self, value: str) -> bool:
+        """Whether a constant takes elements out of a softmax, whatever the scores are."""
+        constant = self.graph.constant(value)
+        assert constant is not None
+        return not np.isfinite(constant).all() or bool((constant <= NO_SHARE).any())
 
     def _leaves(self, node: Node) -> bool:
         """Whether a value is an output of the network without other users."""

@@ -186,13 +186,16 @@ def behind_layers(graph: Graph) -> frozenset[str]:
     return frozenset(found)
 
 
+SUMS = ("add", "sub", "bias_add")
+
+
 def before_softmaxes(graph: Graph, softmaxes: Collection[str]) -> frozenset[str]:
     """Nodes from which only moves and sums lead to one of these softmaxes."""
     found: set[str] = set()
     for node in graph.topological()[::-1]:
         if node.name in softmaxes:
             found.add(node_of(node.inputs[0]))
-        elif node.name in found and (op_definition(node.op).moves or node.op in ("add", "sub")):
+        elif node.name in found and (op_definition(node.op).moves or node.op in SUMS):
             found.update(node_of(value) for value in node.inputs)
     return frozenset(found)
 

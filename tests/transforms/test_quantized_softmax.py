@@ -207,3 +207,23 @@ def test_a_bias_of_scores_is_added_on_codes() -> None:
     graph, _ = with_addend(np.random.default_rng(1).normal(size=(HEADS, ROWS, ROWS)))
     PassManager(static(INT8)).run(graph)
     assert graph.nodes["shares"].op == "integer_softmax"
+
+
+def test_a_bias_that_masks_a_softmax_stays_float() -> None:
+    """On one scale with -1e9, all scores would have the same code."""
+    rng = np.random.default_rng(0)
+    graph = Graph("masked")
+    weights = [graph.const(rng.normal(size=s).astype(np.float32)) for s in ((4, 8), (8, 3))]
+    scores = graph.add("matmul", graph.input("x", "float32", (None, 4)), weights[0])
+    mask = graph.const(np.float32([0, -1e9] * 4))
+    shares = graph.add("softmax", graph.add("bias_add", scores, mask, name="masked"))
+    graph.outputs = {"y": graph.add("matmul", shares, weights[1])}
+    data = {"x": rng.normal(size=(64, 4)).astype(np.float32)}
+    wanted = evaluate(graph, data)["y"]
+    PassManager(static(INT8)).run(graph, trace := Trace())
+    assert ("masked", "stays float: it masks a softmax, with numbers far below the others") in (
+        refused(trace)
+    )
+    calibrate(graph, data)
+    found = evaluate(graph, data)["y"]
+    assert np.square(wanted - found).mean() < 10**-2 * np.square(wanted).mean()

@@ -133,8 +133,10 @@ def _static(
     from qgraph.backends.engine.file import engine_file
     from qgraph.compiler import quantize
     from qgraph.ir.printing import print_graph
+    from qgraph.ir.reading import kind_of
     from qgraph.npz import npz_bytes
     from qgraph.program import lower
+    from qgraph.program.islands import islands
     from qgraph.rl.policy.static import ends
 
     graph = network.graph
@@ -151,6 +153,12 @@ def _static(
     feed = np.ascontiguousarray(mixed, graph.types[name].dtype)
     quantized = quantize(graph, {name: feed}, profile=profile_for(bits), progress=progress).graph
     program = lower(quantized)
+    for island in islands(quantized, program):
+        raise UnsupportedError(
+            f"`{kind_of(island.nodes[0])}` is computed in float between integer layers",
+            node=island.nodes[0].name,
+            hint="pack the policy as dynamic, or leave the op out",
+        )
     manifest.update(
         **ends(quantized, program, name),
         outputs=list(quantized.outputs),

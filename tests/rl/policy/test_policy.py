@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from qgraph.errors import CalibrationError, LoadError, OutputError, UsageError
+from qgraph.errors import CalibrationError, LoadError, OutputError, UnsupportedError, UsageError
 from qgraph.exact.reference import Reference
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
@@ -185,6 +185,18 @@ def test_a_layer_norm_between_layers_is_integer(tmp_path):
     np.testing.assert_array_equal(policy.outputs(x), wanted)
     exact = evaluate(graph, {"seen": x})["out"]
     assert np.abs(wanted - exact).std() < exact.std() / 40
+
+
+def test_a_static_policy_with_float_ops_inside_is_refused() -> None:
+    graph, rng = Graph("masked"), np.random.default_rng(0)
+    x = graph.input("seen", "float32", (None, 2))
+    weights = [graph.const(rng.normal(size=s).astype("f")) for s in ((2, 8), (8, 3))]
+    mask = graph.const(np.float32([0, -1e9] * 4))
+    hidden = graph.add("add", graph.add("matmul", x, weights[0]), mask, name="masked")
+    graph.outputs = {"out": graph.add("matmul", graph.add("softmax", hidden), weights[1])}
+    with pytest.raises(UnsupportedError, match="between integer layers(.|\n)*as dynamic") as error:
+        pack(read_policy(graph), Head("argmax"), 8, "static", seen())
+    assert error.value.node == "masked"
 
 
 def test_policies_run_without_tensorflow(packed, file):

@@ -58,7 +58,7 @@ def import_model(
     except GraphError as error:
         raise with_shape_hint(error, builder.graph) from None
     graph = builder.graph
-    graph.notes += [note(model.narrow)] if model.narrow else []
+    graph.notes += [*([note(model.narrow)] if model.narrow else []), *model.notes]
     graph.outputs = {public: builder.value(ref, public) for public, ref in ends.items()}
     sweep(graph, keep=cut)
     verify(graph)

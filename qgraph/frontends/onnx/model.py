@@ -10,6 +10,7 @@ from pathlib import Path
 
 from qgraph.errors import GraphError, LoadError, QGraphError, UnsupportedError
 from qgraph.foreign import AttrValue, OnnxObject, Proto
+from qgraph.frontends.onnx.dequantized import dequantized, note
 from qgraph.frontends.onnx.functions import inlined
 from qgraph.frontends.onnx.node import INITIALIZER, INPUT, OnnxNode, ir_name
 from qgraph.frontends.onnx.tensors import dtype_name, narrow_types
@@ -27,7 +28,7 @@ class Model:
     Inputs and initializers are nodes too. `tensors` maps each tensor's name in the file to its
     producer, `inputs` and `outputs` list tensors; `types` are those that the file records.
     `folder` is the place of external data, `narrow` the float types narrower than float32 that the
-    file has, which are read as float32.
+    file has, which are read as float32. `notes` are other changes on reading.
     """
 
     nodes: Mapping[str, OnnxNode]
@@ -38,6 +39,7 @@ class Model:
     opset: int
     folder: Path | None
     narrow: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
 
 
 def parse(data: bytes) -> Proto | None:
@@ -60,9 +62,11 @@ def read(proto: Proto, folder: Path | None = None) -> Model:
     """
     opset = _opset(proto)
     try:
+        proto, quantizers = dequantized(_without_functions(proto), folder)
         graph = _through_graphsurgeon(proto)
         model = _ModelReader(graph, opset, _domains(proto), folder).model()
-        return replace(model, narrow=narrow_types(proto))
+        notes = (note(quantizers),) if quantizers else ()
+        return replace(model, narrow=narrow_types(proto), notes=notes)
     except QGraphError:
         raise
     except Exception as error:  # readers may raise anything on a damaged model
@@ -91,14 +95,17 @@ def _opset(proto: Proto) -> int:
     return found
 
 
+def _without_functions(proto: Proto) -> Proto:
+    """The model with calls of its own functions inlined."""
+    return inlined(proto) if proto.functions else proto
+
+
 def _through_graphsurgeon(proto: Proto) -> Proto:
-    """The model as an onnx-graphsurgeon graph, calls of its own functions inlined."""
+    """The model as an onnx-graphsurgeon graph."""
     import onnx_graphsurgeon as gs
 
     if proto.graph.sparse_initializer:
         raise UnsupportedError("the model has sparse constants", hint="make them dense")
-    if proto.functions:
-        proto = inlined(proto)
     with _quiet():
         return gs.import_onnx(proto)
 

@@ -2,7 +2,7 @@
 
 Two spellings are read: QDQ (QuantizeLinear and DequantizeLinear around float ops) and QOperator
 (QLinearConv and its like, from ONNX and from ONNX Runtime). Weights become float numbers.
-Quantizers of activations are left out, so that the network can be quantized anew. One whose zero
+Quantizers of activations are left out, so that the network can be quantized again. One whose zero
 point is its lowest code cuts off negative values: converters drop a ReLU before it, and it is put
 back.
 """
@@ -83,7 +83,7 @@ def note(count: int) -> str:
     """The text about a model that was already quantized."""
     return (
         f"the model is already quantized: its weights were dequantized and {count} quantizers of "
-        "activations left out; the network is quantized anew, with powers of two"
+        "activations left out; the network is quantized again, with powers of two"
     )
 
 

@@ -74,9 +74,9 @@ def dequantized(proto: Proto, folder: Path | None) -> tuple[Proto, int]:
         return proto, 0
     copy = type(proto)()
     copy.CopyFrom(proto)
-    float_model = _FloatModel(copy, folder)
-    float_model.replace_qoperators()
-    return copy, float_model.leave_out_quantizers()
+    dequantizer = _Dequantizer(copy, folder)
+    dequantizer.replace_qoperators()
+    return copy, dequantizer.leave_out_quantizers()
 
 
 def note(count: int) -> str:
@@ -87,7 +87,7 @@ def note(count: int) -> str:
     )
 
 
-class _FloatModel:
+class _Dequantizer:
     def __init__(self, proto: Proto, folder: Path | None) -> None:
         self.graph, self.folder = proto.graph, folder
         self.constants: dict[str, OnnxObject] = {t.name: t for t in self.graph.initializer}

@@ -29,6 +29,7 @@ from benchmarks.real import (
     policies,
     text,
     thresholds,
+    vision_transformer,
 )
 from benchmarks.result import JsonFile, report
 from benchmarks.tables import Table
@@ -54,6 +55,7 @@ NETWORKS: dict[str, Callable[[], Iterator[Table]]] = {
     "mixed": mixed.tables,
     "families": families.tables,
     "distillation": distillation.tables,
+    "vision-transformer": vision_transformer.tables,
 }
 
 

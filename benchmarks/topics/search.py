@@ -134,4 +134,24 @@ FILE_TYPES = Topic(
     Bars("SQNR of the outputs, dB"),
 )
 
-TOPICS = (EFFORT_PEERS, PLAN_CHOICE, RENDERED_TEXT, FILE_TYPES)
+
+def _of_vit(result: Result, network: str) -> str:
+    return f"{result.tables[0].row(network=network)['accuracy']:.1%}"
+
+
+VISION_TRANSFORMER = Topic(
+    "vision_transformer",
+    "A vision transformer",
+    lambda result: (
+        f"{_of_vit(result, 'int8, plain')} right with plain calibration, "
+        f"{_of_vit(result, 'int8, default')} by effort `default`, "
+        f"{_of_vit(result, 'int8, retrained')} retrained, {_of_vit(result, 'float')} in float; "
+        "no code differs in any form"
+    ),
+    "graffitist-int8; handwritten digits of 8 x 8 pixels, 450 to test; a network trained here",
+    first_table,
+    lambda result: result.tables[0].only("network", "accuracy"),
+    Bars("digits that are right", percent=True),
+)
+
+TOPICS = (EFFORT_PEERS, PLAN_CHOICE, RENDERED_TEXT, FILE_TYPES, VISION_TRANSFORMER)

@@ -70,7 +70,7 @@ def network() -> Any:
 def _positions(keras: Any) -> Any:
     """A layer that adds a learnt vector to each token."""
 
-    class Positions(keras.layers.Layer):  # type: ignore[misc, name-defined]
+    class Positions(keras.layers.Layer):  # type: ignore[misc]
         def build(self, shape: Any) -> None:
             self.table = self.add_weight("table", (TOKENS, WIDTH), initializer="random_normal")
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import OPS
+from qgraph.ir.ops.attributes import AxesAttrs
+from qgraph.ir.ops.movement import TargetAttrs
 from qgraph.ir.ops.structure import OpaqueAttrs
 from qgraph.ir.types import Array
 from qgraph.passes import RewritePass
@@ -25,15 +27,16 @@ class FoldConstants(RewritePass):
     """Replace a node whose inputs are all constants by a constant of the same name.
 
     Float arithmetic is done in float64 and rounded once. Unknown ops are computed by TensorFlow or
-    ONNX. Refusals: a result that is larger than its inputs and than 16 MiB; control edges;
-    an op that has state.
+    ONNX. A tensor of equal numbers for each sample, `min(max(x, c), c)` as importers write
+    `ones_like`, becomes one for all samples where arithmetic broadcasts it. Refusals: a result
+    that is larger than its inputs and than 16 MiB; control edges; an op that has state.
     """
 
     name: ClassVar[str] = "fold-constants"
 
     def rules(self) -> tuple[Rule, ...]:
         folded = tuple(name for name, op in OPS.items() if op.evaluate and name not in NOT_FOLDED)
-        return (Rule("fold", folded, _fold),)
+        return (Rule("fold", folded, _fold), Rule("fill", ("minimum",), _fill))
 
 
 def _fold(rewriter: Rewriter, node: Node) -> bool:
@@ -70,6 +73,60 @@ def _fold_opaque(rewriter: Rewriter, node: Node, inputs: list[Array]) -> bool:
         made = rewriter.const(np.asarray(result), graph.fresh(f"{node.name}/folded"))
         rewriter.replace_value(value, made)
     return bool(used)
+
+
+def _fill(rewriter: Rewriter, node: Node) -> bool:
+    graph = rewriter.graph
+    number = _number_everywhere(graph, node)
+    known = graph.types[node.name]
+    sizes = [d or 0 for d in (known.shape or ())[1:]]
+    if number is None or not known.shape or known.shape[0] is not None or 0 in sizes:
+        return False
+    if node.control or graph.control_users(node.name) or not _is_broadcast(graph, node.name):
+        return False
+    value = np.broadcast_to(np.asarray(number, known.dtype), (1, *sizes))
+    return rewriter.put(Node(node.name, "const", attrs={"value": value}))
+
+
+def _number_everywhere(graph: Graph, node: Node) -> float | None:
+    """c if a node is `minimum(maximum(x, c), c)`."""
+    above, bound = node.inputs
+    inner, limit = graph.producer(above), graph.constant(bound)
+    if inner.op != "maximum" or limit is None or limit.size != 1:
+        return None
+    return float(limit.reshape(())) if inner.inputs[1] == bound else None
+
+
+def _is_broadcast(graph: Graph, value: str) -> bool:
+    """Whether results stay the same if `value` has one sample for all.
+
+    Then everything computed from it alone has one, until arithmetic joins it with all samples.
+    """
+    alone, waiting = {value}, [value]
+    while waiting:
+        current = waiting.pop()
+        if graph.is_output(current):
+            return False
+        for user in graph.users(current):
+            kind, shape = OPS[user.op], graph.types[user.name].shape
+            if user.name in alone:
+                continue
+            if kind.elementwise or user.op == "bias_add":
+                if any(graph.types[v].shape == shape for v in user.inputs if v not in alone):
+                    continue
+            elif user.op == "reshape":
+                if user.typed(TargetAttrs).shape[:1] != (-1,) or not shape or None in shape[1:]:
+                    return False
+            elif user.op not in ("mean", "sum") or _over_samples(graph, user):
+                return False
+            alone.add(user.name)
+            waiting.append(user.name)
+    return True
+
+
+def _over_samples(graph: Graph, node: Node) -> bool:
+    rank = graph.types[node.inputs[0]].rank or 1
+    return 0 in {axis % rank for axis in node.typed(AxesAttrs).axes}
 
 
 def _is_too_large(rewriter: Rewriter, node: Node, inputs: list[Array]) -> bool:

@@ -19,9 +19,11 @@ from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.partial import MAX_TRACKED, Partial, elementwise, worth_tracking
 from qgraph.frontends.watched import WatchedAttributes, WatchedInputs
 from qgraph.ir.graph import Graph, node_of
+from qgraph.ir.ops import op_definition
 from qgraph.ir.types import Array, Shape, TensorType
 
 Partials = tuple[Partial, ...] | None
+VIEWS = frozenset({"identity", "expand_dims", "squeeze", "reshape"})
 Ref = tuple[str, int]  # node name, output index
 R = TypeVar("R")
 
@@ -64,7 +66,7 @@ class Construction:
         return result
 
     def constant(self, value: str) -> Array | None:
-        """The array of a constant `value`, also through `identity` nodes."""
+        """The array of a constant `value`, also through ops that make a view of it."""
         return self._constants.get(value)
 
     def attempt(self, function: Callable[[S], R], place: S) -> R | None:
@@ -100,12 +102,13 @@ class Construction:
         self.batch.forget(value)
 
     def _pass_constant_through(self, value: str | None) -> None:
+        """Know the array of `value` if it is a view of a constant."""
         made = self.graph.nodes.get(value) if value is not None else None
-        if made is None or value is None or made.op != "identity" or value in self._constants:
+        if made is None or value is None or made.op not in VIEWS or value in self._constants:
             return
-        array = self._constants.get(made.inputs[0])
-        if array is not None:
-            self._constants[value] = array
+        array, evaluate = self._constants.get(made.inputs[0]), op_definition(made.op).evaluate
+        if array is not None and evaluate is not None:
+            self._constants[value] = evaluate(made.attributes, [array])
 
 
 C = TypeVar("C", bound=Construction)

@@ -5,7 +5,9 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from qgraph import quantize
+from qgraph import load, quantize
+from qgraph.interpret import evaluate
+from qgraph.ir.graph import Graph
 from qgraph.verification.verify import verify
 from tests.helpers.c_programs import needs_compiler
 
@@ -32,19 +34,69 @@ MOVES = {
 }
 
 
+layers = keras.layers
+NORMS = {
+    "groups": layers.GroupNormalization(2, gamma_initializer="random_uniform"),
+    "instance": layers.GroupNormalization(-1, beta_initializer="random_normal"),
+    "layer": layers.LayerNormalization(axis=[1, 2, 3], gamma_initializer="random_uniform"),
+    "unit": layers.UnitNormalization(),
+    "instance, written out": lambda x: (
+        (x - tf.reduce_mean(x, [1, 2], True))
+        / tf.sqrt(tf.math.reduce_variance(x, [1, 2], True) + 1e-5)
+    ),
+    "rms of images": lambda x: (
+        x * tf.math.rsqrt(tf.reduce_mean(tf.square(x), [1, 2, 3], True) + 1e-6) * [1.0, 2, 3, 4]
+    ),
+}
+ALL = {"functions": FUNCTIONS, "moves": MOVES, "norms": NORMS}
+
+
 @needs_compiler
-@pytest.mark.parametrize("ops", [FUNCTIONS, MOVES], ids=["functions", "moves"])
-def test_all_have_integers(tmp_path, ops) -> None:
+@pytest.mark.parametrize("name", ALL)
+def test_all_have_integers(tmp_path, name) -> None:
     keras.utils.set_random_seed(0)
-    x = keras.layers.Input(SIZE, name="x")
-    h = keras.layers.Conv2D(4, 3, padding="same", bias_initializer="random_normal")(x)
-    made = [keras.layers.Conv2D(3, 1)(op(h)) for op in ops.values()]
-    model = keras.Model(x, keras.layers.Conv2D(2, 1)(keras.layers.Add()(made)))
-    data = np.random.default_rng(0).normal(size=(16, *SIZE)).astype(np.float32)
+    x, ops = layers.Input(SIZE, name="x"), ALL[name]
+    h = layers.Conv2D(4, 3, padding="same", bias_initializer="random_normal")(x)
+    made = [layers.Conv2D(3, 1)(op(h)) for op in ops.values()]
+    model = keras.Model(x, layers.Conv2D(2, 1)(layers.Add()(made)))
+    graph = assert_exact(tmp_path, model)
+    if ops is FUNCTIONS:
+        tables = [n for n in graph.nodes.values() if n.op == "lookup"]
+        assert len(tables) == len(FUNCTIONS) - 1  # abs has an op of its own
+    if ops is NORMS:
+        norms = [n for n in graph.nodes.values() if n.op == "standardize"]
+        assert len(norms) == len(NORMS)
+
+
+SEQUENCES = {
+    "causal, dilated": layers.Conv1D(4, 3, padding="causal", dilation_rate=2),
+    "dilated": layers.Conv1D(4, 2, padding="same", dilation_rate=3),
+    "transposed": layers.Conv1DTranspose(4, 3, strides=2, padding="same"),
+    "norm": layers.GroupNormalization(2),
+}
+
+
+@needs_compiler
+def test_convolutions_of_sequences_have_integers(tmp_path) -> None:
+    keras.utils.set_random_seed(0)
+    h = x = layers.Input((12, 3), name="x")
+    for layer in (layers.Conv1D(4, 3, padding="same"), *SEQUENCES.values(), layers.Dense(2)):
+        h = layer(layers.ReLU()(h))
+    graph = assert_exact(tmp_path, keras.Model(x, h))
+    assert not {"space_to_batch", "opaque"} & {n.op for n in graph.nodes.values()}
+
+
+def assert_exact(folder, model) -> Graph:
+    """Quantize a model; assert that nothing stays float and that all forms are equal."""
+    shape = (16, *model.input_shape[1:])
+    data = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    (wanted,) = evaluate(load(model), {"x": data}).values()
+    np.testing.assert_allclose(wanted, model(data), rtol=1e-4, atol=1e-4)
     result = quantize(model, {"x": data}, effort="plain")
     assert not [r for r in result.trace.refusals if r.reason.startswith("stays float")]
-    found = verify(result.save(tmp_path / "out"))
-    assert found.equal and not found.refused
-    if ops is FUNCTIONS:
-        tables = [n for n in result.graph.nodes.values() if n.op == "lookup"]
-        assert len(tables) == len(FUNCTIONS) - 1  # abs has an op of its own
+    assert result.facts.agreement.sqnr > 15
+    found = verify(result.save(folder / "out"))
+    norms = any(n.op == "standardize" for n in result.graph.nodes.values())
+    assert found.equal
+    assert set(found.refused) == ({"onnx-qdq", "qonnx"} if norms else set())
+    return result.graph

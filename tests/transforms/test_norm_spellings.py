@@ -195,6 +195,65 @@ def test_what_is_another_function_stays(name) -> None:
 # -- as frameworks write them -----------------------------------------------------------------
 
 
+def over_axes(axes, centred=True, shape=(5, 6, 4), gamma=(4,), beta=None):
+    """A norm over some axes of an image, with parameters of these shapes."""
+    rng, g = np.random.default_rng(0), Graph("net")
+    w = Writer(g, 4)
+    x = g.input("x", "float32", (None, *shape))
+    over = {"axes": axes, "keepdims": True}
+    d = w.sub(x, w.mean(x, **over)) if centred else x
+    y = w.div(d, w.sqrt(w.add(w.mean(w.mul(d, d), **over), EPSILON)))
+    if gamma is not None:
+        y = w.mul(y, g.const(rng.normal(size=gamma).astype(np.float32), "g"))
+    if beta is not None:
+        y = w.add(y, g.const(rng.normal(size=beta).astype(np.float32), "b"))
+    g.outputs["y"] = g.add("relu", y)
+    return g
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize(
+    ("axes", "gamma", "beta", "after"),
+    [
+        ((1, 2), (4,), (4,), ["mul", "bias_add"]),
+        ((1, 2), None, None, []),
+        ((1, 2), (5, 1, 1), None, []),
+        ((2, 1), (1, 1, 1, 4), (5, 6, 4), ["mul", "bias_add"]),
+        ((1, 2, 3), (5, 6, 4), (4,), []),
+        ((-1, -3), None, (6, 1), ["mul", "bias_add"]),
+        ((3,), (6, 4), None, ["mul", "bias_add"]),
+    ],
+)
+def test_norms_over_several_axes(axes, gamma, beta, after, centred) -> None:
+    g = over_axes(axes, centred, gamma=gamma, beta=beta)
+    run_pass(RecognizeLayerNorm(), g, tolerance=1e-5)
+    found = [op for op in ops(g) if op not in ("reshape", "transpose")]
+    assert found == [*(["layer_norm"] if centred else MIRRORED), *after]
+
+
+MIRRORED = ["mul", "concat", "layer_norm", "slice"]
+
+
+@pytest.mark.parametrize("least", ["maximum", "add"])
+def test_a_quotient_by_the_length_is_an_rms_norm(least) -> None:
+    """As L2 normalization is written, with a smallest square."""
+
+    def write(w, x):
+        square = w.over(w.square(x), "sum")
+        return w.mul(x, w.rsqrt(getattr(w, least)(square, 1e-12)))
+
+    g = network(write)
+    run_pass(RecognizeLayerNorm(), g, tolerance=1e-5)
+    assert ops(g) == MIRRORED
+
+
+def test_images_of_unknown_size_stay() -> None:
+    g = over_axes((1, 2), shape=(None, None, 4))
+    before = ops(g)
+    RecognizeLayerNorm().run(g)
+    assert ops(g) == before
+
+
 @pytest.mark.parametrize("axis", [-1, 1])
 def test_norms_of_channels_first_images(axis) -> None:
     """Means over axis 1 of NCHW, between convolutions: over the last axis once it is NHWC."""

@@ -11,6 +11,8 @@ from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.tf_node import NOT_NUMPY
 from qgraph.ir.ops import OPS
 
+NUMBERS = ((0, "zero"), (1, "one"))
+
 
 def _numeric(site: TfSite) -> bool:
     return not any(site.type(i).dtype in NOT_NUMPY for i in range(len(site.inputs)))
@@ -77,6 +79,18 @@ def _erfc(site: TfSite) -> Result:
     return site.emit("sub", one, site.helper("erf", "erf", site.inputs[0]))
 
 
+def _div_no_nan(site: TfSite) -> Result:
+    """a / b, or 0 where b is 0"""
+    if not site.type().is_float:
+        return None
+    a, b = site.inputs
+    zero, one = (site.const(np.asarray(n, site.type().dtype), what) for n, what in NUMBERS)
+    nothing = site.helper("nothing", "equal", b, zero)
+    divisor = site.helper("divisor", "select", nothing, one, b)
+    quotient = site.helper("quotient", "div", a, divisor)
+    return site.emit("select", nothing, zero, quotient)
+
+
 def _leaky_relu(site: TfSite) -> Result:
     return site.emit("leaky_relu", site.inputs[0], alpha=site.node.real("alpha", 0.2))
 
@@ -107,6 +121,7 @@ IMPORTERS: Mapping[str, Importer] = MappingProxyType(
         "Add": _plain("add"),
         "Div": _float_only("div"),
         "Inv": _float_only("reciprocal"),
+        "DivNoNan": _div_no_nan,
         "Rint": _float_only("round"),
         "Greater": _plain("greater"),
         "GreaterEqual": _plain("greater_equal"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -102,17 +103,21 @@ def _layer_norm(site: TfSite) -> Result:
     fills = [graph.producer(value) for value in site.inputs[1:3]]
     filled = [graph.constant(fill.inputs[1]) if kind_of(fill) == "Fill" else None for fill in fills]
     rows = graph.types[before.inputs[0]].shape if before.op == "reshape" else None
-    if rows is None or len(rows) < 2 or rows[-1] is None:
+    image = site.shape(0) or ()
+    if rows is None or len(rows) < 2 or len(image) != 4 or filled != [1, 0]:
         return None
-    channels, image = rows[-1], site.shape(0) or ()
-    if (image[:1], image[2:]) != ((1,), (channels, 1)) or filled != [1, 0]:
+    channels, x = image[2] or 0, before.inputs[0]
+    ends = [math.prod(d or 0 for d in rows[axis:]) for axis in range(1, len(rows))]
+    if (image[0], image[3]) != (1, 1) or not channels or channels not in ends:
         return None
+    if rows[-1] != channels:  # over several axes
+        x = site.helper("rows", "reshape", x, shape=(-1, channels))
     dtype = site.type(0).dtype
     gamma, beta = np.ones(channels, dtype), np.zeros(channels, dtype)
-    ends = (site.const(gamma, "gamma"), site.const(beta, "beta"))
+    vectors = (site.const(gamma, "gamma"), site.const(beta, "beta"))
     site.without_effect(3, 4, "exponential_avg_factor")  # updated statistics of training
     epsilon = site.node.real("epsilon", 1e-4)
-    made = site.helper("layer_norm", "layer_norm", before.inputs[0], *ends, epsilon=epsilon)
+    made = site.helper("layer_norm", "layer_norm", x, *vectors, epsilon=epsilon)
     return (site.emit("reshape", made, shape=(1, -1, channels, 1)), None, None)
 
 

@@ -76,10 +76,16 @@ def _block_op(op: str) -> Importer:
 
 def _batch_op(op: str, attr: str, block: tuple[int, ...] | None, margins: object) -> Importer:
     def importer(site: TfSite) -> Result:
-        if block is None or margins is None or len(block) != 2 or site.type().rank != 4:
+        if block is None or margins is None or site.type().rank != len(block) + 2:
             return None
         pairs = tuple((int(a), int(b)) for a, b in np.asarray(margins))
-        return site.emit(op, site.inputs[0], block=block, **{attr: pairs})
+        if len(block) == 2:
+            return site.emit(op, site.inputs[0], block=block, **{attr: pairs})
+        if len(block) != 1:
+            return None
+        image = site.helper("image", "expand_dims", site.inputs[0], axis=1)
+        attrs = {"block": (1, *block), attr: ((0, 0), *pairs)}
+        return site.emit("squeeze", site.helper("blocks", op, image, **attrs), axes=(1,))
 
     return importer
 

@@ -124,6 +124,13 @@ NORMS = {
     "layer_norm": one_op("LayerNormalization", ROW, f(6), f(6)),
     "layer_norm_no_bias": one_op("LayerNormalization", ROW, f(6), epsilon=1e-2),
     "layer_norm_axes": one_op("LayerNormalization", f(2, 3, 4), f(3, 4), f(3, 4), axis=1),
+    "layer_norm_parts": one_op(
+        "LayerNormalization", ROW, f(6), f(6), outputs=("y", "mean", "inverse")
+    ),
+    "rms_norm": one_op("RMSNormalization", ROW, f(6), opset=23),
+    "rms_norm_axes": one_op("RMSNormalization", IMAGE, f(4, 9, 7), opset=23, axis=1),
+    "lp_norm": one_op("LpNormalization", ROW),
+    "lp_norm_1": one_op("LpNormalization", IMAGE, p=1, axis=1),
     "group_norm": one_op("GroupNormalization", IMAGE, f(4), f(4), num_groups=2, opset=21),
     "lrn": one_op("LRN", f(2, 7, 3, 4), size=5, alpha=0.3, beta=0.6, bias=1.5),
 }

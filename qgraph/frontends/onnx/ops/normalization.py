@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -14,6 +15,7 @@ from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.onnx.ops.layout import back, image
 
 EPSILON = 1e-5
+SMALLEST = 1e-30  # the square of a length, or a length, that counts as 0
 MAX_WINDOW = 64
 
 
@@ -39,41 +41,85 @@ def _batch_norm(site: OnnxSite) -> Result:
     return site.emit("transpose", made, perm=(0, rank - 1, *range(1, rank - 1)))
 
 
-def _normalized(site: OnnxSite, x: str, axes: tuple[int, ...], epsilon: float) -> str:
-    """(x - mean) / sqrt(variance + epsilon) over `axes`"""
-    attrs = {"axes": axes, "keepdims": True}
-    mean = site.helper("mean", "mean", x, **attrs)
-    centred = site.helper("centred", "sub", x, mean)
-    spread = site.helper("square", "square", centred)
+@dataclass(frozen=True)
+class _Normal:
+    """(x - mean) / deviation over some axes, and the parts that it is made of."""
+
+    value: str
+    mean: str
+    inverse: str  # 1 / deviation
+
+
+def _normalized(
+    site: OnnxSite, x: str, axes: tuple[int, ...], epsilon: float, *, centred: bool = True
+) -> _Normal:
+    """(x - mean) / sqrt(variance + epsilon) over `axes`; without the mean if not centred."""
+    attrs, mean, centre = {"axes": axes, "keepdims": True}, "", x
+    if centred:
+        mean = site.helper("mean", "mean", x, **attrs)
+        centre = site.helper("centred", "sub", x, mean)
+    spread = site.helper("square", "square", centre)
     variance = site.helper("variance", "mean", spread, **attrs)
     safe = site.helper("safe", "add", variance, site.scalar(epsilon, "epsilon"))
-    return site.helper("normal", "mul", centred, site.helper("rsqrt", "rsqrt", safe))
+    inverse = site.helper("rsqrt", "rsqrt", safe)
+    return _Normal(site.helper("normal", "mul", centre, inverse), mean, inverse)
 
 
 def _instance_norm(site: OnnxSite) -> Result:
     if not site.type().is_float or site.rank() not in (3, 4):
         return None
-    normal = _normalized(site, image(site), (1, 2), site.node.real("epsilon", EPSILON))
+    normal = _normalized(site, image(site), (1, 2), site.node.real("epsilon", EPSILON)).value
     scaled = site.helper("scaled", "mul", normal, site.inputs[1])
     return back(site, site.helper("nhwc", "add", scaled, site.inputs[2]), site.rank())
 
 
 def _layer_norm(site: OnnxSite) -> Result:
-    if not site.type().is_float or any(site.node.outputs[1:]):
+    """The norm over the last axes, and perhaps its mean and the inverse of its deviation."""
+    if not site.type().is_float or site.node.integer("stash_type", 1) != 1:
         return None
     rank, x, scale = site.rank(), site.inputs[0], site.inputs[1]
     axis = site.axis(site.node.integer("axis", -1), rank)
     epsilon = site.node.real("epsilon", EPSILON)
     shape = site.shape(1)
     channels = site.known_shape()[-1]
-    if axis == rank - 1 and channels is not None and shape == (channels,):
+    parts = any(site.node.outputs[1:])
+    if axis == rank - 1 and channels is not None and shape == (channels,) and not parts:
         zeros = np.zeros(channels, site.type().dtype)
         beta = site.inputs[2] if site.has(2) else site.const(zeros, "beta")
         return site.emit("layer_norm", x, scale, beta, epsilon=epsilon)
     normal = _normalized(site, x, tuple(range(axis, rank)), epsilon)
-    if not site.has(2):
-        return site.emit("mul", normal, scale)
-    return site.emit("add", site.helper("scaled", "mul", normal, scale), site.inputs[2])
+    if site.has(2):
+        scaled = site.helper("scaled", "mul", normal.value, scale)
+        made = site.emit("add", scaled, site.inputs[2])
+    else:
+        made = site.emit("mul", normal.value, scale)
+    return (made, normal.mean, normal.inverse) if parts else made
+
+
+def _rms_norm(site: OnnxSite) -> Result:
+    if not site.type().is_float or site.node.integer("stash_type", 1) != 1:
+        return None
+    rank = site.rank()
+    axis = site.axis(site.node.integer("axis", -1), rank)
+    epsilon = site.node.real("epsilon", EPSILON)
+    normal = _normalized(site, site.inputs[0], tuple(range(axis, rank)), epsilon, centred=False)
+    return site.emit("mul", normal.value, site.inputs[1])
+
+
+def _lp_norm(site: OnnxSite) -> Result:
+    """x divided by its length along an axis, or 0 where that is 0."""
+    power = site.node.integer("p", 2)
+    if not site.type().is_float or power not in (1, 2):
+        return None
+    x, attrs = site.inputs[0], {"keepdims": True}
+    axis = site.axis(site.node.integer("axis", -1), site.rank())
+    if power == 1:
+        length = site.helper("length", "sum", site.helper("abs", "abs", x), axes=(axis,), **attrs)
+        safe = site.helper("safe", "maximum", length, site.scalar(SMALLEST, "smallest"))
+        return site.emit("div", x, safe)
+    total = site.helper("total", "sum", site.helper("square", "square", x), axes=(axis,), **attrs)
+    safe = site.helper("safe", "maximum", total, site.scalar(SMALLEST, "smallest"))
+    return site.emit("mul", x, site.helper("rsqrt", "rsqrt", safe))
 
 
 def _lrn(site: OnnxSite) -> Result:
@@ -121,7 +167,7 @@ def _group_norm(site: OnnxSite) -> Result:
     rows = site.helper(
         "groups", "reshape", site.inputs[0], shape=(-1, groups, math.prod(whole) // groups)
     )
-    normal = _normalized(site, rows, (2,), site.node.real("epsilon", EPSILON))
+    normal = _normalized(site, rows, (2,), site.node.real("epsilon", EPSILON)).value
     target = (-1, *whole) if shape[0] is None else (shape[0], *whole)
     restored = site.helper("restored", "reshape", normal, shape=target)
     scale, bias = (_per_channel(site, i, whole[0], groups) for i in (1, 2))
@@ -146,6 +192,8 @@ IMPORTERS: Mapping[str, Importer] = MappingProxyType(
         "InstanceNormalization": _instance_norm,
         "LayerNormalization": _layer_norm,
         "GroupNormalization": _group_norm,
+        "RMSNormalization": _rms_norm,
+        "LpNormalization": _lp_norm,
         "LRN": _lrn,
     }
 )

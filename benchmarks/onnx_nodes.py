@@ -24,6 +24,7 @@ from qgraph.errors import QGraphError
 from qgraph.ir.ops.structure import OpaqueAttrs
 from qgraph.ir.types import Array
 
+ARRAYS = np.ndarray | np.generic
 HALF = 2.0**-6  # two units in the last place of bfloat16
 
 
@@ -71,17 +72,19 @@ def with_constants(model: Any, feeds: list[Any]) -> tuple[Any, dict[str, Array]]
     import onnx
 
     inputs = list(model.graph.input)[: len(feeds)]
-    kinds = [np.asarray(f).dtype.kind if isinstance(f, np.ndarray) else "" for f in feeds]
+    kinds = [np.asarray(f).dtype.kind if isinstance(f, ARRAYS) else "" for f in feeds]
     first = kinds.index("f") if "f" in kinds else 0
     frozen = onnx.ModelProto()
     frozen.CopyFrom(model)
     kept, fed = [], {}
     for i, (value, array) in enumerate(zip(inputs, feeds, strict=True)):
-        if i == first or not isinstance(array, np.ndarray):
+        if i == first or not isinstance(array, ARRAYS):
             kept.append(value)
             fed[value.name] = array
         else:
-            frozen.graph.initializer.append(onnx.numpy_helper.from_array(array, value.name))
+            frozen.graph.initializer.append(
+                onnx.numpy_helper.from_array(np.asarray(array), value.name)
+            )
     del frozen.graph.input[:]
     frozen.graph.input.extend(kept)
     return frozen, fed

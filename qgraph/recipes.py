@@ -26,6 +26,7 @@ from qgraph.transforms.hoist_quantizers import HoistQuantizers
 from qgraph.transforms.insert_quantizers import InsertQuantizers
 from qgraph.transforms.lower_batch_norm import LowerBatchNorm
 from qgraph.transforms.lower_leaky_relu import LowerLeakyRelu
+from qgraph.transforms.lower_paddings import LowerPaddings
 from qgraph.transforms.mark_scale_groups import MarkScaleGroups
 from qgraph.transforms.mean_to_avg_pool import MeanToAvgPool
 from qgraph.transforms.prune_constant_channels import PruneConstantChannels
@@ -42,6 +43,7 @@ from qgraph.transforms.sink_squeezes import SinkSqueezes
 from qgraph.transforms.sink_transposes import SinkTransposes
 from qgraph.transforms.splice_identities import SpliceIdentities
 from qgraph.transforms.strip_unused import StripUnused
+from qgraph.transforms.sums_to_products import SumsToProducts
 from qgraph.transforms.wrap_accumulators import WrapAccumulators
 
 # A float graph from training -> layers with separate batch norms.
@@ -75,16 +77,19 @@ FOLD: tuple[Pass, ...] = (
     LowerBatchNorm(),
     CollapseConcat(),
     AvgPoolToDepthwise(),
+    LowerPaddings(),
     # Again: standalone batch norms are layers only now.
     RecognizeActivations(),
     ComposeFunctions(),
     StripUnused(),
+    SumsToProducts(),  # last: what other passes recognize has sums
     ShareConstants(),  # weights with the same folded batch norm are equal
 )
 FLOAT: tuple[Pass, ...] = (*CLEAN, *FOLD)
 # Passes that actors do not need: they support these ops directly.
 NOT_FOR_ACTORS = (
     ComposeFunctions, LowerLeakyRelu, ConvertDilations, MeanToAvgPool, AvgPoolToDepthwise,
+    LowerPaddings, SumsToProducts,
 )  # fmt: skip
 # A policy from training -> the forms that `qgraph.rl.policy.read` supports.
 POLICY: tuple[Pass, ...] = tuple(step for step in FLOAT if not isinstance(step, NOT_FOR_ACTORS))

@@ -34,6 +34,17 @@ MOVES = {
 }
 
 
+SUMS = {
+    "channels": lambda x: x * tf.reduce_sum(x, -1, keepdims=True),
+    "attention": lambda x: x * tf.sigmoid(tf.reduce_mean(x, -1, keepdims=True)),
+    "positions": lambda x: x + tf.reduce_sum(x, [1, 2], keepdims=True),
+    "all": lambda x: x * tf.reduce_mean(x, [1, 2, 3], keepdims=True),
+    "so far": lambda x: tf.cumsum(x, 1),
+    "padded": lambda x: tf.pad(x[:, :4, :4], [[0, 0], [1, 1], [2, 0], [0, 0]], constant_values=0.7),
+    "padded pool": lambda x: tf.nn.max_pool2d(
+        tf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]], constant_values=-np.inf), 3, 1, "VALID"
+    ),
+}
 layers = keras.layers
 NORMS = {
     "groups": layers.GroupNormalization(2, gamma_initializer="random_uniform"),
@@ -48,7 +59,7 @@ NORMS = {
         x * tf.math.rsqrt(tf.reduce_mean(tf.square(x), [1, 2, 3], True) + 1e-6) * [1.0, 2, 3, 4]
     ),
 }
-ALL = {"functions": FUNCTIONS, "moves": MOVES, "norms": NORMS}
+ALL = {"functions": FUNCTIONS, "moves": MOVES, "sums": SUMS, "norms": NORMS}
 
 
 @needs_compiler

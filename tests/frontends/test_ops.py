@@ -152,6 +152,12 @@ CASES = {
     ),
     "reverse": (IMAGE, lambda x: [tf.reverse(x, [1]), tf.reverse(x, [-1, 1, 2])]),
     "roll": (IMAGE, lambda x: [tf.roll(x, 3, 1), tf.roll(x, [1, -2], [2, -1])]),
+    "cumsum": (
+        IMAGE,
+        lambda x: [tf.cumsum(x, 1), tf.cumsum(x, -1, exclusive=True),
+                   tf.cumsum(x, 2, reverse=True)],
+    ),
+    "div_no_nan": (MATRIX, lambda x: tf.math.divide_no_nan(x, tf.nn.relu(x))),
     "functions": (
         MATRIX,
         lambda x: [tf.math.ceil(x), tf.round(x), tf.math.rint(x), tf.sign(x), tf.sin(x), tf.cos(x),

@@ -39,6 +39,7 @@ TEXTS = {
         "tf_crop_and_resize", "tf_half_pixel_for_nn",
     ),
     "keep_aspect_ratio_policy": ("stretch", "not_larger", "not_smaller"),
+    "reduction": ("none", "sum", "mean", "add", "mul", "max", "min"),
     "round_mode": ("up", "down", "nearest"),
     "direction": ("forward", "reverse", "bidirectional"),
     "value_string": ("a",),
@@ -69,6 +70,10 @@ OWN: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {
     "Cast": ({"x": ROW}, {"to": 7}),
     "CastLike": ({"x": ROW, "like": np.int64([1])}, {}),
     "ConstantOfShape": ({"shape": SIZES}, {}),
+    "CumSum": ({"x": ROW, "axis": np.int64(1)}, {}),
+    "OneHot": (
+        {"x": np.int64([0, 2]), "depth": np.int64(3), "values": np.float32([0.5, 2])}, {},
+    ),
     "LayerNormalization": (
         {"x": IMAGE, "scale": np.float32([1, 2, 3, 4]), "b": np.float32([4, 3, 2, 1])}, {},
     ),
@@ -82,6 +87,7 @@ OWN: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 AXES = {"x": ROW, "axes": np.int64([1])}
+LABELLED = {"x": ROW, "labels": np.int64([1]), "weights": np.float32([1, 2, 3])}
 
 
 def _recurrent(gates: int, *more: tuple[str, Any]) -> dict[str, Any]:
@@ -115,6 +121,9 @@ WHOLE: dict[str, dict[str, Any]] = {
     "Pad": {"x": ROW[0], "pads": SIZES, "value": np.float32(9), "axes": np.int64([0])},
     **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceMax", "ReduceMean"), AXES),
     **dict.fromkeys(("ReduceMin", "ReduceSum", "ReduceSumSquare", "ReduceLogSumExp"), AXES),
+    "NegativeLogLikelihoodLoss": LABELLED,
+    "SoftmaxCrossEntropyLoss": LABELLED,
+    "Trilu": {"x": IMAGE, "k": np.int64(1)},
     "ReduceProd": {"sizes": SIZES, "axes": np.int64([0])},
     "Resize": {
         "x": IMAGE, "roi": np.zeros(8, np.float32), "scales": np.float32([1, 1, 2, 2]),

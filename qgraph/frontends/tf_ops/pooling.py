@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from qgraph.frontends.builder import Importer, Result, TfSite
+from qgraph.frontends.cumulative import cumulative
 from qgraph.frontends.tf_ops.layout import in_nhwc, padding, spatial
 
 
@@ -68,6 +69,13 @@ def _place(*, smallest: bool) -> Importer:
     return importer
 
 
+def _cumulative_sum(site: TfSite) -> Result:
+    axis, rank = site.integers(1), site.type().rank
+    if axis is None or not rank:
+        return None
+    return cumulative(site, axis[0] % rank, site.node.flag("exclusive"), site.node.flag("reverse"))
+
+
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(
     {
         "MaxPool": _pool("max_pool"),
@@ -77,6 +85,7 @@ IMPORTERS: Mapping[str, Importer] = MappingProxyType(
         "Sum": _reduction("sum", float_only=True),
         "Max": _reduction("reduce_max", float_only=False),
         "Min": _min,
+        "Cumsum": _cumulative_sum,
         "ArgMax": _place(smallest=False),
         "ArgMin": _place(smallest=True),
     }

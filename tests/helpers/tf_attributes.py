@@ -51,6 +51,8 @@ NODES: dict[str, Callable[[Any], Any]] = {
     "All": reduced(raw.All, True),
     "Any": reduced(raw.Any, True),
     "ArgMax": lambda x: cast(raw.ArgMax(input=x, dimension=1)),
+    "ArgMin": lambda x: cast(raw.ArgMin(input=x, dimension=1)),
+    "Cumsum": lambda x: raw.Cumsum(x=x, axis=1),
     "AvgPool": lambda x: raw.AvgPool(
         value=x, ksize=[1, 3, 3, 1], strides=[1, 1, 1, 1], padding="SAME"
     ),
@@ -96,6 +98,8 @@ NODES: dict[str, Callable[[Any], Any]] = {
     "NotEqual": lambda x: cast(raw.NotEqual(x=x, y=-x)),
     "Pack": lambda x: raw.Pack(values=[x[0], x[1]]),
     "Prod": reduced(raw.Prod),
+    "ResizeBilinear": lambda x: raw.ResizeBilinear(images=x, size=[5, 11]),
+    "ResizeBicubic": lambda x: raw.ResizeBicubic(images=x, size=[5, 11]),
     "ResizeNearestNeighbor": lambda x: raw.ResizeNearestNeighbor(images=x, size=[5, 11]),
     "Shape": lambda x: cast(raw.Shape(input=x)),
     "ShapeN": lambda x: [cast(s) for s in raw.ShapeN(input=[x, x])],

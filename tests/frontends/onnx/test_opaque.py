@@ -17,7 +17,6 @@ OPAQUE = {
     ),
     "TopK": (one_op("TopK", ROW, ints(2), outputs=("y", "z")), "TopK"),
     "3d": (one_op("Conv", f(1, 2, 3, 4, 5), f(2, 2, 2, 2, 2)), "Conv"),
-    "Hardmax": (one_op("Hardmax", ROW), "Hardmax"),
     "integers": (one_op("Div", np.arange(6).reshape(2, 3), np.int64(-2)), "Div"),
 }
 

@@ -219,14 +219,18 @@ def test_names_of_ends_are_kept_whatever_they_are():
 
 
 def unsupported(opset: int) -> onnx.ModelProto:
-    """An LpPool and a remainder of floats between two layers."""
+    """A part of an image with elements outside, and a remainder of floats, between two layers."""
+    region = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 0.5}
     nodes = [
         helper.make_node("Relu", ["x"], ["r"]),
-        helper.make_node("LpPool", ["r"], ["lengths"], kernel_shape=[2, 2]),
-        helper.make_node("Mod", ["lengths", "two"], ["rest"], fmod=1),
+        helper.make_node("Resize", ["r", "roi", "scales"], ["part"], mode="linear", **region),
+        helper.make_node("Mod", ["part", "two"], ["rest"], fmod=1),
         helper.make_node("Conv", ["rest", "w"], ["y"]),
     ]
-    constants = {"two": np.float32(2), "w": normal(2, 3, 1, 1)}
+    constants = {
+        "roi": np.float32([0, 0, -0.2, 0, 1, 1, 1, 1.2]), "scales": np.float32([1, 1, 2, 2]),
+        "two": np.float32(2), "w": normal(2, 3, 1, 1),
+    }  # fmt: skip
     return model_of(nodes, {"x": ("N", 3, 4, 4)}, constants=constants, opset=opset)
 
 
@@ -235,7 +239,7 @@ def test_unsupported_ops_of_an_onnx_file_are_unchanged(opset):
     original = unsupported(opset)
     g = import_model(read(original))
     PassManager(FLOAT).run(g)
-    assert {n.attrs["kind"] for n in g.nodes.values() if n.op == "opaque"} == {"LpPool", "Mod"}
+    assert {n.attrs["kind"] for n in g.nodes.values() if n.op == "opaque"} == {"Resize", "Mod"}
     model = float_model(g)
     assert model.opset_import[0].version == max(18, opset if opset > 18 else 18)
     x = {"x": normal(2, 3, 4, 4)}

@@ -22,6 +22,7 @@ from qgraph.transforms.fold_centering import FoldCentering
 from qgraph.transforms.fold_constant_channels import FoldConstantChannels
 from qgraph.transforms.fold_constants import FoldConstants
 from qgraph.transforms.fold_flattens import FoldFlattens
+from qgraph.transforms.fold_repeated_rows import FoldRepeatedRows
 from qgraph.transforms.hoist_quantizers import HoistQuantizers
 from qgraph.transforms.insert_quantizers import InsertQuantizers
 from qgraph.transforms.lower_batch_norm import LowerBatchNorm
@@ -55,6 +56,7 @@ CLEAN: tuple[Pass, ...] = (
     RecognizeLayerNorm(),  # first: a batch norm on moments of the data looks much like one
     RecognizeBatchNorm(),  # before constants are folded: mean and variance are still separate
     FoldConstants(),
+    FoldRepeatedRows(),  # first states of recurrent layers
     ShareConstants(),  # transposes of one weight are one constant
     LowerLeakyRelu(),
     SinkTransposes(),  # layout first: "last axis" below means channels

@@ -15,6 +15,7 @@ from qgraph.ir.ops.movement import TargetAttrs
 from qgraph.ir.ops.structure import OpaqueAttrs
 from qgraph.ir.types import Array
 from qgraph.passes import RewritePass
+from qgraph.rewrite.constants import computed
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
 MAX_BYTES = 16 * 2**20
@@ -50,7 +51,7 @@ def _fold(rewriter: Rewriter, node: Node) -> bool:
         return _fold_opaque(rewriter, node, inputs)
     if _is_too_large(rewriter, node, inputs):
         return False
-    value = _compute(node, inputs, graph.types[node.name].dtype)
+    value = computed(node, inputs, graph.types[node.name].dtype)
     return rewriter.put(Node(node.name, "const", attrs={"value": value}))
 
 
@@ -143,12 +144,3 @@ def _size_of_result(graph: Graph, node: Node) -> int:
         math.prod(d or 0 for d in kind.shape or ()) * np.dtype(kind.dtype).itemsize
         for kind in kinds
     )
-
-
-def _compute(node: Node, inputs: list[Array], dtype: str) -> Array:
-    op = OPS[node.op]
-    if not op.moves:
-        inputs = [c if c.dtype.kind in "iub" else c.astype(np.float64) for c in inputs]
-    assert op.evaluate is not None
-    with np.errstate(all="ignore"):
-        return np.asarray(op.evaluate(node.attributes, inputs), order="C").astype(dtype, copy=False)

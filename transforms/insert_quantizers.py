@@ -178,7 +178,8 @@ class _Inserter(ValueForms):
             return self._float(node, "it only sums outputs of the network")
         if node.name in self.scores and any(map(self._is_mask, node.inputs)):
             return self._float(node, MASKS)
-        self.connect(node, *(self.codes(v) for v in node.inputs))
+        take = self.kept if node.name in self.gates.sums else self.codes
+        self.connect(node, *map(take, node.inputs))
         return "wide", node.name
 
     def _is_mask(self, value: str) -> bool:
@@ -233,7 +234,10 @@ class _Inserter(ValueForms):
         constants = [v for v in node.inputs if self.forms[v].kind == "const"]
         data = [v for v in node.inputs if v not in constants]
         if not constants or not data or node.op == "batch_matmul":
-            self.connect(node, *(self.codes(v) for v in node.inputs))
+            gated = node.name in self.gates.products and any(
+                self.forms[v].kind == "codes" for v in node.inputs
+            )
+            self.connect(node, *map(self.kept if gated else self.codes, node.inputs))
             return "wide", node.name
         x, c = data[0], constants[0]
         if marks_of(node).pool:
@@ -269,7 +273,8 @@ class _Inserter(ValueForms):
         if form.kind in (*OUTSIDE, "const"):
             self.connect(node, form.value)
             return "input" if form.kind == "input" else "float", node.name
-        self.connect(node, self.codes(node.inputs[0]))
+        take = self.kept if node.name in self.gates.moves else self.codes
+        self.connect(node, take(node.inputs[0]))
         return "codes", node.name
 
     def _table(self, node: Node) -> tuple[str, str]:

@@ -11,10 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from qgraph.errors import GraphError, QGraphError
+from qgraph.frontends.ends import needed
+from qgraph.frontends.inline import function_body
 from qgraph.frontends.opaque import infer_types, source_of
 from qgraph.frontends.partial import Partial
+from qgraph.frontends.refused import is_loop, loop_at
 from qgraph.frontends.site import Construction, ImportSite, Ref
-from qgraph.frontends.tf_node import TFNode
+from qgraph.frontends.tf_node import TFNode, parse_ref, read_nodes
 from qgraph.ir.types import Shape, TensorType
 
 # Result of an importer: the values of the node's outputs (None for one on a branch that is never
@@ -31,6 +34,22 @@ class TfSite(ImportSite["GraphBuilder", TFNode]):
     """One TensorFlow node during its import: its inputs as values of the IR."""
 
     live: tuple[str | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class TensorList:
+    """A list of tensors of a loop: the value of each element, None before it is set."""
+
+    items: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of a graph: its arguments, nodes that its results need, and results."""
+
+    arguments: Sequence[str]
+    nodes: Sequence[TFNode]
+    results: Sequence[Ref]
 
 
 class GraphBuilder(Construction):
@@ -50,6 +69,32 @@ class GraphBuilder(Construction):
         self._evaluators = evaluators
         self._values: dict[str, tuple[str | None, ...]] = {}
         self._dead: set[str] = set()
+        self._functions: dict[str, Function] = {}
+        self.lists: dict[str, TensorList] = {}
+
+    def add_list(self, name: str, items: tuple[str | None, ...]) -> str:
+        """A list of tensors as a value, which exists only during import."""
+        self.lists[name] = TensorList(items)
+        return name
+
+    def function(self, name: str) -> Function:
+        if name not in self._functions:
+            graph_def, arguments, results = function_body(self._library, name)
+            refs = [parse_ref(result) for result in results]
+            order = needed(read_nodes(graph_def), refs, arguments)
+            inner = [node for node in order if node.name not in arguments]
+            self._functions[name] = Function(arguments, inner, refs)
+        return self._functions[name]
+
+    def call(
+        self, function: Function, name: str, arguments: Sequence[str | None]
+    ) -> tuple[str | None, ...]:
+        """Import the body of a function under a name; its results."""
+        for argument, value in zip(function.arguments, arguments, strict=True):
+            self._values[f"{name}/{argument}"] = (value,)
+        for node in function.nodes:
+            self.add(node.inside(name))
+        return tuple(self.value((f"{name}/{node}", i), name) for node, i in function.results)
 
     def add_input(self, name: str, dtype: str, shape: Shape | None) -> None:
         self._values[name] = (self.graph.input(name, dtype, shape),)
@@ -126,6 +171,8 @@ class GraphBuilder(Construction):
 
     def _opaque(self, site: TfSite, partials: Sequence[Partial] | None) -> tuple[str, ...]:
         node, graph = site.node, self.graph
+        if is_loop(node.op) or any(value in self.lists for value in site.inputs):
+            raise loop_at(node)
         source = source_of(node, self._library, [graph.types[v] for v in site.inputs])
         if partials is not None:
             types = tuple(TensorType(p.values.dtype.name, p.values.shape) for p in partials)

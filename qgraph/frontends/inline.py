@@ -58,6 +58,31 @@ def inline_calls(graph_def: Proto) -> Proto:
     return result
 
 
+def function_body(library: bytes, name: str) -> tuple[Proto, list[str], list[str]]:
+    """The body of a function as a graph without calls, its arguments and its results.
+
+    library: a FunctionDefLibrary. Raises GraphError for a function that does not exist, or is
+    malformed.
+    """
+    import tensorflow as tf
+
+    graph_def = tf.compat.v1.GraphDef()
+    graph_def.library.ParseFromString(library)
+    functions = {f.signature.name: f for f in graph_def.library.function}
+    try:
+        function = functions[name]
+        body = _body(function, functions)
+        results = [body.tensor(function.ret[a.name]) for a in function.signature.output_arg]
+    except (LookupError, TypeError, ValueError) as error:
+        raise GraphError(f"the function `{name}` is malformed: {error}") from None
+    graph_def.node.extend(body.nodes)
+    return (
+        inline_calls(graph_def),
+        [argument.name for argument in function.signature.input_arg],
+        results,
+    )
+
+
 def _called(node: Proto, functions: dict[str, Proto], nodes: dict[str, Proto]) -> str | None:
     """The function that `node` certainly calls, if there is one."""
     if not functions:

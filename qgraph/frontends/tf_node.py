@@ -72,6 +72,16 @@ class TFNode:
     def texts(self, key: str) -> tuple[str, ...]:
         return tuple(s.decode() for s in self.attrs[key].list.s) if self.has(key) else ()
 
+    def function(self, key: str) -> str:
+        """The name of the function in attribute `key`."""
+        return str(self.attrs[key].func.name)
+
+    def inside(self, call: str) -> TFNode:
+        """The node of a function's body in the call of that name."""
+        inputs = tuple((f"{call}/{name}", index) for name, index in self.inputs)
+        control = tuple(f"{call}/{name}" for name in self.control)
+        return replace(self, name=f"{call}/{self.name}", inputs=inputs, control=control)
+
     def integers(self, key: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
         found = tuple(int(i) for i in self.attrs[key].list.i) if self.has(key) else ()
         return found or default

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from qgraph.foreign import Proto
 
-# By op: attributes that are notes, or checks of results.
+# By op: attributes that are notes, checks of results, or functions that importers read by name.
 WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         **dict.fromkeys(("Conv2D", "DepthwiseConv2dNative"), ("use_cudnn_on_gpu",)),
@@ -20,6 +20,13 @@ WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = MappingProxyType(
         **dict.fromkeys(("EnsureShape", "PlaceholderWithDefault"), ("shape",)),
         "Print": ("message", "first_n", "summarize"),
         "Gather": ("validate_indices",),
+        **dict.fromkeys(
+            ("While", "StatelessWhile"), ("cond", "body", "output_shapes", "parallel_iterations")
+        ),
+        **dict.fromkeys(("TensorListReserve", "TensorListFromTensor"), ("element_dtype",)),
+        "TensorListGetItem": ("element_dtype",),
+        "TensorListSetItem": ("element_dtype", "resize_if_index_out_of_bounds"),
+        "TensorListStack": ("element_dtype", "num_elements"),
         "FusedBatchNorm": ("exponential_avg_factor",),  # of training
         "FusedBatchNormV2": ("exponential_avg_factor",),
         "FusedBatchNormV3": ("exponential_avg_factor",),

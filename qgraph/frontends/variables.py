@@ -78,7 +78,7 @@ def freeze(graph_def: Proto, outputs: Sequence[str], prefix: Prefix, saver: Prot
 
     names = list(dict.fromkeys(parse_ref(output)[0] for output in outputs))
     needed = inline_calls(needed_part(graph_def, names))
-    check_inference(needed.node)
+    check_inference(needed.node, names)
     _fill_defaults(needed)
     variables = [node for node in read_nodes(needed).values() if node.op in VARIABLES]
     if not variables:

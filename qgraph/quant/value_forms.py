@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.base import Scale
+from qgraph.ir.ops.structure import QuantizerAttrs
 from qgraph.ir.types import Overflow, QuantSpec, Role
+from qgraph.quant.gates import gates_of
 from qgraph.quant.profile import Profile
 from qgraph.quant.topology import (
     CLIPS,
@@ -27,6 +29,7 @@ from qgraph.rewrite.rewriter import Rewriter
 
 OUTSIDE = ("input", "float")
 MAX_STAGE_BITS = 32
+MAX_STATE_BITS = 16  # of cell states and arguments of gates
 MAX_NORM_STAGE_BITS = 16  # a layer norm divides numbers of 64 bits
 MIN_NORM_BITS = 4  # of the input codes of a layer norm
 
@@ -56,6 +59,7 @@ class ValueForms:
         self.inner_softmaxes = frozenset(softmaxes) & inner
         self.scores = before_softmaxes(self.graph, self.inner_softmaxes)
         self.masks = masks_of(self.graph, self.scores)
+        self.gates = gates_of(self.graph)
         self.nonnegative = is_nonnegative(self.graph)
         leaky = ((n.name, leaky_product(self.graph, n)) for n in self.graph.topological())
         self.leaky = {name: parts for name, parts in leaky if parts is not None}
@@ -93,6 +97,17 @@ class ValueForms:
     def _has_sign(self, value: str) -> bool:
         """Whether the codes of the activation `value` are signed."""
         return self.profile.signed_activations or not self.nonnegative(value)
+
+    def kept(self, value: str) -> str:
+        """`value` with the bits of the internal stage, of a gate or a state of a cell."""
+        form = self.forms[value]
+        if self.bits.internal is None or form.kind != "wide":
+            return self.codes(value)
+        bits = min(self.bits.internal, MAX_STATE_BITS)
+        inner = self.graph.producer(form.value)
+        if inner.op == "quantize" and inner.typed(QuantizerAttrs).spec.bits == bits:
+            return form.value
+        return self.codes(value, bits)
 
     def internal(self, value: str, most: int = MAX_STAGE_BITS) -> str:
         """`value` as a signed internal stage of at most `most` bits, the input of a leaky ReLU."""

@@ -5,6 +5,7 @@ Arithmetic on constants is in float64 and rounded once, to the dtype the constan
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.linear import COMPUTE, ConvAttrs
 from qgraph.ir.ops.norm import NormAttrs
 from qgraph.ir.ops.pool import ReductionAttrs
@@ -173,3 +175,13 @@ def batch_norm_moments(graph: Graph, node: Node) -> tuple[Moments, Moments] | No
         epsilon = node.typed(NormAttrs).epsilon
         scale = np.abs(gamma) / np.sqrt(variance + epsilon)
         return Moments(mean, deviation), Moments(beta, scale * deviation, epsilon * scale**2)
+
+
+def computed(node: Node, inputs: Sequence[Array], dtype: str) -> Array:
+    """The result of a node on constants, float arithmetic in float64 and rounded once."""
+    op = op_definition(node.op)
+    if not op.moves:
+        inputs = [c if c.dtype.kind in "iub" else c.astype(np.float64) for c in inputs]
+    assert op.evaluate is not None
+    with np.errstate(all="ignore"):
+        return np.asarray(op.evaluate(node.attributes, inputs), order="C").astype(dtype, copy=False)

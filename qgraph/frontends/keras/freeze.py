@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 
 from qgraph.errors import LoadError, QGraphError, first_line
 from qgraph.foreign import KerasModel, Tensor
 from qgraph.frontends.frozen import Frozen, freeze_function
+from qgraph.frontends.refused import changes_variable
 
 BUILD = (
     "call the model on a sample, model(x), or begin it with keras.Input; "
     "for a file, do so before saving it"
 )
+SEED = "seed_generator_state"  # how Keras 3 names the variable of a seed
 PACKAGES = ("keras", "tf_keras")
 
 
@@ -38,7 +41,7 @@ def freeze_model(model: KerasModel) -> Frozen:
     ]
 
     def call(*tensors: Tensor) -> Tensor:
-        return tuple(tf.nest.flatten(model(_arranged(model, tensors), training=False)))
+        return tuple(tf.nest.flatten(_called(model, _arranged(model, tensors))))
 
     try:
         function = tf.function(call, autograph=False).get_concrete_function(*specs)
@@ -49,6 +52,28 @@ def freeze_model(model: KerasModel) -> Frozen:
         raise LoadError(
             f"this model cannot be converted to a graph: {first_line(error)}", node=name
         ) from None
+
+
+def _called(model: KerasModel, arranged: Tensor) -> Tensor:
+    """The outputs of a model in inference mode.
+
+    Layers of Keras 3 with dropout also change their seeds in it; they do so in a scope that keeps
+    changes out of the graph. Raises UnsupportedError where they change other variables.
+    """
+    variables = getattr(model, "variables", ())
+    seeds = [v for v in variables if str(getattr(v, "path", "")).endswith(SEED)]
+    if not seeds or not any(
+        base.__module__.startswith("keras.src") for base in type(model).__mro__
+    ):
+        return model(arranged, training=False)
+    keras = import_module("keras")
+    with keras.StatelessScope() as scope:
+        outputs = model(arranged, training=False)
+    own = {id(seed) for seed in seeds}
+    for variable in variables:
+        if id(variable) not in own and scope.get_current_value(variable) is not None:
+            raise changes_variable(str(variable.path))
+    return outputs
 
 
 def _arranged(model: KerasModel, tensors: Sequence[Tensor]) -> Tensor:

@@ -25,6 +25,8 @@ def _const(site: TfSite) -> Result:
 def _identity(site: TfSite) -> Result:
     """The first input; other inputs are only printed."""
     site.without_effect(*range(1, len(site.inputs)))
+    if site.inputs[0] in site.builder.lists:
+        return site.inputs[0]
     return site.emit("identity", site.inputs[0])
 
 

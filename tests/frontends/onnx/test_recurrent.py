@@ -5,12 +5,17 @@ import onnx
 import pytest
 from onnx import helper
 
+from qgraph import quantize
 from qgraph.errors import GraphError, UnsupportedError
+from qgraph.exports import FORMS
 from qgraph.interpret import evaluate
+from qgraph.train.state import constants_of
+from qgraph.verification.verify import verify
 from tests.helpers.onnx_graphs import (
     assert_like_runtime,
     f,
     imported,
+    model_of,
     one_op,
 )
 
@@ -238,3 +243,69 @@ def test_the_advice_on_unknown_steps_helps() -> None:
 def test_a_damaged_layer_is_an_error(damage) -> None:
     with pytest.raises(GraphError, match=r"^y: "):
         imported(layer("LSTM", **damage))
+
+
+# -- quantized -------------------------------------------------------------------------------------
+
+
+def classifier(op, steps, forget=0.0, **attrs):
+    """A layer on samples of `steps` rows, and a dense layer on its last state."""
+    count = 1 + (attrs.get("direction") == "bidirectional")
+    rows = GATES[op] * HIDDEN
+    constants = {
+        "w": f(count, rows, FEATURES) / FEATURES**0.5,
+        "r": f(count, rows, HIDDEN) / HIDDEN**0.5,
+        "b": f(count, 2 * rows) / 4,
+        "dense": f(count * HIDDEN, 3),
+    }
+    constants["b"][:, 2 * HIDDEN : 3 * HIDDEN] += np.float32(forget)
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["steps"], perm=[1, 0, 2]),
+        helper.make_node(op, ["steps", "w", "r", "b"], ["", "h"], hidden_size=HIDDEN, **attrs),
+        helper.make_node("Transpose", ["h"], ["samples"], perm=[1, 0, 2]),
+        helper.make_node("Flatten", ["samples"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "dense"], ["y"]),
+    ]
+    return model_of(nodes, {"x": ["N", steps, FEATURES]}, ["y"], constants)
+
+
+def quantized(model, folder, steps, **options):
+    onnx.save(model, folder / "model.onnx")
+    x = np.random.default_rng(0).normal(size=(48, steps, FEATURES)).astype(np.float32)
+    return quantize(folder / "model.onnx", {"x": x}, **({"effort": "plain"} | options))
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [("LSTM", {}), ("LSTM", BOTH), ("GRU", {}), ("GRU", {"linear_before_reset": 1}), ("RNN", {})],
+    ids=str,
+)
+def test_a_network_has_integers_only(tmp_path, op, attrs) -> None:
+    made = quantized(classifier(op, 6, **attrs), tmp_path, 6)
+    assert not made.trace.refusals
+    assert made.facts.agreement.sqnr > 25
+    found = verify(made.save(tmp_path / "out"), forms=["engine", "onnx-integer"])
+    assert found.equal and not found.refused
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", GATES)
+def test_every_form_is_equal(tmp_path, op) -> None:
+    found = verify(quantized(classifier(op, 3), tmp_path, 3).save(tmp_path / "out"))
+    assert found.equal and not found.refused
+    assert set(found.compared.tallies) == set(FORMS)
+
+
+def test_a_state_does_not_drift_in_64_steps(tmp_path) -> None:
+    model = classifier("LSTM", 64, forget=4)
+    wide, narrow = (
+        quantized(model, tmp_path, 64, profile=profile).facts.agreement.sqnr
+        for profile in ("graffitist-int8", "int32-bias")
+    )
+    assert wide > max(narrow + 2, 24)
+
+
+def test_retraining_has_one_variable_for_each_weight(tmp_path) -> None:
+    made = quantized(classifier("LSTM", 4), tmp_path, 4, mode="retrain")
+    weights = [v for v in constants_of(made.graph).values() if len(v.shape) == 2]
+    assert len(weights) == 5

@@ -14,13 +14,13 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.errors import GraphError, UnsupportedError
+from qgraph.frontends.limits import MAX_STEPS
 from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.onnx.ops.cells import CELLS, Cell, Direction, State, Weights
 from qgraph.frontends.onnx.ops.recurrent_activations import functions_of
 from qgraph.frontends.onnx.ops.slicing import along
 from qgraph.ir.types import Array
 
-MAX_STEPS = 1024
 BACKWARD: Mapping[str, tuple[bool, ...]] = MappingProxyType(
     {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 )  # by the attribute `direction`

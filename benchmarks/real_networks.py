@@ -29,6 +29,7 @@ from benchmarks.real import (
     policies,
     text,
     thresholds,
+    unet,
     vision_transformer,
 )
 from benchmarks.result import JsonFile, report
@@ -56,6 +57,7 @@ NETWORKS: dict[str, Callable[[], Iterator[Table]]] = {
     "families": families.tables,
     "distillation": distillation.tables,
     "vision-transformer": vision_transformer.tables,
+    "unet": unet.tables,
 }
 
 

@@ -113,11 +113,11 @@ def tables() -> Iterator[Table]:
         start = time.perf_counter()
         made = quantize(floating, calibration, effort=effort)
         seconds = time.perf_counter() - start
-        table.add(f"int8, {effort}", accuracy(made.graph, test), _differences(made), seconds)
+        table.add(f"int8, {effort}", accuracy(made.graph, test), differences(made), seconds)
     start = time.perf_counter()
     made = _retrained(floating, calibration, training, validation)
     seconds = time.perf_counter() - start
-    table.add("int8, retrained", accuracy(made.graph, test), _differences(made), seconds)
+    table.add("int8, retrained", accuracy(made.graph, test), differences(made), seconds)
     yield table
 
 
@@ -138,7 +138,7 @@ def _retrained(
         return retrain.finalize(place)
 
 
-def _differences(made: Quantized) -> str:
+def differences(made: Quantized) -> str:
     """Differences in all forms, and the forms that were compared."""
     with tempfile.TemporaryDirectory() as folder:
         found = verify(made.save(Path(folder) / "out")).compared.tallies

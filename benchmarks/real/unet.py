@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.real.vision_transformer import Images, differences, digits
 from benchmarks.tables import Table
 from qgraph import retrain
-from qgraph.choices import Effort
+from qgraph.choices import Effort, LossKind
 from qgraph.compiler import quantize
 from qgraph.frontends import load
 from qgraph.interpret import evaluate
@@ -123,7 +123,7 @@ def _retrained(floating: Graph, training: Scenes, validation: Scenes) -> Quantiz
         place = Path(folder) / "tuned"
         made = quantize(floating, training.images[:CALIBRATION], mode="retrain")
         retrain.save(made, place)
-        options = Options(epochs=RETRAINED_EPOCHS, batch_size=BATCH, seed=SEED, loss="mse")
+        options = Options(epochs=RETRAINED_EPOCHS, batch_size=BATCH, seed=SEED, loss=LossKind.MSE)
         retrain.train(place, {name: training.images}, {name: validation.images}, options)
         return retrain.finalize(place)
 

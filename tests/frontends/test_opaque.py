@@ -12,7 +12,6 @@ OPAQUE = {
     "Select": lambda x: raw.Select(condition=x[:, 0] > 0, x=x, y=-x),
     "TopKV2": lambda x: list(tf.math.top_k(x, 2)),
     "Lgamma": lambda x: tf.math.lgamma(tf.abs(x) + 1),
-    "FakeQuantWithMinMaxVars": lambda x: tf.quantization.fake_quant_with_min_max_vars(x, -1.0, 1.0),
     "MaxPool": lambda x: raw.MaxPool(
         input=tf.reshape(x, [-1, 1, 1, 6]), ksize=[1, 1, 1, 2], strides=[1, 1, 1, 2], padding="SAME"
     ),

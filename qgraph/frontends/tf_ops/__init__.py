@@ -9,6 +9,7 @@ from qgraph.frontends.builder import Evaluator, Importer
 from qgraph.frontends.tf_ops import (
     control,
     elementwise,
+    fake_quantizers,
     fused,
     linear,
     loops,
@@ -24,6 +25,7 @@ from qgraph.frontends.tf_ops import (
 _THEMES = (
     control,
     elementwise,
+    fake_quantizers,
     fused,
     linear,
     loops,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+
+import numpy as np
 
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import as_tensorflow
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.foreign import Tensor
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops import op_definition
 from qgraph.ir.reading import kind_of, value_of
 from qgraph.ir.types import TensorType
 
@@ -33,6 +37,7 @@ class Chain:
     run: Callable[[Mapping[str, Tensor]], Tensor]
 
 
+FLAT_SAMPLES = 101  # points at which a derivative is checked
 NOTHING: Mapping[str, Tensor] = MappingProxyType({})
 
 
@@ -60,9 +65,33 @@ def piece_of(graph: Graph, node: Node, dtype: str | None = None) -> Piece:
         return tf.graph_util.import_graph_def(made, fed, [f"{r}:0" for r in results], name="")
 
     function: Piece = tf.compat.v1.wrap_function(imported, signature)
-    if node.op == "opaque" and not _has_gradient(function, signature):
+    known = node.op != "opaque" or _has_gradient(function, signature)
+    if not known or (_is_pointwise(node, types) and _is_flat(function, signature[0])):
         return _without_gradient(function, node)
     return function
+
+
+def _is_pointwise(node: Node, types: Sequence[TensorType]) -> bool:
+    """Whether a node is a function of the elements of one float tensor."""
+    return op_definition(node.op).elementwise and len(types) == 1 and types[0].is_float
+
+
+def _is_flat(piece: Piece, signature: Tensor) -> bool:
+    """Whether the derivative of a pointwise function is 0 wherever it exists: it rounds."""
+    import tensorflow as tf
+
+    shape = (None,) if signature.shape.rank is None else tuple(signature.shape)
+    fixed = math.prod(size for size in shape if size is not None)
+    sizes = [-(-FLAT_SAMPLES // max(fixed, 1)) if size is None else size for size in shape]
+    count = math.prod(sizes)
+    if count < 3:  # too few points to tell
+        return False
+    x = tf.constant(np.sinh(np.linspace(-10, 10, count)).reshape(sizes), signature.dtype)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        (y,) = piece(x)
+    gradient = tape.gradient(y, x)
+    return gradient is None or not np.any(gradient)
 
 
 def _has_gradient(piece: Piece, signature: Sequence[Tensor]) -> bool:

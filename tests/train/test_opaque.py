@@ -80,6 +80,20 @@ def test_an_op_without_a_gradient_is_named(tmp_path):
     assert refusal.value.node == op.name and "--output" in str(refusal.value)
 
 
+@pytest.mark.parametrize("function", [tf.round, tf.floor, tf.math.ceil, tf.sign])
+@pytest.mark.parametrize("place", ["between layers", "behind"])
+def test_a_function_that_rounds_is_named_too(function, place, tmp_path):
+    """Its gradient is 0, so that layers before it would stay as they are, without a word."""
+
+    def network(x):
+        y = function(layer(x) * 4)
+        return layer(y) if place == "between layers" else y
+
+    retrain.save(quantized(network), tmp_path / "out")
+    with pytest.raises(UnsupportedError, match="has no gradient, so nothing before it"):
+        retrain.train(tmp_path / "out", {"image": IMAGES}, {"image": IMAGES}, OPTIONS)
+
+
 def test_another_output_trains_beside_it(tmp_path):
     def network(x):
         y = layer(x)

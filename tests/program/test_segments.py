@@ -31,7 +31,7 @@ SAMPLES = f(32, 3, 8, 8)
 
 
 def network_with_islands(sums: int = 2) -> onnx.ModelProto:
-    """Convolutions with running sums between them, which TensorFlow's ops cannot express."""
+    """Convolutions, and columns sorted between them, an ONNX op without an integer form."""
     rng = np.random.default_rng(0)
     arrays = {
         "w1": rng.normal(0, 0.3, (8, 3, 3, 3)),
@@ -39,16 +39,16 @@ def network_with_islands(sums: int = 2) -> onnx.ModelProto:
         "w3": rng.normal(0, 0.3, (512, 5)),
     }
     held = [numpy_helper.from_array(a.astype("float32"), name) for name, a in arrays.items()]
-    held.append(numpy_helper.from_array(np.int64(2), "axis"))
+    held.append(numpy_helper.from_array(np.int64([8]), "all"))
     node = helper.make_node
     nodes = [
         node("Conv", ["x", "w1"], ["a"], pads=[1, 1, 1, 1]),
         node("Relu", ["a"], ["b"]),
-        node("CumSum", ["b", "axis"], ["first"]),
+        node("TopK", ["b", "all"], ["first", "first_at"], axis=2),
         node("Conv", ["first", "w2"], ["d"], pads=[1, 1, 1, 1]),
         node("Add", ["d", "b"], ["e"]),  # reads a tensor of the segment before
         node("Relu", ["e"], ["relu"]),
-        *([node("CumSum", ["relu", "axis"], ["second"])] if sums == 2 else []),
+        *([node("TopK", ["relu", "all"], ["second", "second_at"], axis=2)] if sums == 2 else []),
         node("Add", ["second" if sums == 2 else "relu", "relu"], ["sum"]),
         node("Flatten", ["sum"], ["flat"]),
         node("Gemm", ["flat", "w3"], ["y"]),
@@ -109,21 +109,21 @@ def test_the_session_computes_islands_in_float(folder) -> None:
 def test_every_form_is_equal_and_says_what_is_float(folder) -> None:
     found = qgraph.verify(folder)
     assert found.equal and set(found.refused) <= {"tensorflow", "qonnx", "c"}
-    assert "TensorFlow does not have `CumSum`" in found.refused["tensorflow"]
+    assert "TensorFlow does not have `TopK`" in found.refused["tensorflow"]
     for name in ("onnx-qdq", "onnx-integer"):
         assert found.compared.tallies[name].island_codes == 1024
     entry = json.loads((folder / "certificate.json").read_text())["islands"][0]
     assert entry == {
-        "ops": [{"name": "first", "op": "CumSum"}], "reads": ["b"], "feeds": ["first/q8"]
+        "ops": [{"name": "first", "op": "TopK"}], "reads": ["b"], "feeds": ["first/q8"]
     }  # fmt: skip
     said = command("verify", folder, "-f", "onnx-integer")
-    assert "3 integer segments: first (CumSum), second (CumSum)" in said.out
+    assert "3 integer segments: first (TopK), second (TopK)" in said.out
 
 
 def test_networks_with_ops_that_tensorflow_lacks_are_written_without_its_files(folder) -> None:
     assert not (folder / "inference.pb").exists() and not (folder / "saved_model").exists()
     warnings = json.loads((folder / "manifest.json").read_text())["warnings"]
-    assert any("TensorFlow does not have `CumSum` at first" in text for text in warnings)
+    assert any("TensorFlow does not have `TopK` at first" in text for text in warnings)
     assert command("inspect", folder).code == 0
 
 
@@ -155,10 +155,10 @@ def layered() -> Graph:
 
 
 def _with_another_op(path) -> None:
-    """Reverse the first running sum of an exported file."""
+    """Sort the other way, once, in an exported file."""
     model = onnx.load(path)
-    node = next(node for node in model.graph.node if node.op_type == "CumSum")
-    node.attribute.append(helper.make_attribute("reverse", 1))
+    node = next(node for node in model.graph.node if node.op_type == "TopK")
+    node.attribute.append(helper.make_attribute("largest", 0))
     onnx.save(model, path)
 
 
@@ -181,7 +181,7 @@ def test_c_has_a_function_for_each_segment(folder, tmp_path) -> None:
     first, second = header.index("void net_run_0("), header.index("void net_run_1(")
     said = header[first:second]
     assert "the host computes in float, from values of b:" in said
-    assert "first: CumSum" in said and "first becomes first/q8 (rounding: half_even" in said
+    assert "first: TopK" in said and "first becomes first/q8 (rounding: half_even" in said
 
 
 def test_vectors_name_the_islands(folder, tmp_path) -> None:
@@ -210,12 +210,12 @@ def test_a_wrong_code_behind_an_island_is_found(folder, monkeypatch) -> None:
 
 def test_inspect_and_the_report_show_what_islands_cost(folder) -> None:
     first, second = island_times(folder)
-    assert (first.ops, first.closed_by) == (["CumSum"], ["`CumSum` at first"])
+    assert (first.ops, first.closed_by) == (["TopK"], ["`TopK` at first"])
     assert 0 < first.share < 1 and second.milliseconds > 0
     said = command("inspect", folder).out
-    assert "float islands" in said and "`CumSum` at second" in said
+    assert "float islands" in said and "`TopK` at second" in said
     assert [one.closed_by for one in read_facts(folder).islands] == [
-        ["`CumSum` at first"], ["`CumSum` at second"]
+        ["`TopK` at first"], ["`TopK` at second"]
     ]  # fmt: skip
     command("report", folder)
     assert '<section id="islands">' in (folder / "report.html").read_text()

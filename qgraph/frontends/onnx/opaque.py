@@ -101,17 +101,19 @@ def source_of(
     import onnx
     from onnx import helper
 
-    _refuse(node)
+    single = onnx.defs.OpSchema.FormalParameterOption.Single
+    always = {i for i, kind in enumerate(_schema(node).outputs) if kind.option == single}
     count = iter(range(len(types)))
     inputs = [f"in{next(count)}" if value else "" for value in values]
-    outputs = [f"out{i}" if name else "" for i, name in enumerate(node.outputs)]
+    outputs = [f"out{i}" if name or i in always else "" for i, name in enumerate(node.outputs)]
     attrs = {
         key: _element_type(key, _attribute(value, node.name, decoded))
         for key, value in node.attrs.items()
     }
     made = helper.make_node(node.op, inputs, outputs, domain=node.domain, **attrs)
     feeds = [_info(f"in{i}", t.dtype, t.shape) for i, t in enumerate(types)]
-    results = [helper.make_empty_tensor_value_info(o) for o in outputs if o]
+    used = zip(outputs, node.outputs, strict=True)
+    results = [helper.make_empty_tensor_value_info(o) for o, name in used if name]
     graph = helper.make_graph([made], "op", feeds, results)
     opsets = [helper.make_opsetid(node.domain, node.version)]
     version = onnx.helper.find_min_ir_version_for(opsets, ignore_unknown=True)
@@ -119,7 +121,8 @@ def source_of(
     return OnnxSource(node.name, model.SerializeToString(deterministic=True), tuple(types))
 
 
-def _refuse(node: OnnxNode) -> None:
+def _schema(node: OnnxNode) -> Proto:
+    """ONNX's definition of the op. Raises UnsupportedError for an op that cannot be run alone."""
     import onnx
 
     domain = "" if node.domain == "ai.onnx" else node.domain
@@ -141,6 +144,7 @@ def _refuse(node: OnnxNode) -> None:
         raise UnsupportedError(
             f"`{node.op}`{_label(node)} is {what}, not supported", node=node.name, hint=hint
         )
+    return schema
 
 
 def _label(node: OnnxNode) -> str:

@@ -83,7 +83,7 @@ def test_an_op_without_a_gradient_is_named(tmp_path):
 @pytest.mark.parametrize("function", [tf.round, tf.floor, tf.math.ceil, tf.sign])
 @pytest.mark.parametrize("place", ["between layers", "behind"])
 def test_a_function_that_rounds_is_named_too(function, place, tmp_path):
-    """Its gradient is 0, so that layers before it would stay as they are, without a word."""
+    """Its gradient is 0, so that layers before it would silently stay as they are."""
 
     def network(x):
         y = function(layer(x) * 4)

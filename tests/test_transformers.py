@@ -115,15 +115,20 @@ def test_attention_of_pytorch(tmp_path):
     made = quantize(imported(torch_encoder()), samples, effort="plain")
     steps = check(made, tmp_path / "out", 1)
     assert steps.count("matmul") == 3 and steps.count("batch_matmul") == 2
+    scales = [n for n in made.graph.topological() if n.op == "mul"]
+    assert len(scales) == 1  # of the norm; those of queries and keys are in weights
 
 
-def test_attention_op(tmp_path):
+@pytest.mark.parametrize("causal", [0, 1])
+def test_attention_op(causal, tmp_path):
     """Four heads of queries share two heads of keys and values."""
     node = helper.make_node
     weights = {"wq": (8, 16), "wk": (8, 8), "wv": (8, 8), "wo": (16, CLASSES)}
     nodes = [
         *(node("MatMul", ["x", f"w{i}"], [i]) for i in "qkv"),
-        node("Attention", ["q", "k", "v"], ["mixed"], q_num_heads=4, kv_num_heads=2),
+        node(
+            "Attention", ["q", "k", "v"], ["mixed"], q_num_heads=4, kv_num_heads=2, is_causal=causal
+        ),
         node("MatMul", ["mixed", "wo"], ["y"]),
     ]
     constants = {name: drawn(*shape) for name, shape in weights.items()}
@@ -132,3 +137,23 @@ def test_attention_op(tmp_path):
     steps = check(made, tmp_path / "out", 1)
     assert steps.count("matmul") == 4 and steps.count("batch_matmul") == 2
     assert "mul" not in {n.op for n in made.graph.topological()}  # the scale is in weights
+
+
+@pytest.mark.parametrize("k", [tf_keras, keras], ids=["tf_keras", "keras"])
+def test_causal_attention_of_keras(k, tmp_path):
+    x = k.layers.Input((6, 8))
+    y = k.layers.Dense(8, activation="relu")(x)
+    y = k.layers.MultiHeadAttention(2, 4)(y, y, use_causal_mask=True)
+    model = k.Model(x, k.layers.Dense(CLASSES)(y))
+    samples = RNG.normal(size=(48, 6, 8)).astype(np.float32)
+    made = quantize(model, samples, effort="plain")
+    check(made, tmp_path / "out", 1)
+    assert made.facts.agreement.sqnr > 20
+    changed = samples.copy()
+    changed[:, 3:] += 1  # later tokens do not change earlier results
+    before, after = (
+        made.reference().outputs({made.graph.inputs[0]: s}) for s in (samples, changed)
+    )
+    for name, found in before.items():
+        assert (found[:, :3] == after[name][:, :3]).all()
+        assert (found[:, 3:] != after[name][:, 3:]).any()

@@ -31,10 +31,10 @@ from qgraph.rewrite.constants import (
     times,
 )
 from qgraph.rewrite.layers import scaled_inputs
+from qgraph.rewrite.paths import LayerChannels, channels_behind
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
 OVERFLOW = "the folded weights are not finite"
-MOVES = ("transpose", "reshape", "squeeze", "expand_dims", "identity")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class FoldBatchNorm(RewritePass):
 
     Layers are conv2d (grouped too), depthwise_conv2d and matmul, each with or without bias_add.
     The product of a layer and a constant is folded in the same way; one number, as attention has to
-    scale its scores, also through moves and products of matrices. Every layer gets its own
+    scale its scores, also through moves, slices and products of matrices. Every layer gets its own
     constants, so that shared weights stay as they are. The statistics of values that remain are
     kept in `Graph.moments`. Refusals: a value in between that has other users; weights or
     statistics that are not constant; a scale that is not finite; zero padding in the layer after,
@@ -107,39 +107,35 @@ def _fold_number(rewriter: Rewriter, node: Node) -> bool:
         factor = graph.constant(other)
         if factor is None or factor.size != 1 or graph.types[value] != graph.types[node.name]:
             continue
-        found = _layer_above(graph, value)
+        found = _layer_above(graph, value, node)
         if found is None or not graph.types[value].is_float or _is_slope(graph, node, value):
             continue
-        layer, bias = _layer_and_bias(graph, found)
-        number = factor.astype(np.float64).reshape(())
-        parts = [graph.constant(n.inputs[1]) for n in (layer, bias) if n is not None]
-        scaled = [times(part, number) for part in parts if part is not None]
-        if len(scaled) < len(parts) or not all(np.isfinite(part).all() for part in scaled):
-            return False
-        _put_weights(rewriter, layer, scaled[0])
+        scale = np.where(found.chosen, factor.astype(np.float64).reshape(()), 1.0)
+        weights, bias = graph.constant(found.layer.inputs[1]), found.bias
+        offset = graph.constant(bias.inputs[1]) if bias is not None else None
+        if weights is None or (bias is not None and offset is None):
+            continue
+        scaled = times(weights, _as_output_scale(found.layer.op, weights, scale))
+        shifted = None if offset is None else times(offset, scale)
+        if not all(part is None or np.isfinite(part).all() for part in (scaled, shifted)):
+            return rewriter.refuse(node, OVERFLOW)
+        _put_weights(rewriter, found.layer, scaled)
         if bias is not None:
-            vector = rewriter.const(scaled[1], f"{layer.name}/bias")
-            rewriter.put(replace(bias, inputs=(layer.name, vector)))
-        for changed in {layer.name, found}:
-            graph.moments.pop(changed, None)
+            vector = rewriter.const(shifted, f"{found.layer.name}/bias")
+            rewriter.put(replace(bias, inputs=(found.layer.name, vector)))
+            graph.moments.pop(bias.name, None)
+        graph.moments.pop(found.layer.name, None)
         return rewriter.replace_value(node.name, value)
     return False
 
 
-def _layer_above(graph: Graph, value: str) -> str | None:
-    """The result of a layer that one number can be moved to: through moves and products."""
-    while graph.use_count(value) == 1:
-        layer, bias = _layer_and_bias(graph, value)
-        node = graph.producer(value)
-        if is_layer(layer):
-            return value if bias is None or graph.use_count(layer.name) == 1 else None
-        if node.op == "batch_matmul":
-            found = (_layer_above(graph, v) for v in node.inputs)
-            return next((v for v in found if v is not None), None)
-        if node.op not in MOVES:
-            return None
-        value = node.inputs[0]
-    return None
+def _layer_above(graph: Graph, value: str, user: Node) -> LayerChannels | None:
+    """The layer that one number can be moved to: through moves, and products that it scales."""
+    product = graph.producer(value)
+    if product.op != "batch_matmul" or graph.use_count(value) > 1:
+        return channels_behind(graph, value, user)
+    found = (_layer_above(graph, operand, product) for operand in product.inputs)
+    return next((layer for layer in found if layer is not None), None)
 
 
 def _is_slope(graph: Graph, node: Node, value: str) -> bool:

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from qgraph.ir.graph import Node, node_of
+from qgraph.ir.graph import Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.attributes import AxisAttrs
 from qgraph.ir.ops.integer_softmax import softmax_spec
@@ -44,9 +44,9 @@ from qgraph.quant.value_forms import (
     acts_on_codes,
 )
 from qgraph.rewrite.constants import channels_of, not_constant
+from qgraph.rewrite.masks import leaves_no_share
 from qgraph.rewrite.rewriter import Rewriter
 
-NO_SHARE = -104.0  # exp is 0 in float32 from here on
 MASKS = "it masks a softmax, with numbers far below the others"
 
 
@@ -148,7 +148,7 @@ class _Inserter(ValueForms):
             return self._float(node, not_constant(self.graph, "its bias", b))
         if self._is_float_arithmetic(node):
             return self._float(node, "its inputs are float")
-        if node.name in self.scores and self._leaves_no_share(b):
+        if node.name in self.scores and leaves_no_share(self.graph.constant(b)):
             return self._float(node, MASKS)
         wide = self.forms[x].value if self.forms[x].kind == "wide" else self.codes(x)
         if self.bits.internal is not None and not sources(self.graph, wide):
@@ -176,30 +176,13 @@ class _Inserter(ValueForms):
         if self.bits.output and self._leaves(node):
             self.graph.set_attrs(node.name, outside=True)
             return self._float(node, "it only sums outputs of the network")
-        if node.name in self.scores and any(map(self._is_mask, node.inputs)):
+        if node.name in self.scores and self.masked(node):
+            return "codes", node.name
+        if node.name in self.scores and any(map(self.is_mask, node.inputs)):
             return self._float(node, MASKS)
         take = self.kept if node.name in self.gates.sums else self.codes
         self.connect(node, *map(take, node.inputs))
         return "wide", node.name
-
-    def _is_mask(self, value: str) -> bool:
-        """Whether an addend of scores takes elements out of a softmax.
-
-        On a scale with its large numbers, the scores would have few codes. One that is computed
-        from inputs without a layer is taken for a mask.
-        """
-        constant = self.graph.constant(value)
-        if constant is None:
-            return node_of(value) in self.masks
-        values = np.unique(constant)
-        two = len(values) == 2 and values[0] < 0 == values[1]
-        return two or self._leaves_no_share(value)
-
-    def _leaves_no_share(self, value: str) -> bool:
-        """Whether a constant takes elements out of a softmax, whatever the scores are."""
-        constant = self.graph.constant(value)
-        assert constant is not None
-        return not np.isfinite(constant).all() or bool((constant <= NO_SHARE).any())
 
     def _leaves(self, node: Node) -> bool:
         """Whether a value is an output of the network without other users."""

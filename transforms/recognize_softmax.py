@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs
-from qgraph.ir.types import Shape
+from qgraph.ir.ops.structure import OpaqueAttrs
+from qgraph.ir.types import Array, Shape
 from qgraph.passes import RewritePass
+from qgraph.rewrite.masks import EXCLUDED, FAR, SUMS, masked_scores, only_for, softmaxes_of
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
 RESHAPES = ("reshape", "expand_dims", "squeeze", "identity")
@@ -20,8 +24,9 @@ class RecognizeSoftmax(RewritePass):
     element subtracted first; x - log(sum(exp(x))) and the logarithm of a softmax, `log_softmax`.
 
     JAX and some exporters to ONNX write softmaxes like this. Outputs behind a recognized one are
-    compared at its input. Softmaxes over other axes stay as they are. Refusal: a node with control
-    edges.
+    compared at its input. Softmaxes over other axes stay as they are. A `select` that puts a large
+    negative number in place of scores becomes an addend, a mask; an addend that is a mask and a
+    bias, two addends. Refusal: a node with control edges.
     """
 
     name: ClassVar[str] = "recognize-softmax"
@@ -31,6 +36,8 @@ class RecognizeSoftmax(RewritePass):
             Rule("written-out", ("div", "mul"), _softmax),
             Rule("written-out-log", ("sub",), _log_softmax),
             Rule("log", ("log",), _log_of_softmax),
+            Rule("mask", ("select",), _mask),
+            Rule("mask-and-bias", SUMS, _mask_and_bias),
         )
 
 
@@ -65,6 +72,55 @@ def _log_of_softmax(rewriter: Rewriter, node: Node) -> bool:
     if softmax.typed(AxisAttrs).axis % rank != rank - 1:
         return False
     return _put(rewriter, node, "log_softmax", softmax.inputs[0])
+
+
+def _mask(rewriter: Rewriter, node: Node) -> bool:
+    graph, (condition, yes, no) = rewriter.graph, node.inputs
+    chosen = _known_condition(graph, condition)
+    for scores, other, masked in ((yes, no, False), (no, yes, True)):
+        number = _addend(graph, other, scores)
+        if chosen is None or number is None or (number > EXCLUDED).any():
+            continue
+        same = graph.types[scores] == graph.types[node.name]
+        if not same or not only_for(graph, node.name, softmaxes_of(graph)):
+            return False
+        addend = np.where(chosen == masked, number.dtype.type(FAR), number.dtype.type(0))
+        mask = rewriter.const(addend, f"{node.name}/mask")
+        return rewriter.put(Node(node.name, "add", (scores, mask), control=node.control))
+    return False
+
+
+def _addend(graph: Graph, value: str, scores: str) -> Array | None:
+    """The number in place of scores, or that is added to them instead."""
+    node = graph.producer(value)
+    if node.op in ("add", "sub") and node.inputs[0] == scores:
+        number = graph.constant(node.inputs[1])
+        return -number if number is not None and node.op == "sub" else number
+    return graph.constant(value)
+
+
+def _known_condition(graph: Graph, value: str) -> Array | None:
+    """A constant condition, up to axes along which it repeats, also one that Keras 3 joins."""
+    node = graph.producer(value)
+    if node.op == "logical_and":
+        parts = [_known_condition(graph, part) for part in node.inputs]
+        return None if parts[0] is None or parts[1] is None else parts[0] & parts[1]
+    if isinstance(node.attributes, OpaqueAttrs) and node.attributes.kind == "Fill":
+        return graph.constant(node.inputs[1])
+    return graph.constant(value)
+
+
+def _mask_and_bias(rewriter: Rewriter, node: Node) -> bool:
+    """A mask is added separately, so that it is neither a bias nor on the scale of one."""
+    found = masked_scores(rewriter.graph, node, softmaxes_of(rewriter.graph))
+    if found is None or (node.op == "add" and not found[2].any()):
+        return False
+    scores, far, rest = found
+    if rest.any():
+        bias = rewriter.const(rest, f"{node.name}/bias")
+        scores = rewriter.add(node.op, scores, bias, name=f"{node.name}/biased")
+    mask = rewriter.const(far, f"{node.name}/mask")
+    return rewriter.put(Node(node.name, "add", (scores, mask), control=node.control))
 
 
 def _put(rewriter: Rewriter, node: Node, op: str, shifted: str) -> bool:

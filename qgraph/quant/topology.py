@@ -93,8 +93,9 @@ def sources(graph: Graph, value: str) -> list[str]:
 
 
 def sources_spec(graph: Graph, value: str) -> QuantSpec:
-    """The spec of the quantizers before a value that consists of codes."""
+    """The spec of the quantizers before a value that consists of codes, without masks."""
     specs = [graph.nodes[m].typed(QuantizerAttrs).spec for m in sources(graph, value)]
+    specs = [spec for spec in specs if spec.role is not Role.CLIP] or specs
     return max(specs, key=lambda s: (s.signed, s.bits))
 
 
@@ -186,11 +187,11 @@ def behind_layers(graph: Graph) -> frozenset[str]:
     return frozenset(found)
 
 
-SUMS = ("add", "sub", "bias_add")
+SUMS = ("add", "sub", "bias_add", "select")
 
 
 def before_softmaxes(graph: Graph, softmaxes: Collection[str]) -> frozenset[str]:
-    """Nodes from which only moves and sums lead to one of these softmaxes."""
+    """Nodes from which only moves, sums and selections lead to one of these softmaxes."""
     found: set[str] = set()
     for node in graph.topological()[::-1]:
         if node.name in softmaxes:

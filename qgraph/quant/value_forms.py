@@ -23,8 +23,10 @@ from qgraph.quant.topology import (
     end_layers,
     is_nonnegative,
     masks_of,
+    sources_spec,
 )
 from qgraph.rewrite.constants import leaky_product
+from qgraph.rewrite.masks import MASK_BITS, WIDER, is_mask, masked_scores
 from qgraph.rewrite.rewriter import Rewriter
 
 OUTSIDE = ("input", "float")
@@ -168,6 +170,26 @@ class ValueForms:
             spec = self.spec(bits, signed, role, per_channel=per_channel)
             self.narrowed[key] = self.quantizer(value, node_of(value), spec)
         return self.narrowed[key]
+
+    def masked(self, node: Node) -> bool:
+        """Add codes that are far below all scores, where a constant takes elements out."""
+        found = masked_scores(self.graph, node, self.inner_softmaxes)
+        if found is None or found[2].any():
+            return False
+        codes = self.codes(found[0], self.bits.table)
+        bits = max(MASK_BITS, sources_spec(self.graph, codes).bits + WIDER)
+        mask = self.rewriter.const(found[1], f"{node.name}/mask")
+        self.connect(node, codes, self.constant(mask, Role.CLIP, bits, True, node.name))
+        return True
+
+    def is_mask(self, value: str) -> bool:
+        """Whether an addend of scores takes elements out of a softmax.
+
+        On a scale with its large numbers, the scores would have few codes. One that is computed
+        from inputs without a layer is taken for a mask.
+        """
+        constant = self.graph.constant(value)
+        return node_of(value) in self.masks if constant is None else is_mask(constant)
 
     def connect(self, node: Node, *inputs: str) -> None:
         if node.inputs != inputs:

@@ -19,6 +19,7 @@ from qgraph.rewrite.constants import (
     narrowed,
     other_users,
 )
+from qgraph.rewrite.masks import leaves_no_share, masked_scores, softmaxes_of
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
 # Constants that leave the other operand as it is. Softmax in JAX has a maximum with -infinity.
@@ -58,6 +59,8 @@ def _bias(rewriter: Rewriter, node: Node) -> bool:
             continue
         if graph.types[x] != graph.types[node.name]:
             return rewriter.refuse(node, f"adding `{other}` widens `{x}`, so it is not a bias")
+        if leaves_no_share(vector) and masked_scores(graph, node, softmaxes_of(graph)):
+            return rewriter.refuse(node, f"`{other}` masks a softmax, so it is not a bias")
         array = graph.constant(other)
         is_vector = array is not None and array.shape == vector.shape
         bias = other if is_vector else rewriter.const(vector.copy(), f"{node.name}/bias")

@@ -216,68 +216,6 @@ def test_scale_and_offset_of_a_layer_norm(scale):
     assert ops(g) == ["input", "layer_norm"]
 
 
-# -- one number ------------------------------------------------------------------------------
-
-
-def heads(g: Graph, x: str, name: str, perm=(0, 2, 1), bias=True) -> str:
-    """A dense layer on rows, turned for a product of matrices."""
-    y = g.add("matmul", x, g.const(RNG.normal(size=(CIN, 6)), f"{name}/w"), name=name)
-    if bias:
-        y = g.add("bias_add", y, g.const(RNG.normal(size=6), f"{name}/b"), name=f"{name}/bias")
-    y = g.add("reshape", y, name=f"{name}/rows", attrs={"shape": (-1, 2, 6)})
-    return g.add("transpose", y, name=f"{name}/turned", attrs={"perm": perm})
-
-
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("first", [False, True])
-@pytest.mark.parametrize("after", ["layer", "product"])
-def test_scale_of_scores(after, first, bias):
-    g, x = start("matmul")
-    query = heads(g, x, "q", bias=bias)
-    half = g.const(np.float64(0.3), "scale")
-    if after == "layer":
-        query = g.add("mul", *((half, query) if first else (query, half)), name="scaled")
-    scores = g.add("batch_matmul", query, heads(g, x, "k", (0, 1, 2)), name="scores")
-    if after == "product":
-        scores = g.add("mul", *((half, scores) if first else (scores, half)), name="scaled")
-    g.outputs["y"] = g.add("softmax", scores, name="shares", attrs={"axis": -1})
-    run_pass(FoldBatchNorm(), g)
-    assert "mul" not in ops(g)
-    assert {"q", "k", "scores"} <= g.nodes.keys()
-
-
-@pytest.mark.parametrize("inner", ["k", "k/bias", "k/rows", "k/turned"])
-def test_values_with_other_users_are_not_scaled(inner):
-    """The other operand of the product takes the number instead."""
-    g, x = start("matmul")
-    product = g.add("batch_matmul", heads(g, x, "k"), heads(g, x, "q", (0, 1, 2)), name="scores")
-    g.outputs["y"] = g.add("mul", product, g.const(np.float64(0.3), "scale"), name="scaled")
-    g.outputs["z"] = inner
-    before = g.nodes["k"].inputs
-    run_pass(FoldBatchNorm(), g)
-    assert "mul" not in ops(g)
-    assert g.nodes["k"].inputs == before
-
-
-def test_number_without_a_layer_stays():
-    g, x = start("matmul")
-    y = g.add("relu", layer(g, x, "matmul"), name="r")
-    y = g.add("reshape", y, attrs={"shape": (-1, 2, 3)})
-    g.outputs["y"] = g.add("mul", y, g.const(np.float64(0.3)), name="scaled")
-    run_pass(FoldBatchNorm(), g)
-    assert "mul" in ops(g)
-
-
-def test_number_that_makes_weights_infinite_stays():
-    g = Graph("net")
-    x = g.input("x", "float32", (2, CIN))
-    y = g.add("matmul", x, g.const(np.full((CIN, 6), 1e30, np.float32)))
-    y = g.add("reshape", y, attrs={"shape": (-1, 2, 3)})
-    g.outputs["y"] = g.add("mul", y, g.const(np.float32(1e30)), name="scaled")
-    FoldBatchNorm().run(g)
-    assert "mul" in ops(g)
-
-
 # -- into the layer after --------------------------------------------------------------------
 
 

@@ -110,6 +110,11 @@ def attention(seed: int = 0, axis: int = -1) -> tuple[Graph, dict[str, np.ndarra
 )
 def test_every_form_has_the_same_codes(profile: Profile, axis: int) -> None:
     graph, data = attention(axis=axis)
+    check_forms(graph, data, profile)
+
+
+def check_forms(graph: Graph, data: dict[str, np.ndarray], profile: Profile) -> None:
+    """Assert that all forms that can have the network compute the same codes."""
     PassManager(FLOAT).run(graph)
     quantize(graph, profile, data)
     one = {"x": data["x"][:1]}
@@ -172,9 +177,9 @@ MASKS = {
 }
 
 
-def with_addend(addend: np.ndarray | None) -> tuple[Graph, dict[str, np.ndarray]]:
+def with_addend(addend: np.ndarray | None, axis: int = -1) -> tuple[Graph, dict[str, np.ndarray]]:
     """Attention with a constant that is added to the scores, or one that depends on an input."""
-    graph, data = attention()
+    graph, data = attention(axis=axis)
     scores = graph.nodes["shares"].inputs[0]
     if addend is None:
         seen = graph.input("seen", "float32", (None, 1, 1, ROWS))
@@ -188,9 +193,70 @@ def with_addend(addend: np.ndarray | None) -> tuple[Graph, dict[str, np.ndarray]
     return graph, data
 
 
-@pytest.mark.parametrize("mask", [*MASKS.values(), None], ids=[*MASKS, "computed"])
-def test_masks_stay_float_with_their_softmax(mask) -> None:
+def test_masks_are_codes_far_below_all_scores() -> None:
+    net = Net(3, 4)
+    scores = net.op("batch_matmul", net.op("relu", net.x, name="r"), net.const("c", 4, 3), name="s")
+    mask = net.graph.const(np.triu(np.full((3, 3), -np.inf, np.float32), 1), "m")
+    y = net.op("softmax", net.op("add", mask, scores, name="a"), name="p")
+    text, trace = inserted(net, net.op("batch_matmul", y, net.const("d", 3, 2), name="z"))
+    assert "%a/mask/q15 = quantize(%a/mask) {spec=<s15 clip>}" in text
+    assert "%a = add(%s/q8, %a/mask/q15)" in text
+    assert "%p = integer_softmax(%a) {domain=<s8 activation>" in text
+    assert not refused(trace)
+
+
+@pytest.mark.parametrize(
+    "profile", [INT8, POLICY, INT32_BIAS], ids=["int8", "policy", "int32-bias"]
+)
+@pytest.mark.parametrize("axis", [-1, -2])
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_masked_elements_have_no_share(mask, axis: int, profile: Profile) -> None:
+    graph, data = with_addend(mask, axis)
+    wanted = evaluate(graph, data)
+    PassManager(FLOAT).run(graph)
+    quantize(graph, profile, data)
+    assert sum(n.op == "integer_softmax" for n in graph.nodes.values()) == 1
+    graph.outputs["shares"] = graph.nodes["shares"].name
+    graph.outputs["scores"] = "masked"
+    found = Reference(graph).outputs(data)
+    allowed = np.broadcast_to(mask > -50, found["shares"].shape)
+    assert (found["shares"][~allowed] == 0).all()
+    assert (found["shares"].sum(axis) > 0.9).all()
+    assert np.square(wanted["y"] - found["y"]).mean() < 10**-2 * np.square(wanted["y"]).mean()
+
+
+def test_scores_that_are_nearly_equal_are_masked_too() -> None:
+    """Their distances are far below 1, so that the exponentials of scores do not reach 0."""
+    graph, data = with_addend(MASKS["large"])
+    graph.outputs["shares"] = "shares"
+    data = {"x": data["x"] * np.float32(1e-3)}
+    PassManager(FLOAT).run(graph)
+    quantize(graph, INT8, data)
+    shares = Reference(graph).outputs(data)["shares"]
+    assert (shares[..., np.triu_indices(ROWS, 1)[0], np.triu_indices(ROWS, 1)[1]] == 0).all()
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_every_form_has_the_same_masked_codes(mask) -> None:
     graph, data = with_addend(mask)
+    check_forms(graph, data, INT8)
+
+
+@pytest.mark.parametrize("profile", [INT8, INT32_BIAS], ids=["int8", "int32-bias"])
+def test_training_masks_as_inference_does(profile: Profile) -> None:
+    graph, data = with_addend(MASKS["with a bias"])
+    PassManager(static(profile)).run(graph)
+    calibrate(graph, data)
+    training, rng = TrainingGraph(graph), np.random.default_rng(0)
+    assert_is_inference(training, data)
+    for _ in range(3):
+        for variable in training.thresholds:
+            variable.assign_add(rng.uniform(-2, 2, variable.shape))
+        assert_is_inference(training, data)
+
+
+def test_masks_that_depend_on_inputs_stay_float_with_their_softmax() -> None:
+    graph, data = with_addend(None)
     wanted = evaluate(graph, data)["y"]
     PassManager(static(INT8)).run(graph, trace := Trace())
     assert ("masked", "stays float: it masks a softmax, with numbers far below the others") in (
@@ -203,27 +269,56 @@ def test_masks_stay_float_with_their_softmax(mask) -> None:
     assert np.square(wanted - found).mean() < 10**-2 * np.square(wanted).mean()
 
 
+@pytest.mark.parametrize("other", ["output", "relu"])
+def test_masked_scores_with_other_users_stay_float(other: str) -> None:
+    graph, _ = with_addend(MASKS["large"])
+    graph.outputs["z"] = "masked" if other == "output" else graph.add("relu", "masked")
+    PassManager(static(INT8)).run(graph, trace := Trace())
+    assert "masked" in dict(refused(trace))
+
+
 def test_a_bias_of_scores_is_added_on_codes() -> None:
     graph, _ = with_addend(np.random.default_rng(1).normal(size=(HEADS, ROWS, ROWS)))
     PassManager(static(INT8)).run(graph)
     assert graph.nodes["shares"].op == "integer_softmax"
 
 
-def test_a_bias_that_masks_a_softmax_stays_float() -> None:
-    """On one scale with -1e9, all scores would have the same code."""
+@pytest.mark.parametrize("bias", [0, 1])
+@pytest.mark.parametrize("op", ["add", "bias_add"])
+@pytest.mark.parametrize("is_output", [False, True])
+def test_a_bias_that_masks_a_softmax(is_output: bool, op: str, bias: int) -> None:
+    """On one scale with -1e9, all scores would have the same code; float if they are an output."""
     rng = np.random.default_rng(0)
     graph = Graph("masked")
     weights = [graph.const(rng.normal(size=s).astype(np.float32)) for s in ((4, 8), (8, 3))]
     scores = graph.add("matmul", graph.input("x", "float32", (None, 4)), weights[0])
-    mask = graph.const(np.float32([0, -1e9] * 4))
-    shares = graph.add("softmax", graph.add("bias_add", scores, mask, name="masked"))
+    mask = graph.const(np.float32([bias, -1e9] * 4))
+    shares = graph.add("softmax", graph.add(op, scores, mask, name="masked"), name="shares")
     graph.outputs = {"y": graph.add("matmul", shares, weights[1])}
+    graph.outputs |= {"z": "masked"} if is_output else {}
     data = {"x": rng.normal(size=(64, 4)).astype(np.float32)}
     wanted = evaluate(graph, data)["y"]
     PassManager(static(INT8)).run(graph, trace := Trace())
-    assert ("masked", "stays float: it masks a softmax, with numbers far below the others") in (
-        refused(trace)
-    )
+    reasons = [reason for node, reason in refused(trace) if node == "masked"]
+    assert any("stays float: it masks" in reason for reason in reasons) == is_output
+    assert is_output or graph.nodes["shares"].op == "integer_softmax"
+    calibrate(graph, data)
+    found = evaluate(graph, data)["y"]
+    assert np.square(wanted - found).mean() < 10**-2 * np.square(wanted).mean()
+
+
+def test_scores_that_an_input_masks_stay_float() -> None:
+    """Keras selects between scores and scores less 1e9, which are not codes on one scale."""
+    graph, data = attention()
+    scores = graph.nodes["shares"].inputs[0]
+    seen = graph.input("seen", "bool", (None, 1, 1, ROWS))
+    far = graph.add("add", scores, graph.const(np.float32(-1e9)), name="far")
+    chosen = graph.add("select", seen, scores, far)
+    graph.replace(replace(graph.nodes["shares"], inputs=(chosen,)))
+    data["seen"] = (np.arange(ROWS) < [[[[4]]]]).repeat(64, axis=0)
+    wanted = evaluate(graph, data)["y"]
+    PassManager(static(INT8)).run(graph, trace := Trace())
+    assert "far" in dict(refused(trace))
     calibrate(graph, data)
     found = evaluate(graph, data)["y"]
     assert np.square(wanted - found).mean() < 10**-2 * np.square(wanted).mean()

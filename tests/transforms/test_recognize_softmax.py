@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from qgraph.frontends.opaque import TFSource
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.types import TensorType
 from qgraph.transforms.recognize_softmax import RecognizeSoftmax
 from tests.helpers.evaluate import random_feeds, reasons, run_pass
 from tests.helpers.graphs import ops
@@ -114,3 +116,63 @@ def test_other_logarithms_are_kept():
     g.outputs["y"] = g.add("log", over_rows)
     run_pass(RecognizeSoftmax(), g)
     assert ops(g) == ["input", "softmax", "log"]
+
+
+SEEN = np.tril(np.ones((3, 8), bool))
+
+
+def masked(kind: str, number: float = -1e9) -> Graph:
+    """Scores of which some are replaced, in several spellings."""
+    g = Graph("net")
+    x = g.input("x", "float32", (None, 3, 8))
+    far = g.const(np.float32(number), "far")
+    condition, branches = g.const(SEEN if kind != "inverted" else ~SEEN, "seen"), (x, far)
+    if kind in ("add", "sub"):  # as in `Attention` of Keras 3
+        branches = (x, g.add(kind, x, far if kind == "add" else g.const(np.float32(-number))))
+    if kind == "joined":  # as in Keras 3
+        sizes = g.const(np.array([1, 3, 8]))
+        types = (TensorType("bool", (1, 3, 8)),)
+        attrs = {"kind": "Fill", "types": types, "source": TFSource("fill", b"", b"", ())}
+        ones = g.add("opaque", sizes, g.const(np.True_), attrs=attrs)
+        condition = g.add("logical_and", ones, condition)
+    if kind == "inverted":
+        branches = branches[::-1]
+    y = g.add("select", condition, *branches, name="s")
+    g.outputs["y"] = g.add("softmax", y, attrs={"axis": -1})
+    return g
+
+
+@pytest.mark.parametrize("kind", ["plain", "inverted", "joined", "add", "sub"])
+@pytest.mark.parametrize("number", [-1e4, -np.inf])
+def test_a_select_before_a_softmax_is_a_mask(kind, number):
+    g = masked(kind, number)
+    RecognizeSoftmax().run(g)
+    assert g.nodes["s"].op == "add"
+    (mask,) = (m for v in g.nodes["s"].inputs if (m := g.constant(v)) is not None)
+    np.testing.assert_array_equal(mask == 0, SEEN)
+    x = np.random.default_rng(0).normal(size=(2, 3, 8)).astype(np.float32)
+    wanted = np.where(SEEN, np.exp(x), 0)
+    found = evaluate(g, {"x": x})["y"]
+    np.testing.assert_allclose(found, wanted / wanted.sum(-1, keepdims=True), rtol=1e-5)
+
+
+def test_other_selects_are_kept():
+    g = masked("plain", -1.0)
+    RecognizeSoftmax().run(g)
+    assert g.nodes["s"].op == "select"
+    g = masked("plain")
+    g.outputs["z"] = "s"  # its numbers are used for something else
+    RecognizeSoftmax().run(g)
+    assert g.nodes["s"].op == "select"
+
+
+def test_a_mask_with_a_bias_is_two_addends():
+    g = Graph("net")
+    x = g.input("x", "float32", (2, 3, 3))
+    addend = np.triu(np.full((3, 3), -1e4, np.float32), 1) + np.eye(3, dtype=np.float32)
+    y = g.add("add", g.const(addend, "c"), x, name="a")
+    g.outputs["y"] = g.add("softmax", y, attrs={"axis": -1})
+    run_pass(RecognizeSoftmax(), g)
+    assert ops(g) == ["input", "add", "add", "softmax"]
+    np.testing.assert_array_equal(g.constant("a/bias"), np.eye(3))
+    assert set(np.unique(g.constant("a/mask"))) == {0, -(2.0**100)}

@@ -39,13 +39,13 @@ def softmax_spec(spec: QuantSpec) -> QuantSpec:
 def exponentials(domain: QuantSpec, exponent: int) -> Codes:
     """`round(2^15 * exp(-d * 2^-exponent))` for each distance d of a code from the largest one.
 
-    Entries behind the first 0 are left out.
+    The last entry is the first 0, that of all larger distances, as masked elements have.
     """
     distances = np.arange(domain.hi - domain.lo + 1, dtype=np.float64)
     with np.errstate(under="ignore", over="ignore"):
         exact = np.ldexp(np.exp(-np.ldexp(distances, -exponent)), EXPONENTIAL_BITS)
     entries = np.rint(exact).astype(np.int64)
-    return entries[: 1 + np.count_nonzero(entries)]
+    return np.append(entries[: np.count_nonzero(entries)], 0)
 
 
 def softmax_of(codes: Codes, entries: Codes, bits: int, highest: int) -> Codes:

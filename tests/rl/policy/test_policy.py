@@ -193,7 +193,8 @@ def test_a_static_policy_with_float_ops_inside_is_refused() -> None:
     weights = [graph.const(rng.normal(size=s).astype("f")) for s in ((2, 8), (8, 3))]
     mask = graph.const(np.float32([0, -1e9] * 4))
     hidden = graph.add("add", graph.add("matmul", x, weights[0]), mask, name="masked")
-    graph.outputs = {"out": graph.add("matmul", graph.add("softmax", hidden), weights[1])}
+    both = graph.add("add", graph.add("softmax", hidden), graph.add("relu", hidden))
+    graph.outputs = {"out": graph.add("matmul", both, weights[1])}
     with pytest.raises(UnsupportedError, match=r"between integer layers(.|\n)*as dynamic") as error:
         pack(read_policy(graph), Head("argmax"), 8, "static", seen())
     assert error.value.node == "masked"

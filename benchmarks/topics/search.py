@@ -174,4 +174,24 @@ UNET = Topic(
     lambda result: result.tables[0].only("network", "IoU"),
     Bars("overlap of the ink", percent=True),
 )
-TOPICS = (EFFORT_PEERS, PLAN_CHOICE, RENDERED_TEXT, FILE_TYPES, VISION_TRANSFORMER, UNET)
+
+
+def _right_digits(result: Result, network: str) -> str:
+    row = result.tables[0].row(network=network, effort="default")
+    return f"{network} {row['right, 8 bits']:.1%} (float {row['right, float']:.1%})"
+
+
+RECURRENT = Topic(
+    "recurrent",
+    "Recurrent networks on rows of digits",
+    lambda result: (
+        f"right by effort `default`: {_right_digits(result, 'LSTM')}, "
+        f"{_right_digits(result, 'GRU')}"
+    ),
+    "graffitist-int8, cell states in 16 bits; digits of scikit-learn, 8 steps of 8 pixels",
+    first_table,
+    lambda result: result.tables[0].pivot("network", "effort", "SQNR dB"),
+    Bars("SQNR of the outputs, dB"),
+)
+
+TOPICS = (EFFORT_PEERS, PLAN_CHOICE, RENDERED_TEXT, FILE_TYPES, VISION_TRANSFORMER, UNET, RECURRENT)

@@ -27,8 +27,9 @@ from tests.helpers.tf_graphs import run_tf
 from tests.helpers.tf_layers import FIXED
 
 # Fused ops, written by TensorFlow's optimiser alone, are in test_fused_ops.py; images in NCHW, that
-# no CPU runs, in test_layouts.py; batch norms of before 2016 in test_ops.py.
-ELSEWHERE = ("_Fused", "BatchNormWithGlobalNormalization")
+# no CPU runs, in test_layouts.py; batch norms of before 2016 in test_ops.py. FakeQuant ops are left
+# out on purpose (test_fake_quantizers.py).
+ELSEWHERE = ("_Fused", "BatchNormWithGlobalNormalization", "FakeQuant")
 # Never read: every value but the default is left to TensorFlow, or refused.
 LEFT = {("GatherV2", "batch_dims"), ("Cast", "Truncate")}
 X = np.random.default_rng(0).standard_normal(FIXED).astype(np.float32)

@@ -114,8 +114,8 @@ class RayCalibrator:
         except ray.exceptions.RayError as error:
             raise RunError(f"a process of Ray was lost: {first_line(error)}") from error
         finally:
-            for call in calls:
-                ray.cancel(call, force=True)
+            # Processes that wait for a failed one end with the actor. Cancelling them could end
+            # this process: Ray aborts where a cancelled task completes at the same time.
             ray.kill(exchange)
 
 

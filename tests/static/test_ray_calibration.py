@@ -187,9 +187,10 @@ def test_an_error_of_a_process_is_that_of_one_process(cluster) -> None:
     network.set_attrs("w1", value=np.full_like(large, 3e38))
     with pytest.raises(CalibrationError) as alone:
         qgraph.quantize(network, images(SAMPLES), effort="plain")
-    with ray_workers(2), pytest.raises(CalibrationError) as shared:
-        qgraph.quantize(network, images(SAMPLES), effort="plain")
-    assert str(shared.value) == str(alone.value)
+    for _ in range(5):  # Ray aborts the program if a process ends while it is cancelled
+        with ray_workers(2), pytest.raises(CalibrationError) as shared:
+            qgraph.quantize(network, images(SAMPLES), effort="plain")
+        assert str(shared.value) == str(alone.value)
 
 
 def test_the_address_needs_a_number_of_workers(tmp_path) -> None:

@@ -60,7 +60,19 @@ def assets():
     return assets
 
 
-NORMALIZED_LOG = ["sqrt", "square", "add", "log", "mul", "mul", "Min", "reshape"]
+NORMALIZED_LOG = [
+    "sqrt",
+    "square",
+    "add",
+    "log",
+    "mul",
+    "mul",
+    "mul",
+    "mul",
+    "reduce_max",
+    "reshape",
+]
+DIVIDED = ["div", "equal", "select", "select"]  # DivNoNan
 NETWORKS = {
     "cifar_10_model": Network("cifar10_network", cifar_images, []),
     "nudity": Network(
@@ -70,7 +82,7 @@ NETWORKS = {
     "basic-pitch": Network(
         "basic_pitch_saved_model",
         sounds,
-        ["pow", "sum", *NORMALIZED_LOG, "sub", "reduce_max", "reshape", "DivNoNan"],
+        ["pow", "sum", *NORMALIZED_LOG, "sub", "reduce_max", "reshape", *DIVIDED],
     ),
 }
 

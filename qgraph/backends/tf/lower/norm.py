@@ -17,7 +17,8 @@ from qgraph.quant.topology import scalar_exponent
 
 
 def _batch_norm(e: Emission, node: Node) -> str:
-    dtype = e.dtypes[node.name]
+    """In the graph's own type: TensorFlow has no fused batch norm in float64."""
+    dtype = e.dtypes[node.name] = e.graph.types[node.name].dtype
     return e.builder.add(
         "FusedBatchNormV3", node.name, [e.tensor(v, dtype) for v in node.inputs],
         T=DType(dtype), U=DType(dtype), epsilon=node.typed(NormAttrs).epsilon, is_training=False,

@@ -65,6 +65,7 @@ class ExportFormat(StrEnum):
     ONNX_INTEGER = "onnx-integer"
     QONNX = "qonnx"
     C = "c"
+    TOSA = "tosa"
     VECTORS = "vectors"
     ENGINE = "engine"
     TENSORFLOW = "tensorflow"

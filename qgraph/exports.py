@@ -45,6 +45,9 @@ FORMS: Mapping[ExportFormat, FormEntry] = MappingProxyType(
         ExportFormat.C: FormEntry(
             "qgraph.backends.c.c_form", "CForm", "C99, integers only, with a test"
         ),
+        ExportFormat.TOSA: FormEntry(
+            "qgraph.backends.tosa.tosa_form", "TosaForm", "a TOSA flatbuffer of integer ops"
+        ),
         ExportFormat.VECTORS: FormEntry(
             "qgraph.backends.vectors.vectors_form", "VectorsForm", "codes of every layer"
         ),

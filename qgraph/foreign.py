@@ -20,6 +20,8 @@ Proto: TypeAlias = Any
 AttrValue: TypeAlias = Any
 # Parts of onnx-graphsurgeon, onnxruntime and qonnx.
 OnnxObject: TypeAlias = Any
+# The packages `tflite` and `flatbuffers`, and interpreters of `.tflite` files.
+FlatObject: TypeAlias = Any
 # h5py's groups and datasets.
 Hdf5Object: TypeAlias = Any
 # PyTorch and stable-baselines3: tensors, modules, policies, models.

@@ -21,6 +21,7 @@ from hypothesis import event, reject
 from qgraph import kernels
 from qgraph.backends.c.c_form import COMPILERS
 from qgraph.backends.network_forms import Form, Network, Runner
+from qgraph.backends.tosa.tosa_tools import REFERENCE_MODEL, find_tool
 from qgraph.exact.reference import Reference
 from qgraph.exports import FORMS, form
 from qgraph.ir.graph import Graph
@@ -45,6 +46,8 @@ def missing_tool(name: str) -> str | None:
         return None if kernels.native_engine() else "the native extension is not built"
     if name == "c":
         return None if any(map(shutil.which, COMPILERS)) else "no C compiler is installed"
+    if name == "tosa":
+        return None if find_tool(REFERENCE_MODEL) else f"{REFERENCE_MODEL} is not installed"
     package = PACKAGES.get(name)
     if package is None or importlib.util.find_spec(package):
         return None

@@ -1,0 +1,1 @@
+"""Backend `tosa`: integer programs as TOSA flatbuffers."""

@@ -1,0 +1,44 @@
+"""The lowering of each op to TOSA, or the reason why TOSA lacks it."""
+
+from __future__ import annotations
+
+from qgraph.backends.tosa import elementwise, moves, products, requantize
+from qgraph.backends.tosa.emission import Lower
+from qgraph.ops.lowerings import LoweringRefusal, Lowerings
+from qgraph.program.ops import OPS
+
+LOWERINGS: Lowerings[Lower] = Lowerings(
+    "backends/tosa",
+    OPS,
+    {
+        "conv2d": products.product,
+        "depthwise_conv2d": products.product,
+        "matmul": products.product,
+        "batch_matmul": products.batch_matmul,
+        "add": elementwise.add,
+        "sub": elementwise.binary,
+        "mul": elementwise.binary,
+        "maximum": elementwise.binary,
+        "minimum": elementwise.binary,
+        "abs": elementwise.absolute,
+        "clip": elementwise.clip,
+        "lookup": elementwise.lookup,
+        "softmax": elementwise.softmax,
+        "requantize": requantize.requantize,
+        "max_pool": moves.max_pool,
+        "reduce_max": moves.reduce_max,
+        "reshape": moves.reshape,
+        "transpose": moves.transpose,
+        "slice": moves.cut,
+        "concat": moves.concat,
+        "pad": moves.pad,
+        "take": moves.take,
+    },
+    {
+        "standardize": LoweringRefusal(
+            "a layer norm divides numbers of 64 bits and takes their root; TOSA's INTDIV has 32 "
+            "bits, and it has no integer root",
+            "compute it outside of the file, or use another format, such as `c`",
+        ),
+    },
+)

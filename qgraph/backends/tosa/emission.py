@@ -8,9 +8,9 @@ it in another way. TOSA has no free sizes, so a file has a fixed number of sampl
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from qgraph.backends.tosa.fusion import Fusions
 from qgraph.backends.tosa.graph_builder import SIGNED, UNSIGNED, WIDE, StoredAs, TosaGraphBuilder
@@ -23,8 +23,6 @@ from qgraph.program.run import of_batch
 MOST = (1 << 31) - 1
 MAX_RANK = 6  # of level 8K
 OTHER_FORMAT = "use profile `tosa`, or another format, such as `c` or `onnx-integer`"
-
-Lower = Callable[[Any, Step], None]  # of an emission
 
 
 def stored_as(tensor: Tensor) -> StoredAs:
@@ -42,7 +40,7 @@ class TosaEmission:
     step.
     """
 
-    def __init__(self, program: Program, lowerings: Lowerings[Lower], batch: int = 1) -> None:
+    def __init__(self, program: Program, lowerings: Lowerings[TosaLower], batch: int = 1) -> None:
         self.program, self.lowerings = program, lowerings
         self.batch = batch
         self.tensors = program.tensors
@@ -126,7 +124,7 @@ class TosaEmission:
             held[wanted] = self.model.rescaled(value, f"{name}/stored", have.zero, wanted)
         return held[wanted]
 
-    def constant(self, codes: np.typing.ArrayLike, stored: StoredAs, stem: str) -> str:
+    def constant(self, codes: npt.ArrayLike, stored: StoredAs, stem: str) -> str:
         array = np.asarray(codes, np.int64)
         value = self.model.constant(stored.numbers(array), stored.dtype, stem)
         return value if array.ndim else self.model.reshaped(value, (), stem)
@@ -155,3 +153,6 @@ class TosaEmission:
                 hint=OTHER_FORMAT,
             )
         return self.get(name, stored), stored.zero
+
+
+TosaLower = Callable[[TosaEmission, Step], None]

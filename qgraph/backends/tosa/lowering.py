@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from qgraph.backends.tosa import elementwise, moves, products, requantize
-from qgraph.backends.tosa.emission import Lower
+from qgraph.backends.tosa.emission import TosaLower
 from qgraph.ops.lowerings import LoweringRefusal, Lowerings
 from qgraph.program.ops import OPS
 
-LOWERINGS: Lowerings[Lower] = Lowerings(
+LOWERINGS: Lowerings[TosaLower] = Lowerings(
     "backends/tosa",
     OPS,
     {

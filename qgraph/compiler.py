@@ -55,7 +55,8 @@ from qgraph.static.cautions import TRAINING_WITHOUT_DATA, of_result
 from qgraph.static.choice import Choice, PlanRequest, choose, first_plan
 from qgraph.static.choice import pareto as pareto_of
 from qgraph.static.facts import AgreementFacts, Facts
-from qgraph.static.given_exponents import check_given, samples_with
+from qgraph.static.given_exponents import check_given, recorded_input_ranges, samples_with
+from qgraph.static.kept_scales import has_kept_scales, may_keep_scales
 from qgraph.static.mixed import Mixed
 from qgraph.static.preparations import Preparations
 from qgraph.static.sample_parts import Split, first_samples, samples_of
@@ -175,10 +176,15 @@ def quantize(
         plan = plan or given.plan or PLAIN
     request = PlanRequest(looks, plan, thresholds, budget, bits, memory, pipeline, held_out)
     first_plan(request)  # faults of the plan are reported before any file is read
-    graph = _loaded(model, inputs, outputs, input_shapes, signature, trust, progress)
+    keeps = not training and may_keep_scales(request)
+    graph = _loaded(model, inputs, outputs, input_shapes, signature, trust, progress, keeps)
+    ranges = dict(input_ranges or {})
+    if has_kept_scales(graph):
+        request = replace(request, plan=request.plan or pipeline.reduced(PLAIN), effort=None)
+        ranges = ranges or (recorded_input_ranges(graph) if calibration is None else {})
     pipeline.check(target, graph.facts)
     measures = {"sensitivity": sensitivity, "a budget of bits": request.bits is not None}
-    wanted = (calibration, input_ranges or {}, limit, measures, progress, pipeline)
+    wanted = (calibration, ranges, limit, measures, progress, pipeline)
     if given is None:
         samples = samples_for(graph, *wanted)
     else:
@@ -292,10 +298,18 @@ def _loaded(
     signature: str | None,
     trust: bool,
     progress: Progress,
+    keep_scales: bool = False,
 ) -> Graph:
     progress("loading", 0, 1)
-    ends = {"inputs": inputs, "outputs": outputs}
-    return load(model, **ends, input_shapes=input_shapes, signature=signature, trust=trust)
+    return load(
+        model,
+        inputs=inputs,
+        outputs=outputs,
+        input_shapes=input_shapes,
+        signature=signature,
+        trust=trust,
+        keep_scales=keep_scales,
+    )
 
 
 def _built(

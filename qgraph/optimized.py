@@ -188,8 +188,14 @@ def optimize(
         _check_float(pipeline.passes)
     steps = pipeline.floating(PLAIN)
     progress("loading", 0, 1)
-    ends = {"inputs": inputs, "outputs": outputs}
-    graph = load(model, **ends, input_shapes=input_shapes, signature=signature, trust=trust)
+    graph = load(
+        model,
+        inputs=inputs,
+        outputs=outputs,
+        input_shapes=input_shapes,
+        signature=signature,
+        trust=trust,
+    )
     check_facts(steps, facts=graph.facts)
     trace, done = Trace(), list[PassResult]()
 

@@ -27,6 +27,7 @@ from qgraph.ir.ops.standardize import result_spec, widest_input
 from qgraph.ir.reading import kind_of, marks_of, padding_value, spec_of
 from qgraph.ir.types import Role
 from qgraph.passes import Pass, option
+from qgraph.quant.kept_scales import BIAS_BITS, KeptScales
 from qgraph.quant.profile import Profile
 from qgraph.quant.topology import (
     CLIPS,
@@ -40,7 +41,6 @@ from qgraph.quant.value_forms import (
     MIN_NORM_BITS,
     OUTSIDE,
     ValueForm,
-    ValueForms,
     acts_on_codes,
 )
 from qgraph.rewrite.constants import channels_of, not_constant
@@ -72,7 +72,7 @@ class InsertQuantizers(Pass):
         return f"{self.name}{{profile={self.profile.name}}}"
 
 
-class _Inserter(ValueForms):
+class _Inserter(KeptScales):
     """Converts the ops of a graph to fixed point, one after the other."""
 
     def run(self) -> None:
@@ -85,11 +85,14 @@ class _Inserter(ValueForms):
                 self.forms[produced] = ValueForm(kind, value if produced == node.name else produced)
         for public, value in self.graph.outputs.items():
             self.graph.outputs[public] = self.exact(value, self.bits.output)
+        self.note_additions()
         self._unify_concat_signs()
         self._set_table_domains()
 
     def _handler(self, node: Node) -> Callable[[Node], tuple[str, str]]:
         definition = op_definition(node.op)
+        if node.name in self.given:
+            return self.keep_quantizer
         if node.name in self.masks and node.op != "input":
             return partial(self._float, reason="it computes a mask of a softmax")
         if node.op in COMPUTE:
@@ -125,19 +128,17 @@ class _Inserter(ValueForms):
             return self._float(node, not_constant(self.graph, "its weights", w))
         if marks_of(node).pool:
             ones = bool(np.all(self.graph.constant(w) == 1))
-            weight = self.constant(
-                w, Role.CONSTANT, 1 if ones else self.bits.constant, signed=False
-            )
-            self.connect(node, self.codes(x), weight)
+            width = 1 if ones else self.bits.constant
+            self.connect(node, self.codes(x), self.factor(node, w, Role.CONSTANT, width, False))
             return "wide", node.name
         if marks_of(node).batch_norm:
             weight = self.constant(w, Role.SCALE, self.bits.scale, signed=True)
         else:
             usual = self.bits.weight_ends if node.name in self.ends else self.bits.weight
             bits = self.profile.override(node.name).weight or usual
-            weight = self.constant(w, Role.WEIGHT, bits, signed=True, use=node.op)
+            weight = self.factor(node, w, Role.WEIGHT, bits, True, use=node.op)
         self.connect(node, self.codes(x), weight)
-        if self.bits.internal is None:
+        if self.bits.internal is None or node.name in self.settled:
             return "wide", node.name
         spec = self.spec(self.bits.internal, True, Role.INTERNAL)
         return "wide", self.quantizer(node.name, node.name, spec)
@@ -151,9 +152,13 @@ class _Inserter(ValueForms):
         if node.name in self.scores and leaves_no_share(self.graph.constant(b)):
             return self._float(node, MASKS)
         wide = self.forms[x].value if self.forms[x].kind == "wide" else self.codes(x)
+        bits = self.bits.bias
         if self.bits.internal is not None and not sources(self.graph, wide):
-            wide = self.internal(x)  # a bias with few bits does not fit the scale of a product
-        self.connect(node, wide, self.constant(b, Role.BIAS, self.bits.bias, True, node.name))
+            if node.name in self.settled:
+                bits = BIAS_BITS
+            else:
+                wide = self.internal(x)  # a bias with few bits does not fit the scale of a product
+        self.connect(node, wide, self.constant(b, Role.BIAS, bits, True, node.name))
         return "wide", node.name
 
     def _through(self, node: Node) -> tuple[str, str]:
@@ -181,7 +186,9 @@ class _Inserter(ValueForms):
         if node.name in self.scores and any(map(self.is_mask, node.inputs)):
             return self._float(node, MASKS)
         take = self.kept if node.name in self.gates.sums else self.codes
-        self.connect(node, *map(take, node.inputs))
+        self.connect(
+            node, *self.on_one_scale([self.given_addend(node, v) or take(v) for v in node.inputs])
+        )
         return "wide", node.name
 
     def _leaves(self, node: Node) -> bool:
@@ -238,15 +245,14 @@ class _Inserter(ValueForms):
             )
             spec = self.spec(self.bits.internal or self.bits.slope, True, Role.INTERNAL)
             return "wide", self.quantizer(node.name, node.name, spec)
-        self.connect(
-            node, self.codes(x), self.constant(c, Role.SCALE, self.bits.scale, signed=True)
-        )
+        scale = self.factor(node, c, Role.SCALE, self.bits.scale, True)
+        self.connect(node, self.codes(x), scale)
         return "wide", node.name
 
     def _concat(self, node: Node) -> tuple[str, str]:
         if all(self.forms[v].kind in (*OUTSIDE, "const") for v in node.inputs):
             return self._float(node, "all its inputs are float")
-        self.connect(node, *(self.codes(v) for v in node.inputs))
+        self.connect(node, *self.on_one_scale([self.codes(v) for v in node.inputs], one_sign=True))
         return "codes", node.name
 
     def _move(self, node: Node) -> tuple[str, str]:
@@ -264,8 +270,10 @@ class _Inserter(ValueForms):
         if self.forms[node.inputs[0]].kind in (*OUTSIDE, "const"):
             return self._float(node, "its input is float")
         width = self.bits.output if self._leaves(node) else None
-        bits = width or self._activation_bits(node.name)
+        bits, given = width or self._activation_bits(node.name), self.given_after(node)
         spec = self.spec(bits, self._has_sign(node.name), Role.ACTIVATION, table=True)
+        if given is not None and given.exponent is not None:
+            spec = replace(spec, bits=given.bits, signed=given.signed, exponent=given.exponent)
         x = self.codes(node.inputs[0], self.bits.table)
         attrs = {
             **node.attrs,

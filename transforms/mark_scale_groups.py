@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from qgraph.errors import ExactnessError
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops import op_definition
 from qgraph.ir.reading import spec_of
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MarkScaleGroups(Pass):
-    """Write the scale group of every quantizer into its spec."""
+    """Write the scale group of every quantizer into its spec.
+
+    A scale that an already quantized file gave to a member is that of the group.
+    """
 
     name: ClassVar[str] = "mark-scale-groups"
     requires: ClassVar[frozenset[str]] = frozenset({"quantized"})
@@ -54,6 +58,15 @@ class MarkScaleGroups(Pass):
             members.setdefault(joined[name], []).append(name)
         shared = [names for names in members.values() if len(names) > 1]
         for number, names in enumerate(shared):
-            for name in names:
-                spec = spec_of(graph.nodes[name])
-                graph.set_attrs(name, spec=replace(spec, group=f"g{number}"))
+            specs = {name: spec_of(graph.nodes[name]) for name in names}
+            given = {s.exponent: name for name, s in specs.items() if s.exponent is not None}
+            if len(given) > 1:
+                found = ", ".join(f"`{name}` 2^-{e}" for e, name in given.items())
+                raise ExactnessError(
+                    f"shares a scale with others, and the file has several: {found}",
+                    node=names[0],
+                    hint="quantize the model again: --effort default",
+                )
+            exponent = next(iter(given), None)
+            for name, spec in specs.items():
+                graph.set_attrs(name, spec=replace(spec, group=f"g{number}", exponent=exponent))

@@ -29,6 +29,7 @@ def load(
     input_shapes: Mapping[str, Shape] | None = None,
     signature: str | None = None,
     trust: bool = False,
+    keep_scales: bool = False,
 ) -> Graph:
     """Load a trained network as a graph, ready to be transformed.
 
@@ -45,6 +46,9 @@ def load(
         signature: One of several signatures of a SavedModel.
         trust: Whether a Keras file may run code: Lambda layers, functions, registered custom
             classes. Otherwise, and in every other format, loading runs no code of the file.
+        keep_scales: Whether an already quantized ONNX model keeps its quantizers where their scales
+            are powers of two, as in `qgraph.quantize`. Otherwise the graph is the float network
+            that the model stands for.
 
     Returns:
         The graph; `print` shows its text.
@@ -79,7 +83,7 @@ def load(
         if proto is not None:
             return _in_float32(
                 onnx.import_model(
-                    onnx.read(proto, path.parent),
+                    onnx.read(proto, path.parent, keep_scales),
                     inputs=inputs,
                     outputs=outputs,
                     input_shapes=input_shapes,

@@ -10,6 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.ir.graph import Node
+from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array
 from qgraph.rewrite.constants import (
     Float64,
@@ -54,6 +55,8 @@ def _bias(rewriter: Rewriter, node: Node) -> bool:
     for x, other in (node.inputs, node.inputs[::-1]):
         producer = graph.producer(x)
         vector = channel_vector(graph, other, channels_of(graph, x))
+        if producer.op == "quantize" and vector is not None and _is_on_grid(vector, producer):
+            producer = graph.producer(producer.inputs[0])
         biased = producer.op == "bias_add" and graph.use_count(x) == 1
         if vector is None or not (is_layer(producer) or biased):
             continue
@@ -66,6 +69,13 @@ def _bias(rewriter: Rewriter, node: Node) -> bool:
         bias = other if is_vector else rewriter.const(vector.copy(), f"{node.name}/bias")
         return rewriter.put(replace(node, op="bias_add", inputs=(x, bias)))
     return False
+
+
+def _is_on_grid(vector: Float64, quantizer: Node) -> bool:
+    """Whether a bias has codes on the scale that a file gave to the sums of a layer."""
+    exponent = spec_of(quantizer).exponent
+    steps = np.ldexp(vector.astype(np.float64), np.asarray(exponent))
+    return bool(np.all(steps == np.rint(steps)))
 
 
 def _merge_biases(rewriter: Rewriter, node: Node) -> bool:

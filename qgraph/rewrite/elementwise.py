@@ -1,8 +1,14 @@
-"""Ops that compute each element separately, by number of inputs."""
+"""Ops that compute each element separately, by number of inputs.
+
+Quantizers of a float graph have one scale; they are from an already quantized file.
+"""
 
 from __future__ import annotations
 
 from qgraph.ir.ops import OPS
 
-UNARY = tuple(name for name, op in OPS.items() if op.elementwise and op.arity == (1, 1))
+UNARY = (
+    *(name for name, op in OPS.items() if op.elementwise and op.arity == (1, 1)),
+    "quantize",
+)
 BINARY = tuple(name for name, op in OPS.items() if op.elementwise and op.arity == (2, 2))

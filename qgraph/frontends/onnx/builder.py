@@ -11,12 +11,14 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
 from qgraph.errors import GraphError, LoadError, UnsupportedError
 from qgraph.foreign import OnnxObject
 from qgraph.frontends.inexpressible import Inexpressible
+from qgraph.frontends.onnx.grids import Grid, mark
 from qgraph.frontends.onnx.node import OnnxNode
 from qgraph.frontends.onnx.opaque import OnnxSource, infer_types, source_of
 from qgraph.frontends.onnx.tensors import decode
@@ -108,6 +110,7 @@ class OnnxGraphBuilder(Construction):
         folder: Path | None,
         importers: Mapping[str, Importer],
         evaluators: Mapping[str, Evaluator],
+        grids: Mapping[str, Grid] = MappingProxyType({}),
     ) -> None:
         super().__init__(name, {output for n in nodes.values() for output in n.outputs})
         self.images: dict[str, str] = {}
@@ -117,12 +120,15 @@ class OnnxGraphBuilder(Construction):
         self._values: dict[Ref, str] = {}
         self._derived: dict[Hashable, str] = {}  # constants, by what they are made of
         self._computed = 0
+        self._grids = dict(grids)  # of constants, by the ONNX node that makes them
+        self._made: list[str] = []  # by the node that is imported
 
     # -- for importers ---------------------------------------------------------------------
 
     def make(self, name: str, op: str, inputs: tuple[str, ...], attrs: dict[str, object]) -> str:
         """A node of the IR, or its result if it only moves a constant."""
         value = self.graph.add(op, *inputs, name=name, attrs=attrs)
+        self._made.append(value)
         definition, made = op_definition(op), self.graph.nodes[value]
         arrays = [self._constants.get(v) for v in inputs]
         if op in NO_MOVES or not (definition.moves or op == "cast"):
@@ -179,6 +185,7 @@ class OnnxGraphBuilder(Construction):
         if (node.name, 0) in self._values:
             return
         inputs = tuple(self.value(ref, node.name) if ref else "" for ref in node.slots)
+        self._made.clear()
         try:
             values, partials = self._import(OnnxSite(self, node.name, inputs, node))
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -188,9 +195,20 @@ class OnnxGraphBuilder(Construction):
         for index, value in values.items():
             self._values[node.name, index] = value
             self._pass_constant_through(value)
+        self._mark_grid(node)
         for index, partial in enumerate(partials or ()):
             if index in values:
                 self.partials.setdefault(values[index], partial)
+
+    def _mark_grid(self, node: OnnxNode) -> None:
+        """Mark what was made of a node with the grid of its weights; views of weights have it."""
+        known = [self._grids.get(ref[0]) for ref in node.slots[:2] if ref]
+        grid = next((g for g in known if g is not None), None)
+        if grid is None:
+            return
+        if node.op in ("Identity", "Transpose"):
+            self._grids[node.name] = grid
+        mark(self.graph, node.op, self._made, grid)
 
     def _import(self, site: OnnxSite) -> tuple[dict[int, str], tuple[Partial, ...] | None]:
         """The node's values by output, and the known values of the first ones."""

@@ -4,18 +4,20 @@ Two spellings are read: QDQ (QuantizeLinear and DequantizeLinear around float op
 (QLinearConv and its like, from ONNX and from ONNX Runtime). Weights become float numbers.
 Quantizers of activations are left out, so that the network can be quantized again. One whose zero
 point is its lowest code cuts off negative values: converters drop a ReLU before it, and it is put
-back.
+back. If scales are to be kept, quantizers with a grid (`qgraph.frontends.onnx.grids`) stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from qgraph.foreign import OnnxObject, Proto
+from qgraph.frontends.onnx.grids import ACTIVATION_BITS, DOMAIN, QUANTIZED, Grid, grid_of
+from qgraph.frontends.onnx.qoperators import EVERY, OWN_ATTRIBUTES, QOPERATORS, QOperator
 from qgraph.frontends.onnx.tensors import decode
 from qgraph.ir.types import Array
 
@@ -28,68 +30,67 @@ MOVES = frozenset(
 )  # fmt: skip
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 UNSIGNED = (0, 2, 4, 21)  # ONNX's numbers of no type (uint8), uint8, uint16 and uint4
-EVERY = -1  # the operands of Concat: all from here on
+
+# Types of codes by ONNX's numbers; a quantizer without a type has uint8.
+_NUMBERED = {
+    0: "uint8", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32",
+}  # fmt: skip
+NARROW = {21: "uint8", 22: "int8"}  # types of 4 bits, and those that hold their codes
 
 
 @dataclass(frozen=True)
-class QOperator:
-    """An op on codes: the float op, and the slots of its operands.
+class Dequantized:
+    """The float model of an already quantized one.
 
-    Each operand has three slots: codes, scale, zero point. The scale and the zero point of the
-    result are at `result`. `bias` is a slot of int32 numbers on the scale of the products.
+    left_out: the number of quantizers of activations without a place in the model. scales: the
+    number of scales of the file, and of those with a grid. grids: those of constants, by tensor;
+    empty if scales are not to be kept.
     """
 
-    op: str
-    operands: tuple[int, ...]
-    result: int
-    bias: int | None = None
-    channels: int = 0  # the axis of weights that scales are along
+    proto: Proto
+    left_out: int = 0
+    kept: int = 0
+    scales: int = 0
+    with_grid: int = 0
+    grids: Mapping[str, Grid] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes for the user about the scales."""
+        if not self.scales and not self.left_out:
+            return ()
+        counts = f"{self.with_grid} of {self.scales} scales are powers of two"
+        if not self.kept and not self.grids:
+            return (
+                "the model is already quantized: its weights were dequantized and "
+                f"{self.left_out} quantizers of activations left out; the network is quantized "
+                f"again, with powers of two ({counts} in the file)",
+            )
+        rest = "" if self.with_grid == self.scales else "; the others are chosen again"
+        return (f"the model is already quantized: {counts}: kept{rest}",)
 
 
-QOPERATORS = {
-    "QLinearConv": QOperator("Conv", (0, 3), 6, bias=8),
-    "QLinearMatMul": QOperator("MatMul", (0, 3), 6, channels=1),
-    "QGemm": QOperator("Gemm", (0, 3), 7, bias=6, channels=1),
-    "QLinearAdd": QOperator("Add", (0, 3), 6),
-    "QLinearMul": QOperator("Mul", (0, 3), 6),
-    "QLinearAveragePool": QOperator("AveragePool", (0,), 3),
-    "QLinearGlobalAveragePool": QOperator("GlobalAveragePool", (0,), 3),
-    "QLinearLeakyRelu": QOperator("LeakyRelu", (0,), 3),
-    "QLinearSigmoid": QOperator("Sigmoid", (0,), 3),
-    "QLinearSoftmax": QOperator("Softmax", (0,), 3),
-    "QLinearReduceMean": QOperator("ReduceMean", (0,), 3),
-    "QLinearConcat": QOperator("Concat", (2, EVERY), 0),
-}
-# Attributes of ONNX Runtime's ops that the float ops do not have.
-OWN_ATTRIBUTES = {"opset", "channels_last"}
-
-
-def dequantized(proto: Proto, folder: Path | None) -> tuple[Proto, int]:
-    """The float model, and the number of quantizers of activations that were left out.
+def dequantized(proto: Proto, folder: Path | None, keep_scales: bool = False) -> Dequantized:
+    """The float model, and what became of the scales.
 
     A model without quantizers is returned as it is. Raises LoadError for damaged constants.
     """
     ops = {node.op_type for node in proto.graph.node}
-    if not ops & {QUANTIZE, *QOPERATORS}:
-        return proto, 0
+    if not ops & {QUANTIZE, DEQUANTIZE, *QOPERATORS}:
+        return Dequantized(proto)
     copy = type(proto)()
     copy.CopyFrom(proto)
-    dequantizer = _Dequantizer(copy, folder)
+    dequantizer = _Dequantizer(copy, folder, keep_scales)
     dequantizer.replace_qoperators()
-    return copy, dequantizer.leave_out_quantizers()
-
-
-def note(count: int) -> str:
-    """The text about a model that was already quantized."""
-    return (
-        f"the model is already quantized: its weights were dequantized and {count} quantizers of "
-        "activations left out; the network is quantized again, with powers of two"
-    )
+    return dequantizer.result(copy)
 
 
 class _Dequantizer:
-    def __init__(self, proto: Proto, folder: Path | None) -> None:
-        self.graph, self.folder = proto.graph, folder
+    def __init__(self, proto: Proto, folder: Path | None, keep_scales: bool) -> None:
+        self.graph, self.folder, self.keep_scales = proto.graph, folder, keep_scales
+        _widen_constants(self.graph)
+        self.grids: dict[str, Grid] = {}
+        self.scales: list[Grid | None] = []
         self.constants: dict[str, OnnxObject] = {t.name: t for t in self.graph.initializer}
         self.constants |= {
             node.output[0]: node.attribute[0].t
@@ -128,6 +129,7 @@ class _Dequantizer:
                 if values is None:
                     return None
                 inputs.append(self._constant(values, codes))
+                self._note_grid(inputs[-1], [codes, scale, *zero])
             else:
                 name = self._fresh(f"{codes}/value")
                 nodes.append(self._node(DEQUANTIZE, slots[start : start + 3], name))
@@ -174,28 +176,92 @@ class _Dequantizer:
 
     # -- quantizers of activations -----------------------------------------------------------
 
-    def leave_out_quantizers(self) -> int:
-        """Replace quantizers by their inputs, where all users dequantize alike; count them."""
+    def result(self, proto: Proto) -> Dequantized:
+        """Replace quantizers by their inputs, where all users dequantize alike, or keep them."""
+        for node in self.graph.node:
+            if node.op_type == DEQUANTIZE and node.input[0] in self.constants:
+                self._note_grid(node.output[0], list(node.input))
         users: dict[str, list[Proto]] = {}
         for node in self.graph.node:
             for value in node.input:
                 users.setdefault(value, []).append(node)
-        outputs, count = {value.name for value in self.graph.output}, 0
+        outputs, left_out, kept = {value.name for value in self.graph.output}, 0, 0
         for node in list(self.graph.node):
             if node.op_type != QUANTIZE or node.input[0] in self.constants:
                 continue
             found = self._dequantizers(node, users, outputs)
             if found is None:
                 continue
-            cuts = self._cuts_negative_values(node)
-            node.op_type, node.domain = ("Relu" if cuts else "Identity"), ""
-            del node.input[1:], node.attribute[:]
+            grid = self._grid(node)
+            self.scales.append(grid)
+            if grid is not None and self.keep_scales:
+                keep(node, grid)
+                self._take_name(node, found, users)
+                kept += 1
+            else:
+                cuts = self._cuts_negative_values(node)
+                _rewrite(node, "Relu" if cuts else "Identity")
+                left_out += 1
             for other in found:
-                other.op_type, other.domain = "Identity", ""
-                del other.input[1:], other.attribute[:]
-            count += 1
+                _rewrite(other, "Identity")
+        if kept or self.grids:
+            self._without_wide_limits()
         self._forget_types()
-        return count
+        with_grid = sum(grid is not None for grid in self.scales)
+        grids = self.grids if self.keep_scales else {}
+        return Dequantized(proto, left_out, kept, len(self.scales), with_grid, grids)
+
+    def _take_name(
+        self, node: Proto, dequantizers: list[Proto], users: Mapping[str, Sequence[Proto]]
+    ) -> None:
+        """Give the kept quantizer the name of its values, not that of its codes."""
+        codes = node.output[0]
+        direct = [other for other in dequantizers if other.input[0] == codes]
+        if not direct:
+            return
+        name = direct[0].output[0]
+        direct[0].output[0], node.output[0] = codes, name
+        for user in users[codes]:
+            for slot, value in enumerate(user.input):
+                if value == codes:
+                    user.input[slot] = name
+
+    def _note_grid(self, name: str, slots: Sequence[str]) -> None:
+        """Record the grid of dequantized codes, which are at the first of `slots`."""
+        grid = self._grid_at(slots, self._dtype(slots[0]))
+        self.scales.append(grid)
+        if grid is not None:
+            self.grids[name] = grid
+
+    def _grid(self, node: Proto) -> Grid | None:
+        """The grid of a quantizer of activations."""
+        slots, kind = list(node.input), [a.i for a in node.attribute if a.name == "output_dtype"]
+        zero = slots[2] if len(slots) > 2 else ""
+        named = self._dtype(zero) if zero else _NUMBERED.get(kind[0] if kind else 0)
+        grid = self._grid_at(slots, named)
+        fits = grid is not None and grid.bits in ACTIVATION_BITS and len(grid.exponents) == 1
+        return grid if fits else None
+
+    def _grid_at(self, slots: Sequence[str], dtype: str | None) -> Grid | None:
+        if dtype is None or slots[1] not in self.constants:
+            return None
+        zero = self._array(slots[2]) if len(slots) > 2 and slots[2] else None
+        if zero is None and len(slots) > 2 and slots[2]:
+            return None
+        return grid_of(self._array(slots[1]), zero, np.dtype(dtype))
+
+    def _dtype(self, name: str) -> str | None:
+        tensor = self.constants.get(name)
+        return None if tensor is None else _NUMBERED.get(tensor.data_type)
+
+    def _without_wide_limits(self) -> None:
+        """Remove maxima with the lowest float32 number, which qgraph's exports have."""
+        lowest = float(np.finfo(np.float32).min)
+        for node in self.graph.node:
+            if node.op_type == "Max" and len(node.input) == 2 and node.input[1] in self.constants:
+                limit = self._array(node.input[1])
+                if limit is not None and limit.size == 1 and float(limit.reshape(())) == lowest:
+                    _rewrite(node, "Identity")
 
     def _dequantizers(
         self, node: Proto, users: dict[str, list[Proto]], outputs: set[str]
@@ -265,3 +331,33 @@ class _Dequantizer:
             name = f"{stem}_{count}"
         self.taken.add(name)
         return name
+
+
+def _widen_constants(graph: Proto) -> None:
+    """Store 4-bit codes in 8 bits if only DequantizeLinear uses them, with their zero points."""
+    from onnx import numpy_helper
+
+    narrow = {t.name: t for t in graph.initializer if t.data_type in NARROW}
+    for node in graph.node if narrow else ():
+        held = node.op_type == DEQUANTIZE and node.input[0] in narrow
+        for slot, name in enumerate(node.input):
+            if name in narrow and not (held and slot in (0, 2)):
+                del narrow[name]
+    for tensor in narrow.values():
+        array = np.asarray(numpy_helper.to_array(tensor)).astype(NARROW[tensor.data_type])
+        tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+
+
+def _rewrite(node: Proto, op: str) -> None:
+    """Make a node a function of its first input."""
+    node.op_type, node.domain = op, ""
+    del node.input[1:], node.attribute[:]
+
+
+def keep(node: Proto, grid: Grid) -> None:
+    """Make a quantizer the op that its importer reads as a `quantize` with this grid."""
+    from onnx import helper
+
+    _rewrite(node, QUANTIZED)
+    node.domain = DOMAIN
+    node.attribute.extend(helper.make_attribute(k, v) for k, v in grid.attributes().items())

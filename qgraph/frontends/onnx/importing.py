@@ -48,7 +48,7 @@ def import_model(
             hint="name every input that is needed, or none",
         )
     shapes = given_shapes(starts, input_shapes)
-    builder = OnnxGraphBuilder(name, model.nodes, model.folder, IMPORTERS, EVALUATORS)
+    builder = OnnxGraphBuilder(name, model.nodes, model.folder, IMPORTERS, EVALUATORS, model.grids)
     for start in starts:
         kind = _input_type(model, start, shapes)
         builder.add_input(start, kind.dtype, kind.shape)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from qgraph.errors import GraphError, LoadError, QGraphError, UnsupportedError
 from qgraph.foreign import AttrValue, OnnxObject, Proto
-from qgraph.frontends.onnx.dequantized import dequantized, note
+from qgraph.frontends.onnx.dequantized import dequantized
 from qgraph.frontends.onnx.functions import inlined
+from qgraph.frontends.onnx.grids import Grid
 from qgraph.frontends.onnx.node import INITIALIZER, INPUT, OnnxNode, ir_name
 from qgraph.frontends.onnx.tensors import dtype_name, narrow_types
 from qgraph.frontends.site import Ref
@@ -28,7 +29,8 @@ class Model:
     Inputs and initializers are nodes too. `tensors` maps each tensor's name in the file to its
     producer, `inputs` and `outputs` list tensors; `types` are those that the file records.
     `folder` is the place of external data, `narrow` the float types narrower than float32 that the
-    file has, which are read as float32. `notes` are other changes on reading.
+    file has, which are read as float32. `notes` are other changes on reading. `grids` are the grids
+    of constants that are kept, by node.
     """
 
     nodes: Mapping[str, OnnxNode]
@@ -40,6 +42,7 @@ class Model:
     folder: Path | None
     narrow: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
+    grids: Mapping[str, Grid] = field(default_factory=dict)
 
 
 def parse(data: bytes) -> Proto | None:
@@ -55,18 +58,20 @@ def parse(data: bytes) -> Proto | None:
     return proto if proto.ir_version > 0 and proto.HasField("graph") else None
 
 
-def read(proto: Proto, folder: Path | None = None) -> Model:
+def read(proto: Proto, folder: Path | None = None, keep_scales: bool = False) -> Model:
     """A parsed model as nodes.
 
+    keep_scales: whether quantizers whose scales are powers of two stay (`dequantized`).
     Raises LoadError for an invalid model, UnsupportedError for an opset out of range.
     """
     opset = _opset(proto)
     try:
-        proto, quantizers = dequantized(_without_functions(proto), folder)
-        graph = _through_graphsurgeon(proto)
-        model = _ModelReader(graph, opset, _domains(proto), folder).model()
-        notes = (note(quantizers),) if quantizers else ()
-        return replace(model, narrow=narrow_types(proto), notes=notes)
+        found = dequantized(_without_functions(proto), folder, keep_scales)
+        graph = _through_graphsurgeon(found.proto)
+        model = _ModelReader(graph, opset, _domains(found.proto), folder).model()
+        grids = {model.tensors[t][0]: g for t, g in found.grids.items() if t in model.tensors}
+        narrow = narrow_types(found.proto)
+        return replace(model, narrow=narrow, notes=found.notes, grids=grids)
     except QGraphError:
         raise
     except Exception as error:  # readers may raise anything on a damaged model

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from qgraph.ir.ops.windows import Padding
+from qgraph.ir.types import QuantSpec
 from qgraph.ops.attribute_types import Pair
 from qgraph.ops.attributes import Attributes, attribute
 
@@ -17,6 +18,9 @@ class MarkedAttrs(Attributes):
     batch_norm: bool = attribute("part of a batch norm that was not folded", default=False)
     outside: bool = attribute("float, before or after the integer part", default=False)
     normalized_input: bool = attribute("a batch norm before it was folded into it", default=False)
+    grid: QuantSpec | None = attribute(
+        "the format of its constant in an already quantized file", default=None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,7 +63,7 @@ def infer_conv2d(attrs: ConvAttrs, inputs: Sequence[TensorType]) -> TensorType:
     _check_dtypes(x, w)
     n, h, width, c = image_sizes(x)
     kh, kw, per_group, out = _filter(w)
-    fits = c is None or (per_group > 0 and c % per_group == 0 and out % (c // per_group) == 0)
+    fits = c is None or (c > 0 < per_group and c % per_group == 0 and out % (c // per_group) == 0)
     if not fits:
         raise GraphError(f"{c} channels do not fit a filter of {w}")
     oh, ow = out_sizes((h, width), (kh, kw), attrs.strides, attrs.dilations, attrs.padding)

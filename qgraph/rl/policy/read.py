@@ -82,8 +82,14 @@ def read_policy(
     """
     from qgraph.frontends import load
 
-    ends = {"inputs": inputs, "outputs": outputs}
-    graph = load(model, **ends, input_shapes=input_shapes, signature=signature, trust=trust)
+    graph = load(
+        model,
+        inputs=inputs,
+        outputs=outputs,
+        input_shapes=input_shapes,
+        signature=signature,
+        trust=trust,
+    )
     PassManager(POLICY).run(graph)
     graph = _with_open_batch(graph)
     images_first = _take_images_last(graph)

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import qgraph
 from qgraph.frontends import load
-from qgraph.frontends.onnx.dequantized import QOPERATORS
+from qgraph.frontends.onnx.qoperators import QOPERATORS
 from qgraph.interpret import evaluate
 from tests.frontends.onnx.test_loading import f
 
@@ -64,8 +64,8 @@ class _Samples(quantization.CalibrationDataReader):
         return next(self.left, None)
 
 
-def quantized_model(folder, form: str, kind: str, per_channel: bool, opset: int = 17):
-    onnx.save(float_model(opset), folder / "float.onnx")
+def quantized_model(folder, form: str, kind: str, per_channel: bool, opset: int = 17, model=None):
+    onnx.save(model or float_model(opset), folder / "float.onnx")
     quantization.quantize_static(
         folder / "float.onnx",
         folder / "quantized.onnx",

@@ -9,6 +9,7 @@ import numpy as np
 
 from qgraph.errors import UnsupportedError
 from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
+from qgraph.frontends.onnx.grids import DOMAIN, QUANTIZED, spec_of_attributes
 from qgraph.frontends.onnx.node import INITIALIZER
 from qgraph.frontends.onnx.tensors import dtype_name
 
@@ -66,6 +67,11 @@ def _cast_like(site: OnnxSite) -> Result:
     return site.emit(op, site.inputs[0], **attrs)
 
 
+def _quantized(site: OnnxSite) -> Result:
+    """A quantizer whose scale is kept."""
+    return site.emit("quantize", site.inputs[0], spec=spec_of_attributes(site.node.attrs))
+
+
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(
     {
         INITIALIZER: _constant,
@@ -74,5 +80,6 @@ IMPORTERS: Mapping[str, Importer] = MappingProxyType(
         "Dropout": _dropout,
         "Cast": _cast,
         "CastLike": _cast_like,
+        f"{DOMAIN}.{QUANTIZED}": _quantized,
     }
 )

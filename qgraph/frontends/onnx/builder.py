@@ -19,8 +19,9 @@ from qgraph.errors import GraphError, LoadError, UnsupportedError
 from qgraph.foreign import OnnxObject
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.grids import Grid, mark
-from qgraph.frontends.onnx.node import OnnxNode
+from qgraph.frontends.onnx.node import OnnxNode, ir_name
 from qgraph.frontends.onnx.opaque import OnnxSource, infer_types, source_of
+from qgraph.frontends.onnx.subgraphs import Scope, body_nodes, check_inputs
 from qgraph.frontends.onnx.tensors import decode
 from qgraph.frontends.partial import MAX_TRACKED, Partial
 from qgraph.frontends.site import Construction, ImportSite, Ref
@@ -199,6 +200,30 @@ class OnnxGraphBuilder(Construction):
         for index, partial in enumerate(partials or ()):
             if index in values:
                 self.partials.setdefault(values[index], partial)
+
+    def call(
+        self, node: OnnxNode, graph: OnnxObject, what: str, arguments: Sequence[str]
+    ) -> list[str]:
+        """Import a graph inside a node, under the node's name; its results."""
+        check_inputs(graph, arguments, node.name)
+        prefix, tensors = f"{node.name}/{what}", dict(node.captures)
+        for tensor, value in zip(graph.inputs, arguments, strict=True):
+            tensors[tensor.name] = (f"{prefix}/{ir_name(tensor.name)}", 0)
+            self._values[tensors[tensor.name]] = value
+        scope = Scope(prefix, tensors, self._held, node.name)
+        for inner in body_nodes(graph, scope, lambda domain: self._version(node, domain)):
+            self.add(inner)
+        refs = [scope.ref(tensor) for tensor in graph.outputs]
+        return [self.value(ref, node.name) for ref in refs if ref is not None]
+
+    def _held(self, name: str, tensor: OnnxObject) -> Ref:
+        """A constant that a graph inside a node holds."""
+        if (name, 0) not in self._values:
+            self._values[name, 0] = self.const(self.decoded(tensor, name), self.free(name))
+        return name, 0
+
+    def _version(self, node: OnnxNode, domain: str) -> int:
+        return node.version if domain in ("", "ai.onnx", node.domain) else 1
 
     def _mark_grid(self, node: OnnxNode) -> None:
         """Mark what was made of a node with the grid of its weights; views of weights have it."""

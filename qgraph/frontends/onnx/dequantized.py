@@ -9,17 +9,20 @@ back. If scales are to be kept, quantizers with a grid (`qgraph.frontends.onnx.g
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from qgraph.foreign import OnnxObject, Proto
+from qgraph.foreign import Proto
+from qgraph.frontends.onnx.dynamic import OPS as DYNAMIC_OPS
+from qgraph.frontends.onnx.dynamic import float_layers
+from qgraph.frontends.onnx.editing import ModelEditor, rewrite
 from qgraph.frontends.onnx.grids import ACTIVATION_BITS, DOMAIN, QUANTIZED, Grid, grid_of
 from qgraph.frontends.onnx.qoperators import EVERY, OWN_ATTRIBUTES, QOPERATORS, QOperator
-from qgraph.frontends.onnx.tensors import decode
 from qgraph.ir.types import Array
+from qgraph.words import counted
 
 # Ops that give the same values on codes and on the numbers that these represent.
 MOVES = frozenset(
@@ -29,6 +32,10 @@ MOVES = frozenset(
     )
 )  # fmt: skip
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
+DYNAMIC_NOTE = (
+    "the model is quantized dynamically, with scales that it computes from each input; it was read "
+    "as a float network"
+)
 UNSIGNED = (0, 2, 4, 21)  # ONNX's numbers of no type (uint8), uint8, uint16 and uint4
 
 # Types of codes by ONNX's numbers; a quantizer without a type has uint8.
@@ -44,7 +51,7 @@ class Dequantized:
 
     left_out: the number of quantizers of activations without a place in the model. scales: the
     number of scales of the file, and of those with a grid. grids: those of constants, by tensor;
-    empty if scales are not to be kept.
+    empty if scales are not to be kept. dynamic: the number of layers with dynamic quantizers.
     """
 
     proto: Proto
@@ -53,10 +60,18 @@ class Dequantized:
     scales: int = 0
     with_grid: int = 0
     grids: Mapping[str, Grid] = field(default_factory=dict)
+    dynamic: int = 0
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes for the user about the scales."""
+        if self.dynamic:
+            layers = counted(self.dynamic, "layer")
+            return (f"{DYNAMIC_NOTE}: the weights of {layers} were dequantized", *self._of_scales)
+        return self._of_scales
+
+    @property
+    def _of_scales(self) -> tuple[str, ...]:
         if not self.scales and not self.left_out:
             return ()
         counts = f"{self.with_grid} of {self.scales} scales are powers of two"
@@ -76,29 +91,23 @@ def dequantized(proto: Proto, folder: Path | None, keep_scales: bool = False) ->
     A model without quantizers is returned as it is. Raises LoadError for damaged constants.
     """
     ops = {node.op_type for node in proto.graph.node}
-    if not ops & {QUANTIZE, DEQUANTIZE, *QOPERATORS}:
+    if not ops & {QUANTIZE, DEQUANTIZE, *QOPERATORS, *DYNAMIC_OPS}:
         return Dequantized(proto)
     copy = type(proto)()
     copy.CopyFrom(proto)
+    dynamic = float_layers(ModelEditor(copy.graph, folder)) if ops & DYNAMIC_OPS else 0
     dequantizer = _Dequantizer(copy, folder, keep_scales)
     dequantizer.replace_qoperators()
-    return dequantizer.result(copy)
+    return replace(dequantizer.result(copy), dynamic=dynamic)
 
 
-class _Dequantizer:
+class _Dequantizer(ModelEditor):
     def __init__(self, proto: Proto, folder: Path | None, keep_scales: bool) -> None:
-        self.graph, self.folder, self.keep_scales = proto.graph, folder, keep_scales
-        _widen_constants(self.graph)
+        _widen_constants(proto.graph)
+        super().__init__(proto.graph, folder)
+        self.keep_scales = keep_scales
         self.grids: dict[str, Grid] = {}
         self.scales: list[Grid | None] = []
-        self.constants: dict[str, OnnxObject] = {t.name: t for t in self.graph.initializer}
-        self.constants |= {
-            node.output[0]: node.attribute[0].t
-            for node in self.graph.node
-            if node.op_type == "Constant" and node.attribute[0].name == "value"
-        }
-        self.taken = {value for node in self.graph.node for value in node.output}
-        self.taken |= self.constants.keys() | {value.name for value in self.graph.input}
 
     # -- ops on codes ------------------------------------------------------------------------
 
@@ -128,29 +137,29 @@ class _Dequantizer:
                 values = self._values(codes, scale, zero[0] if zero else "", channels)
                 if values is None:
                     return None
-                inputs.append(self._constant(values, codes))
+                inputs.append(self.add_constant(values, codes))
                 self._note_grid(inputs[-1], [codes, scale, *zero])
             else:
-                name = self._fresh(f"{codes}/value")
-                nodes.append(self._node(DEQUANTIZE, slots[start : start + 3], name))
+                name = self.fresh(f"{codes}/value")
+                nodes.append(self.node(DEQUANTIZE, slots[start : start + 3], name))
                 inputs.append(name)
         if about.bias is not None and len(slots) > about.bias and slots[about.bias]:
             bias = self._bias(slots, about)
             if bias is None:
                 return None
-            inputs.append(self._constant(bias, slots[about.bias]))
-        value = self._fresh(f"{node.output[0]}/value")
-        made = self._node(about.op, inputs, value)
+            inputs.append(self.add_constant(bias, slots[about.bias]))
+        value = self.fresh(f"{node.output[0]}/value")
+        made = self.node(about.op, inputs, value)
         made.attribute.extend(a for a in node.attribute if a.name not in OWN_ATTRIBUTES)
         nodes.append(made)
         result = [value, *slots[about.result : about.result + 2]]
-        nodes.append(self._node(QUANTIZE, result, node.output[0]))
+        nodes.append(self.node(QUANTIZE, result, node.output[0]))
         return nodes
 
     def _values(self, codes: str, scale: str, zero: str, channels: int) -> Array | None:
         """Constant codes as numbers; None if a scale or zero point is not constant."""
-        array, factor = self._array(codes), self._array(scale)
-        offset = self._array(zero) if zero else np.zeros((), np.int64)
+        array, factor = self.array(codes), self.array(scale)
+        offset = self.array(zero) if zero else np.zeros((), np.int64)
         if array is None or factor is None or offset is None:
             return None
         shape = [1] * array.ndim
@@ -163,16 +172,12 @@ class _Dequantizer:
 
     def _bias(self, slots: Sequence[str], about: QOperator) -> Array | None:
         assert about.bias is not None
-        x, w = (self._array(slots[start + 1]) for start in about.operands)
-        bias = self._array(slots[about.bias])
+        x, w = (self.array(slots[start + 1]) for start in about.operands)
+        bias = self.array(slots[about.bias])
         if x is None or w is None or bias is None:
             return None
         values: Array = bias.astype(np.float64) * (x.astype(np.float64) * w.astype(np.float64))
         return values.astype(np.float32)
-
-    def _array(self, name: str) -> Array | None:
-        tensor = self.constants.get(name)
-        return None if tensor is None else decode(tensor, self.folder, name)
 
     # -- quantizers of activations -----------------------------------------------------------
 
@@ -200,10 +205,10 @@ class _Dequantizer:
                 kept += 1
             else:
                 cuts = self._cuts_negative_values(node)
-                _rewrite(node, "Relu" if cuts else "Identity")
+                rewrite(node, "Relu" if cuts else "Identity")
                 left_out += 1
             for other in found:
-                _rewrite(other, "Identity")
+                rewrite(other, "Identity")
         if kept or self.grids:
             self._without_wide_limits()
         self._forget_types()
@@ -245,10 +250,10 @@ class _Dequantizer:
     def _grid_at(self, slots: Sequence[str], dtype: str | None) -> Grid | None:
         if dtype is None or slots[1] not in self.constants:
             return None
-        zero = self._array(slots[2]) if len(slots) > 2 and slots[2] else None
+        zero = self.array(slots[2]) if len(slots) > 2 and slots[2] else None
         if zero is None and len(slots) > 2 and slots[2]:
             return None
-        return grid_of(self._array(slots[1]), zero, np.dtype(dtype))
+        return grid_of(self.array(slots[1]), zero, np.dtype(dtype))
 
     def _dtype(self, name: str) -> str | None:
         tensor = self.constants.get(name)
@@ -259,9 +264,9 @@ class _Dequantizer:
         lowest = float(np.finfo(np.float32).min)
         for node in self.graph.node:
             if node.op_type == "Max" and len(node.input) == 2 and node.input[1] in self.constants:
-                limit = self._array(node.input[1])
+                limit = self.array(node.input[1])
                 if limit is not None and limit.size == 1 and float(limit.reshape(())) == lowest:
-                    _rewrite(node, "Identity")
+                    rewrite(node, "Identity")
 
     def _dequantizers(
         self, node: Proto, users: dict[str, list[Proto]], outputs: set[str]
@@ -289,7 +294,7 @@ class _Dequantizer:
     def _same_scale(self, one: Proto, other: Proto) -> bool:
         def same(i: int) -> bool:
             names = [node.input[i] if len(node.input) > i else "" for node in (one, other)]
-            arrays = [self._array(name) for name in names]
+            arrays = [self.array(name) for name in names]
             if names[0] == names[1]:
                 return True
             first, second = arrays
@@ -301,7 +306,7 @@ class _Dequantizer:
         if len(node.input) < 3 or not node.input[2]:
             kinds = [a.i for a in node.attribute if a.name == "output_dtype"]
             return not kinds or kinds[0] in UNSIGNED  # with zero point 0
-        zero = self._array(node.input[2])
+        zero = self.array(node.input[2])
         if zero is None or zero.dtype.kind not in "iu":
             return False
         return bool((zero == np.iinfo(zero.dtype).min).all())
@@ -309,28 +314,6 @@ class _Dequantizer:
     def _forget_types(self) -> None:
         """Types of inner values, which may be those of codes."""
         del self.graph.value_info[:]
-
-    # -- nodes -------------------------------------------------------------------------------
-
-    def _node(self, op: str, inputs: Iterable[str], output: str) -> Proto:
-        from onnx import helper
-
-        return helper.make_node(op, list(inputs), [output], name=output)
-
-    def _constant(self, values: Array, stem: str) -> str:
-        from onnx import numpy_helper
-
-        name = self._fresh(f"{stem}/values")
-        self.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(values), name))
-        return name
-
-    def _fresh(self, stem: str) -> str:
-        name, count = stem, 0
-        while name in self.taken:
-            count += 1
-            name = f"{stem}_{count}"
-        self.taken.add(name)
-        return name
 
 
 def _widen_constants(graph: Proto) -> None:
@@ -348,16 +331,10 @@ def _widen_constants(graph: Proto) -> None:
         tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
 
 
-def _rewrite(node: Proto, op: str) -> None:
-    """Make a node a function of its first input."""
-    node.op_type, node.domain = op, ""
-    del node.input[1:], node.attribute[:]
-
-
 def keep(node: Proto, grid: Grid) -> None:
     """Make a quantizer the op that its importer reads as a `quantize` with this grid."""
     from onnx import helper
 
-    _rewrite(node, QUANTIZED)
+    rewrite(node, QUANTIZED)
     node.domain = DOMAIN
     node.attribute.extend(helper.make_attribute(k, v) for k, v in grid.attributes().items())

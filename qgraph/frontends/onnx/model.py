@@ -14,11 +14,12 @@ from qgraph.frontends.onnx.dequantized import dequantized
 from qgraph.frontends.onnx.functions import inlined
 from qgraph.frontends.onnx.grids import Grid
 from qgraph.frontends.onnx.node import INITIALIZER, INPUT, OnnxNode, ir_name
+from qgraph.frontends.onnx.subgraphs import captured
 from qgraph.frontends.onnx.tensors import dtype_name, narrow_types
 from qgraph.frontends.site import Ref
 from qgraph.ir.types import Shape, TensorType
 
-MIN_OPSET = 9
+MIN_OPSET = 7
 DEFAULT_DOMAINS = ("", "ai.onnx")
 
 
@@ -152,7 +153,8 @@ class _ModelReader:
             self._add_node(node, index)
         for name, slots in self.slots.items():
             refs = tuple(self._ref(t, name) if t else None for t in slots)
-            self.nodes[name] = replace(self.nodes[name], slots=refs)
+            outer = {t: self._ref(t, name) for t in captured(self.nodes[name].attrs)}
+            self.nodes[name] = replace(self.nodes[name], slots=refs, captures=outer)
         inputs = [t.name for t in self.graph.inputs]
         outputs = list(dict.fromkeys(t.name for t in self.graph.outputs))
         return Model(self.nodes, self.tensors, self.types, inputs, outputs, self.opset, self.folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -37,6 +37,7 @@ class OnnxNode:
     label: str = ""  # the node's own name in the file
 
     control: tuple[str, ...] = ()
+    captures: Mapping[str, Ref] = field(default_factory=dict)  # that graphs inside it read, by name
 
     def with_attrs(self, attrs: Mapping[str, AttrValue]) -> OnnxNode:
         return replace(self, attrs=attrs)
@@ -49,7 +50,7 @@ class OnnxNode:
 
     @property
     def inputs(self) -> tuple[Ref, ...]:
-        return tuple(ref for ref in self.slots if ref is not None)
+        return (*(ref for ref in self.slots if ref is not None), *self.captures.values())
 
     @property
     def present(self) -> tuple[int, ...]:

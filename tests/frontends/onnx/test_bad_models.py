@@ -76,13 +76,13 @@ REFUSED = {
     "if": (
         branching(),
         UnsupportedError,
-        r"y: `If` is control flow(.|\n)*loops unrolled and its conditions",
+        r"y: the condition of this `If` depends on the input(.|\n)*its control flow resolved",
     ),
-    "loop": (branching("Loop"), UnsupportedError, "y: `Loop` is control flow"),
+    "loop": (branching("Loop"), UnsupportedError, "the number of steps of this `Loop` depends"),
     "sequence": (sequence(), UnsupportedError, "s: `SequenceConstruct` is an op on sequences"),
     "random": (one_op("RandomNormalLike", ROW), UnsupportedError, "draws random numbers"),
-    "old": (of_opset(8), UnsupportedError, "opset 8; 9 to .* are supported(.|\n)*version_conv"),
-    "future": (of_opset(999), UnsupportedError, "opset 999; 9 to"),
+    "old": (of_opset(6), UnsupportedError, "opset 6; 7 to .* are supported(.|\n)*version_conv"),
+    "future": (of_opset(999), UnsupportedError, "opset 999; 7 to"),
     "training_norm": (
         one_op("BatchNormalization", f(2, 3), *[f(3)] * 4, training_mode=1, opset=15),
         UnsupportedError,

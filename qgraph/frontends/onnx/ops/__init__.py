@@ -9,6 +9,7 @@ from qgraph.frontends.onnx.builder import Evaluator, Importer
 from qgraph.frontends.onnx.ops import (
     activations,
     attention,
+    control,
     elementwise,
     indexing,
     linear,
@@ -28,6 +29,7 @@ from qgraph.frontends.onnx.ops import (
 _THEMES = (
     activations,
     attention,
+    control,
     elementwise,
     indexing,
     linear,

@@ -42,6 +42,8 @@ class RecognizeActivations(Pass):
     def _named(
         self, known: KnownFunctions, function: PointwiseFunction, dtype: str
     ) -> tuple[str, dict[str, object]] | None:
+        if function.nodes[0].op == "bias_add":  # part of the layer before, and trained with it
+            return None
         ops = {op for op, _, _ in function.steps}
         if ops <= AFFINE or (len(function.steps) == 1 and ops.isdisjoint({"maximum", "composed"})):
             return None

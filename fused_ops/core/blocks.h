@@ -39,6 +39,19 @@ inline void add_up_blocks(std::vector<double>& partial, int64_t blocks, int64_t 
     }
 }
 
+// One value for each channel, then the values from the first on again: kLanes consecutive values
+// can be read from any channel on.
+inline std::vector<float> repeated(const float* values, int64_t channels) {
+    std::vector<float> made(static_cast<size_t>(channels + kLanes - 1));
+    for (size_t i = 0; i < made.size(); ++i) made[i] = values[i % static_cast<size_t>(channels)];
+    return made;
+}
+
+// Adds sums in such slots to those of their channels.
+inline void fold_slots(const std::vector<double>& slots, double* sums, int64_t channels) {
+    for (size_t i = 0; i < slots.size(); ++i) sums[i % static_cast<size_t>(channels)] += slots[i];
+}
+
 // Adds up kLanes sums into the first: the upper half is added to the lower until one is left.
 inline void add_up_lanes(double* sums) {
     for (int64_t half = kLanes / 2; half > 0; half /= 2) {

@@ -13,31 +13,34 @@
 namespace qgraph {
 namespace {
 
-// One value for each channel, then the values from the first on again: kLanes consecutive values
-// can be read from any channel on.
-std::vector<float> repeated(const float* values, int64_t channels) {
-    std::vector<float> made(static_cast<size_t>(channels + kLanes - 1));
-    for (size_t i = 0; i < made.size(); ++i) made[i] = values[i % static_cast<size_t>(channels)];
-    return made;
-}
-
 // Sums of each block: kLanes for each quantizer and one for each channel.
 struct Partial {
-    std::vector<double> inner, outer, bias, high;
+    std::vector<double> inner, outer, bias, high, scale, shift;
 };
 
-// Runs the kernel over a whole tensor.
+// A norm, with its vectors as `repeated` makes them.
+struct NormVectors {
+    std::vector<float> centre, scale, shift;
+
+    NormVectors(const Norm& norm, int64_t channels)
+        : centre(repeated(norm.centre, channels)),
+          scale(repeated(norm.scale, channels)),
+          shift(repeated(norm.shift, channels)) {}
+};
+
+// Runs the kernel over a whole tensor. norm: null if x is not normalized first.
 class Pass {
   public:
-    Pass(const ByActivation& kernels, const Epilogue& e, const float* x, const float* g, float* out,
-         int64_t count)
+    Pass(const ByActivation& kernels, const Epilogue& e, const NormVectors* norm, const float* x,
+         const float* g, float* out, int64_t count)
         : kernel_(kernels.of[static_cast<int>(e.activation)][static_cast<int>(e.rounding)]),
           e_(e),
+          norm_(norm),
           x_(x),
           g_(g),
           out_(out),
           count_(count),
-          stream_(out != x && out != g &&
+          stream_(out != x && out != g && (norm == nullptr || g == nullptr) &&
                   streams(out, count * static_cast<int64_t>(sizeof(float)))),
           bias_(repeated(e.bias, e.channels)) {
         if (e.activation != Activation::clip) return;
@@ -57,7 +60,7 @@ class Pass {
   private:
     void run(int64_t block, Partial* partial) const {
         // These have extra elements after the last channel.
-        std::vector<double> bias, high;
+        std::vector<double> bias, high, scale, shift;
         Strip strip = strip_of(block);
         if (partial != nullptr) {
             bias.resize(bias_.size());
@@ -67,10 +70,22 @@ class Pass {
             strip.inner_sums = partial->inner.data() + block * kLanes;
             strip.outer_sums = partial->outer.data() + block * kLanes;
         }
-        run_rows(strip, std::min(kBlock, count_ - block * kBlock));
+        const int64_t size = std::min(kBlock, count_ - block * kBlock);
+        if (norm_ == nullptr) {
+            run_rows(strip, size);
+        } else {
+            if (partial != nullptr) {
+                scale.resize(bias_.size());
+                shift.resize(bias_.size());
+            }
+            run_normed(strip, size, scale.data(), shift.data());
+        }
         if (partial == nullptr) return;
         fold(bias, partial->bias, block);
         if (!high.empty()) fold(high, partial->high, block);
+        if (norm_ == nullptr) return;
+        fold(scale, partial->scale, block);
+        fold(shift, partial->shift, block);
     }
 
     Strip strip_of(int64_t block) const {
@@ -122,14 +137,68 @@ class Pass {
         std::copy_n(x, rest, out);
     }
 
+    // One leaf after the other, so that the normalized x stays in the first-level cache.
+    void run_normed(Strip strip, int64_t size, double* scale_sums, double* shift_sums) const {
+        alignas(64) float normalized[kLeaf];
+        const float* x = strip.x;
+        const float* g = strip.g;
+        float* out = strip.out;
+        for (int64_t at = 0; at < size; at += kLeaf) {
+            const int64_t part = std::min(kLeaf, size - at);
+            NormRows rows{x + at,
+                          nullptr,
+                          normalized,
+                          (part + kLanes - 1) / kLanes,
+                          strip.channel,
+                          e_.channels,
+                          norm_->centre.data(),
+                          norm_->scale.data(),
+                          norm_->shift.data(),
+                          {scale_sums, shift_sums}};
+            strip.x = normalized;
+            strip.g = g == nullptr ? nullptr : g + at;
+            strip.out = out + at;
+            strip.rows = rows.rows;
+            if (part == kLeaf) {
+                run_leaf(strip, rows);
+            } else {
+                run_last_leaf(strip, rows, part);
+            }
+            strip.channel = (strip.channel + kLeaf) % e_.channels;
+        }
+    }
+
+    void run_leaf(const Strip& strip, NormRows rows) const {
+        kernels().norm.normalize(rows);
+        kernel_(strip);
+        if (strip.g == nullptr) return;
+        rows.g = rows.out = strip.out;
+        kernels().norm.gradients(rows);
+    }
+
+    // Padded with zeros, whose gradient is 0.
+    void run_last_leaf(Strip strip, NormRows rows, int64_t part) const {
+        alignas(64) float x[kLeaf] = {};
+        alignas(64) float g[kLeaf] = {};
+        alignas(64) float out[kLeaf];
+        std::copy_n(rows.x, part, x);
+        if (strip.g != nullptr) std::copy_n(strip.g, part, g);
+        float* to = strip.out;
+        rows.x = x;
+        strip.g = strip.g == nullptr ? nullptr : g;
+        strip.out = out;
+        strip.stream = false;
+        run_leaf(strip, rows);
+        std::copy_n(out, part, to);
+    }
+
     void fold(const std::vector<double>& slots, std::vector<double>& sums, int64_t block) const {
-        double* own = sums.data() + block * e_.channels;
-        const auto channels = static_cast<size_t>(e_.channels);
-        for (size_t i = 0; i < slots.size(); ++i) own[i % channels] += slots[i];
+        fold_slots(slots, sums.data() + block * e_.channels, e_.channels);
     }
 
     StripKernel kernel_;
     const Epilogue& e_;
+    const NormVectors* norm_;
     const float* x_;
     const float* g_;
     float* out_;
@@ -150,33 +219,68 @@ void of_channels(std::vector<double>& partial, int64_t blocks, int64_t channels,
     std::copy_n(partial.data(), channels, sums);
 }
 
-}  // namespace
-
-void epilogue(const float* x, float* y, int64_t count, const Epilogue& epilogue) {
+void forward(const float* x, float* y, int64_t count, const NormVectors* norm, const Epilogue& e) {
     if (count == 0) return;
-    Pass(kernels().epilogue, epilogue, x, nullptr, y, count).run(nullptr);
+    Pass(kernels().epilogue, e, norm, x, nullptr, y, count).run(nullptr);
 }
 
-void epilogue_gradients(const float* x, const float* g, float* gx, EpilogueSums& sums,
-                        int64_t count, const Epilogue& epilogue) {
+// norm_sums: null without a norm.
+void gradients(const float* x, const float* g, float* gx, EpilogueSums& sums, NormSums* norm_sums,
+               int64_t count, const NormVectors* norm, const Epilogue& epilogue) {
     const bool clips = epilogue.activation == Activation::clip;
     const int64_t channels = epilogue.channels;
     sums.inner = sums.outer = 0;
     std::fill_n(sums.bias, channels, 0.0);
     if (clips) std::fill_n(sums.high, channels, 0.0);
+    if (norm_sums != nullptr) {
+        std::fill_n(norm_sums->scale, channels, 0.0);
+        std::fill_n(norm_sums->shift, channels, 0.0);
+    }
     if (count == 0) return;
-    const Pass pass(kernels().epilogue_gradients, epilogue, x, g, gx, count);
+    const Pass pass(kernels().epilogue_gradients, epilogue, norm, x, g, gx, count);
     const int64_t blocks = pass.blocks();
+    const auto of_blocks = static_cast<size_t>(blocks * channels);
     Partial partial;
     partial.inner.resize(static_cast<size_t>(blocks * kLanes));
     partial.outer.resize(static_cast<size_t>(blocks * kLanes));
-    partial.bias.resize(static_cast<size_t>(blocks * channels));
-    if (clips) partial.high.resize(static_cast<size_t>(blocks * channels));
+    partial.bias.resize(of_blocks);
+    if (clips) partial.high.resize(of_blocks);
+    if (norm_sums != nullptr) {
+        partial.scale.resize(of_blocks);
+        partial.shift.resize(of_blocks);
+    }
     pass.run(&partial);
     sums.inner = of_threshold(partial.inner, blocks, epilogue.inner.f);
     sums.outer = of_threshold(partial.outer, blocks, epilogue.outer.f);
     of_channels(partial.bias, blocks, channels, sums.bias);
     if (clips) of_channels(partial.high, blocks, channels, sums.high);
+    if (norm_sums == nullptr) return;
+    of_channels(partial.scale, blocks, channels, norm_sums->scale);
+    of_channels(partial.shift, blocks, channels, norm_sums->shift);
+}
+
+}  // namespace
+
+void epilogue(const float* x, float* y, int64_t count, const Epilogue& epilogue) {
+    forward(x, y, count, nullptr, epilogue);
+}
+
+void epilogue_gradients(const float* x, const float* g, float* gx, EpilogueSums& sums,
+                        int64_t count, const Epilogue& epilogue) {
+    gradients(x, g, gx, sums, nullptr, count, nullptr, epilogue);
+}
+
+void normed_epilogue(const float* x, float* y, int64_t count, const Norm& norm,
+                     const Epilogue& epilogue) {
+    const NormVectors vectors(norm, epilogue.channels);
+    forward(x, y, count, &vectors, epilogue);
+}
+
+void normed_epilogue_gradients(const float* x, const float* g, float* gx, EpilogueSums& sums,
+                               NormSums& norm_sums, int64_t count, const Norm& norm,
+                               const Epilogue& epilogue) {
+    const NormVectors vectors(norm, epilogue.channels);
+    gradients(x, g, gx, sums, &norm_sums, count, &vectors, epilogue);
 }
 
 }  // namespace qgraph

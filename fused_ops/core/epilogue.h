@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "core/norm.h"
 #include "core/quantize.h"
 
 namespace qgraph {
@@ -51,5 +52,22 @@ struct EpilogueSums {
 // overlap them otherwise.
 void epilogue_gradients(const float* x, const float* g, float* gx, EpilogueSums& sums,
                         int64_t count, const Epilogue& epilogue);
+
+// The epilogue of the normalized x, which is not stored.
+void normed_epilogue(const float* x, float* y, int64_t count, const Norm& norm,
+                     const Epilogue& epilogue);
+
+// Gradients of a norm, of each channel: g * (x - centre) and g, added up in the order of channels.
+struct NormSums {
+    double* scale;
+    double* shift;
+};
+
+// The gradients of a normed epilogue: those of the epilogue of the normalized x, then those of the
+// norm. gx is the gradient of x for constant centre, scale and shift. It may equal g but not
+// overlap x.
+void normed_epilogue_gradients(const float* x, const float* g, float* gx, EpilogueSums& sums,
+                               NormSums& norm_sums, int64_t count, const Norm& norm,
+                               const Epilogue& epilogue);
 
 }  // namespace qgraph

@@ -4,6 +4,7 @@
 
 #include "core/conv_body.h"
 #include "core/epilogue_body.h"
+#include "core/norm_body.h"
 #include "core/quantize_body.h"
 #include "core/rounding_body.h"
 
@@ -18,7 +19,8 @@ constexpr TileKernels kKernels{
     kEpilogues<false>,
     kEpilogues<true>,
     kConvKernels,
-    add_products};
+    add_products,
+    kNormKernels};
 
 }  // namespace
 }  // namespace qgraph

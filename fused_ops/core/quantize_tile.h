@@ -4,6 +4,7 @@
 
 #include "core/conv_tile.h"
 #include "core/epilogue_strip.h"
+#include "core/norm_rows.h"
 #include "core/quantize.h"
 #include "core/rounding_tile.h"
 
@@ -32,7 +33,7 @@ struct ByRounding {
 };
 
 // The forward and backward kernel for each type and rounding mode, and the kernels of epilogues,
-// convolutions and rounding.
+// convolutions, rounding and batch norms.
 struct TileKernels {
     ByRounding forward[kTypes];
     ByRounding backward[kTypes];
@@ -40,6 +41,7 @@ struct TileKernels {
     ByActivation epilogue_gradients;
     ConvKernels conv;
     RoundingKernel rounding;
+    NormKernels norm;
 };
 
 // Each returns null if this build does not contain it.

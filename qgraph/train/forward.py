@@ -16,6 +16,7 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.reading import kind_of, value_of
 from qgraph.ir.types import TensorType
+from qgraph.train.normed_epilogue import PendingNorm
 
 # Replaces an op: called with a node and the tensor of its first input.
 Override = Callable[[Node, Tensor], Tensor]
@@ -28,12 +29,15 @@ Piece = Callable[..., Sequence[Tensor]]
 class Chain:
     """Nodes in order that run as one op; the values between them have no other users.
 
-    x: the input value. run: computes the value of the last node from the values by name.
+    x: the input value. run: computes the value of the last node from the values by name. normed:
+    the same if `x` is the output of a layer whose batch norm was left out, which it gets; None if
+    there is no such op.
     """
 
     x: str
     nodes: tuple[str, ...]
     run: Callable[[Mapping[str, Tensor]], Tensor]
+    normed: Callable[[PendingNorm, Mapping[str, Tensor]], Tensor] | None = None
 
 
 # Points at which a derivative is checked: on both sides of 0, of all sizes, no whole numbers.

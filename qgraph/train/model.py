@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -12,8 +14,9 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array
 from qgraph.quant.topology import QUANTIZERS
 from qgraph.train.folded import Norm
-from qgraph.train.forward import Forward, Piece
+from qgraph.train.forward import Chain, Forward, Piece
 from qgraph.train.kind import QuantizerKind, Quantizers
+from qgraph.train.normed_epilogue import PendingNorm
 from qgraph.train.norms import MOMENTUM, BatchNorms, Update
 from qgraph.train.state import constants_of
 from qgraph.train.tqt import TQT, inexact_in_float32
@@ -88,17 +91,38 @@ class TrainingGraph:
         def normalize(node: Node, piece: Piece, inputs: Sequence[Tensor]) -> Tensor:
             layer = self.norms.by_layer[node.name]
             weights = self.weights[layer.weights]
-            y, changed = layer.run(weights, piece, inputs, self.momentum)
+            pending = node.name in behind
+            y, changed = layer.run(weights, piece, inputs, self.momentum, pending=pending)
             updates.extend(changed)
             return y
 
         around = dict.fromkeys(self.norms.by_layer, normalize) if batch_statistics else {}
         run = self.quantizers.replacements(self._forward.pieces, wanted)
+        may_wait = batch_statistics and not wide
+        behind = self._pending(run.chains, updates, frozenset(wanted or ())) if may_wait else {}
+        chains = [behind.get(chain.x, chain) for chain in run.chains]
         constants = self.constants()
-        values = self._forward(
-            inputs, constants, run.overrides, around, wide, run.chains, run.pieces
-        )
+        values = self._forward(inputs, constants, run.overrides, around, wide, chains, run.pieces)
         return values, [*updates, *run.updates]
+
+    def _pending(
+        self, chains: Iterable[Chain], updates: list[Update], wanted: Collection[str]
+    ) -> dict[str, Chain]:
+        """Chains that compute the norm of the layer before them, by layer.
+
+        updates: receives those of running statistics when a chain runs.
+        """
+        found = {}
+        for chain in chains:
+            layer = self.norms.by_layer.get(chain.x)
+            if layer is None or layer.output is None or chain.normed is None:
+                continue
+            if chain.x in wanted or self.graph.use_count(chain.x) > 1:
+                continue
+            constant = layer.constant(self.weights[layer.weights])
+            norm = PendingNorm(layer.output, constant, self.momentum, updates)
+            found[chain.x] = replace(chain, run=partial(chain.normed, norm))
+        return found
 
     def wide_now(self) -> frozenset[str]:
         """The nodes whose sums may not be exact in float32 with the current weights."""

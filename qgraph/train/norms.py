@@ -63,10 +63,9 @@ class RunningStatistics:
         """
         import tensorflow as tf
 
-        size = tf.where(tf.abs(gain) < 1e-12, tf.ones_like(gain), tf.abs(gain))
+        size = _size(gain)
         # Scaled so that epsilon is the same for all channels, as TensorFlow's op requires.
-        least = tf.maximum(1e-12 * self.first_energy, np.finfo(np.float32).tiny)
-        unit = tf.sqrt(EPSILON / tf.maximum(self.epsilon, least)) / size
+        unit = tf.sqrt(EPSILON / self._safe_epsilon()) / size
         shape = tf.shape(x)
         made = tf.raw_ops.FusedBatchNormV3(
             x=tf.reshape(_scaled(x, unit), [shape[0], -1, 1, x.shape[-1]]),
@@ -76,16 +75,67 @@ class RunningStatistics:
             variance=[],
             epsilon=EPSILON,
         )
-        mean = made.batch_mean / (unit * tf.where(gain < 0, -size, size)) + constant
-        variance = made.batch_variance / tf.square(unit * size)
+        mean, variance = made.batch_mean / unit, made.batch_variance / tf.square(unit)
         if x.shape.rank != 4:  # as in Keras, whose op for other ranks has a biased variance
-            count = tf.cast(tf.size(x) // tf.size(mean), tf.float32)
-            variance *= tf.maximum(count - 1, 1) / count
-        updates = [
+            variance /= _unbiased(x, mean)
+        updates = self._updates(mean, variance, gain, constant, momentum)
+        return tf.ensure_shape(tf.reshape(made.y, shape), x.shape), updates
+
+    def scale_of_batch(self, variance: Tensor, gain: Tensor) -> Tensor:
+        """The factor of `x - mean` in `normalized`, from the biased variance of x."""
+        import tensorflow as tf
+
+        of_batch = variance / tf.square(_size(gain)) + self._safe_epsilon()
+        return tf.sqrt((self.variance + self.epsilon) / of_batch)
+
+    def updates_from(
+        self,
+        x: Tensor,
+        mean: Tensor,
+        variance: Tensor,
+        gain: Tensor,
+        constant: Tensor,
+        momentum: float,
+    ) -> list[Update]:
+        """The updates of `normalized`, from the mean and the biased variance of x."""
+        if x.shape.rank == 4:
+            variance *= _unbiased(x, mean)
+        return self._updates(mean, variance, gain, constant, momentum)
+
+    def _safe_epsilon(self) -> Tensor:
+        import tensorflow as tf
+
+        least = tf.maximum(1e-12 * self.first_energy, np.finfo(np.float32).tiny)
+        return tf.maximum(self.epsilon, least)
+
+    def _updates(
+        self, mean: Tensor, variance: Tensor, gain: Tensor, constant: Tensor, momentum: float
+    ) -> list[Update]:
+        """The updates for the moments of `gain * (v - constant)`."""
+        import tensorflow as tf
+
+        size = _size(gain)
+        mean = mean / tf.where(gain < 0, -size, size) + constant
+        variance = variance / tf.square(size)
+        return [
             (self.mean, self.mean + (mean - self.mean) * (1 - momentum)),
             (self.variance, self.variance + (variance - self.variance) * (1 - momentum)),
         ]
-        return tf.ensure_shape(tf.reshape(made.y, shape), x.shape), updates
+
+
+def _size(gain: Tensor) -> Tensor:
+    """|gain|, or 1 for channels that are switched off."""
+    import tensorflow as tf
+
+    return tf.where(tf.abs(gain) < 1e-12, tf.ones_like(gain), tf.abs(gain))
+
+
+def _unbiased(x: Tensor, mean: Tensor) -> Tensor:
+    """The unbiased variance of a batch over the biased one."""
+    import tensorflow as tf
+
+    count = tf.cast(tf.size(x) // tf.size(mean), tf.float32)
+    return count / tf.maximum(count - 1, 1)
 
 
 def _scaled(x: Tensor, unit: Tensor) -> Tensor:
@@ -156,7 +206,7 @@ class NormedLayer:
 
     def folded(self, weights: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
         """Weights and bias of inference: exactly those given, until statistics or gamma change."""
-        constant = self._constant(weights)
+        constant = self.constant(weights)
         if self.input is not None:
             weights = weights * self._on_inputs(weights, self.input.scale())
         if self.output is None:
@@ -171,23 +221,25 @@ class NormedLayer:
         layer: Callable[..., Tensor],
         inputs: Sequence[Tensor],
         momentum: float,
+        *,
+        pending: bool = False,
     ) -> tuple[Tensor, list[Update]]:
         """Run `layer` on x and folded weights, with the statistics of this batch.
 
-        weights: the weights before folding. Returns the output without bias, and the updates of
-        running statistics.
+        weights: the weights before folding. pending: leaves out the norm of the output. Returns the
+        output without bias, and the updates of running statistics.
         """
         x, *rest = inputs
         updates: list[Update] = []
         if self.input is not None:
             x, updates = self.input.corrected(x, momentum)
         (y,) = layer(x, *rest)
-        if self.output is not None:
-            y, more = self.output.corrected(y, self._constant(weights), momentum)
+        if self.output is not None and not pending:
+            y, more = self.output.corrected(y, self.constant(weights), momentum)
             updates = [*updates, *more]
         return y, updates
 
-    def _constant(self, weights: Tensor) -> Tensor:
+    def constant(self, weights: Tensor) -> Tensor:
         """The sum that the input's norm adds to each output channel, before the output's norm."""
         import tensorflow as tf
 

@@ -25,6 +25,7 @@ from qgraph.train.epilogue import Epilogue, epilogue_op, epilogues
 from qgraph.train.forward import Chain, Override, Piece, piece_of
 from qgraph.train.freezing import Freezing
 from qgraph.train.kind import QuantizerKind, Replacements
+from qgraph.train.normed_epilogue import PendingNorm, norm_ops
 from qgraph.train.options import Options
 from qgraph.train.quantizer import Spec, quantize, with_even_codes
 from qgraph.train.softmax import integer_softmax
@@ -37,11 +38,12 @@ class ScaledOps:
     """Ops with several implementations.
 
     quantize: like `qgraph.train.quantizer.quantize`. epilogue: returns the op for an `Epilogue`, or
-    None to run its nodes separately.
+    None to run its nodes separately. normed: the ops for an `Epilogue` behind a batch norm, or None.
     """
 
     quantize: Callable[[Tensor, Tensor, int, bool, str], Tensor] = quantize
     epilogue: Callable[[], TFModule | None] = epilogue_op
+    normed: Callable[[], TFModule | None] = norm_ops
 
 
 class TqtQuantizers:
@@ -191,14 +193,25 @@ class TqtQuantizers:
         op = self.ops.epilogue()
         if op is None:
             return []
+        normed_ops = self.ops.normed()
+
+        def inputs(found: Epilogue, values: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+            inner, outer = (self.scales.log2_t(node, ranges) for node in (found.inner, found.outer))
+            return (*found.inputs(values, self._six(ranges, found.inner)), inner, outer)
 
         def run(found: Epilogue, values: Mapping[str, Tensor]) -> Tensor:
-            inner, outer = (self.scales.log2_t(node, ranges) for node in (found.inner, found.outer))
-            six = self._six(ranges, found.inner)
-            return op(*found.inputs(values, six), inner, outer, **found.attributes)
+            return op(*inputs(found, values), **found.attributes)
+
+        def normed(found: Epilogue, norm: PendingNorm, values: Mapping[str, Tensor]) -> Tensor:
+            return norm.epilogue(normed_ops, inputs(found, values), found.attributes)
 
         return [
-            Chain(found.x, found.nodes, partial(run, found))
+            Chain(
+                found.x,
+                found.nodes,
+                partial(run, found),
+                None if normed_ops is None else partial(normed, found),
+            )
             for found in self.epilogues
             if wanted.isdisjoint(found.nodes[:-1])
         ]

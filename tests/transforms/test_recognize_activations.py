@@ -162,6 +162,18 @@ def test_a_sigmoid_of_something_else_is_no_swish():
     assert not run_pass(RecognizeActivations(), g).rewrites
 
 
+@pytest.mark.parametrize("op", ["relu", "relu6"])
+def test_a_bias_of_zeros_stays_with_its_layer(op):
+    """It is trained, and a folded batch norm has its statistics there."""
+    g = Graph("g")
+    x = g.input("x", "float32", (None, 4))
+    weights = g.const(np.ones((4, 3), np.float32), "w")
+    layer = g.add("matmul", x, weights, name="layer")
+    biased = g.add("bias_add", layer, g.const(np.zeros(3, np.float32), "b"), name="biased")
+    g.outputs["y"] = g.add(op, biased, name="y")
+    assert not run_pass(RecognizeActivations(), g).rewrites
+
+
 def test_a_constant_that_widens_the_result_is_left_alone():
     g = Graph("net")
     x = g.input("x", "float64", (1, 4))

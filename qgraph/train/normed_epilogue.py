@@ -1,0 +1,78 @@
+"""A batch norm with the statistics of the batch and the ops behind its layer, as fused ops.
+
+The layer's output is read twice forward, for its moments and for the result, and nothing else is
+kept for the backward pass. `RunningStatistics.normalized` and the separate nodes compute the same,
+up to the rounding of sums and of float arithmetic: TensorFlow's op scales before it subtracts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from qgraph.foreign import Tensor, TFModule
+from qgraph.train.epilogue import epilogue_op
+from qgraph.train.fused import fused_ops
+from qgraph.train.norms import OutputNorm, Update
+from qgraph.train.quantizer import places_on_gpu
+
+
+def norm_ops() -> TFModule | None:
+    """The ops if they are available, else None. They have kernels for the CPU only."""
+    if epilogue_op() is None or places_on_gpu():
+        return None
+    ops = fused_ops().ops
+    return ops if hasattr(ops, "qgraph_normed_epilogue") else None
+
+
+@dataclass(frozen=True)
+class PendingNorm:
+    """The norm of a layer's output that the ops behind the layer compute.
+
+    constant: a sum added to the output before the norm. updates: receives those of the running
+    statistics.
+    """
+
+    norm: OutputNorm
+    constant: Tensor
+    momentum: float
+    updates: list[Update] = field(default_factory=list)
+
+    def epilogue(
+        self, ops: TFModule, inputs: Sequence[Tensor], attributes: Mapping[str, object]
+    ) -> Tensor:
+        """The result behind the layer. inputs: those of the op of an epilogue, [x, bias, ...]."""
+        x, *others = inputs
+        norm, gain = self.norm, self.norm.gain()
+        origin = gain * (norm.mean - self.constant)  # also what normalized values are centred on
+        y, mean, variance = _run(ops, norm, attributes)(x, gain, origin, *others)
+        self.updates.extend(norm.updates_from(x, mean, variance, gain, self.constant, self.momentum))
+        return y
+
+
+def _run(ops: TFModule, norm: OutputNorm, attributes: Mapping[str, object]) -> TFModule:
+    import tensorflow as tf
+
+    def run(x: Tensor, gain: Tensor, origin: Tensor, *others: Tensor) -> TFModule:
+        kept, gain, origin, *fixed = map(tf.stop_gradient, (x, gain, origin, *others))
+        mean, variance = ops.qgraph_moments(kept, origin)
+        scale = norm.scale_of_batch(variance, gain)
+        y = ops.qgraph_normed_epilogue(kept, *fixed, mean, scale, origin, **attributes)
+
+        def gradient(upstream: Tensor, *_: Tensor) -> tuple[Tensor, ...]:
+            by_x, *by_others, by_scale, by_shift = ops.qgraph_normed_epilogue_grad(
+                upstream, kept, *fixed, mean, scale, origin, **attributes
+            )
+            with tf.GradientTape() as tape:
+                tape.watch((variance, gain))
+                again = norm.scale_of_batch(variance, gain)
+            by_variance, by_gain = tape.gradient(again, (variance, gain), by_scale)
+            count = tf.cast(tf.size(kept) // tf.size(mean), tf.float32)
+            # d variance / dx is 2 (x - mean) / count, and d mean / dx is 1 / count.
+            slope, offset = 2.0 * by_variance / count, -scale * by_shift / count
+            by_x = ops.qgraph_add_normalized(by_x, kept, mean, slope, offset)
+            return (by_x, by_gain, by_shift, *by_others)
+
+        return (y, mean, variance), gradient
+
+    return tf.custom_gradient(run)

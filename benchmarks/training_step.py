@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import json
 import os
 import re
@@ -20,7 +21,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -243,8 +245,11 @@ def in_a_process(what: str, *arguments: object) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def table(names: Iterable[str], rounds: int) -> Table:
-    """Times and peak memory of each step, and their ratios to the float step."""
+def table(names: Sequence[str], rounds: int, jobs: int = 1) -> Table:
+    """Times and peak memory of each step, and their ratios to the float step.
+
+    jobs: how many processes measure memory at a time; times are measured before.
+    """
     measures = ("ms", "processor ms", "peak MB")
     columns = {c: how for m in measures for c, how in ((m, ".0f"), (f"{m}, of float", ".2f"))}
     made = Table(
@@ -256,15 +261,18 @@ def table(names: Iterable[str], rounds: int) -> Table:
         ],
     )
     variants = [v for v in VARIANTS if v != TFMOT or versions(PACKAGES[-1:])]
-    for name in names:
-        times = in_a_process("time", name, rounds)
-        memory = {v: in_a_process("memory", name, v) for v in variants}
-        for variant in variants:
-            pairs = zip(
-                (*times[variant], memory[variant]), (*times[FLOAT], memory[FLOAT]), strict=True
-            )
-            made.add(name, variant, *(cell for x, of in pairs for cell in (x, x / of)))
-            print(f"{name}, {variant}", file=sys.stderr)
+    times = {name: in_a_process("time", name, rounds) for name in names}
+    each = list(itertools.product(names, variants))
+    with ThreadPoolExecutor(jobs) as pool:
+        peaks = pool.map(lambda pair: in_a_process("memory", *pair), each)
+        memory = dict(zip(each, peaks, strict=True))
+    for name, variant in each:
+        of_both = zip(
+            (*times[name][variant], memory[name, variant]),
+            (*times[name][FLOAT], memory[name, FLOAT]),
+            strict=True,
+        )
+        made.add(name, variant, *(cell for x, of in of_both for cell in (x, x / of)))
     return made
 
 
@@ -274,10 +282,11 @@ def main() -> None:
     parser.add_argument("--one", nargs="+", help=argparse.SUPPRESS)
     parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--jobs", type=int, default=1, help="processes that measure memory")
     add_json_option(parser)
     given = parser.parse_args()
     if given.one is None:
-        made = [table(given.only, given.rounds)]
+        made = [table(given.only, given.rounds, given.jobs)]
         report("benchmarks.training_step", made, given.json, packages=PACKAGES)
         return
     what, name, last = given.one

@@ -44,7 +44,7 @@ void moments(const float* x, int64_t count, int64_t channels, const float* origi
     parallel_tasks(blocks, count / kGrain, [&](int64_t block) {
         const int64_t at = block * kBlock;
         std::vector<double> sums(centre.size()), squares(centre.size());
-        NormRows rows{x + at, nullptr,       nullptr, 0,       at % channels,
+        NormRows rows{x + at,   nullptr,       nullptr, 0,       at % channels,
                       channels, centre.data(), nullptr, nullptr, {sums.data(), squares.data()}};
         run_rows(kernels().norm.moments, rows, std::min(kBlock, count - at), centre.data());
         fold_slots(sums, first.data() + block * channels, channels);
@@ -69,8 +69,8 @@ void add_normalized(const float* g, const float* x, float* out, int64_t count, i
     const std::vector<float> shift = repeated(norm.shift, channels);
     parallel_tasks((count + kBlock - 1) / kBlock, count / kGrain, [&](int64_t block) {
         const int64_t at = block * kBlock;
-        NormRows rows{x + at,   g + at,        out + at,     0,            at % channels,
-                      channels, centre.data(), scale.data(), shift.data(), {}};
+        NormRows rows{x + at,        g + at,       out + at,     0, at % channels, channels,
+                      centre.data(), scale.data(), shift.data(), {}};
         run_rows(kernels().norm.add, rows, std::min(kBlock, count - at), centre.data());
     });
 }

@@ -42,6 +42,7 @@ void test_grid();
 void test_epilogue_grid();
 void test_engine_kernels();
 void test_epilogue();
+void test_norm();
 void test_broadcast();
 void test_rounding();
 void test_significand();

@@ -153,6 +153,7 @@ int main() {
     test_engine_kernels();
     test_epilogue();
     test_epilogue_grid();
+    test_norm();
     test_broadcast();
     test_rounding();
     test_significand();

@@ -2,7 +2,6 @@
 // statistics of the batch (core/norm.h). Channels are the last axis of x.
 
 #include "core/norm.h"
-
 #include "tf/kernel.h"
 
 namespace qgraph::tf {

@@ -46,7 +46,8 @@ class PendingNorm:
         norm, gain = self.norm, self.norm.gain()
         origin = gain * (norm.mean - self.constant)  # also what normalized values are centred on
         y, mean, variance = _run(ops, norm, attributes)(x, gain, origin, *others)
-        self.updates.extend(norm.updates_from(x, mean, variance, gain, self.constant, self.momentum))
+        of_batch = x, mean, variance, gain
+        self.updates.extend(norm.updates_from(*of_batch, self.constant, self.momentum))
         return y
 
 

@@ -38,7 +38,7 @@ class ScaledOps:
     """Ops with several implementations.
 
     quantize: like `qgraph.train.quantizer.quantize`. epilogue: returns the op for an `Epilogue`, or
-    None to run its nodes separately. normed: the ops for an `Epilogue` behind a batch norm, or None.
+    None to run its nodes separately. normed: returns the ops for one behind a batch norm, or None.
     """
 
     quantize: Callable[[Tensor, Tensor, int, bool, str], Tensor] = quantize

@@ -96,13 +96,19 @@ class TrainingGraph:
             updates.extend(changed)
             return y
 
+        def moves_input(name: str) -> bool:
+            layer = self.norms.by_layer.get(name) if batch_statistics else None
+            return layer is not None and layer.input is not None
+
         around = dict.fromkeys(self.norms.by_layer, normalize) if batch_statistics else {}
         run = self.quantizers.replacements(self._forward.pieces, wanted)
+        # Normalized inputs are not on a grid of codes.
+        pieces = {name: piece for name, piece in run.pieces.items() if not moves_input(name)}
         may_wait = batch_statistics and not wide
         behind = self._pending(run.chains, updates, frozenset(wanted or ())) if may_wait else {}
         chains = [behind.get(chain.x, chain) for chain in run.chains]
         constants = self.constants()
-        values = self._forward(inputs, constants, run.overrides, around, wide, chains, run.pieces)
+        values = self._forward(inputs, constants, run.overrides, around, wide, chains, pieces)
         return values, [*updates, *run.updates]
 
     def _pending(

@@ -68,9 +68,10 @@ def _run(ops: TFModule, norm: OutputNorm, attributes: Mapping[str, object]) -> T
                 tape.watch((variance, gain))
                 again = norm.scale_of_batch(variance, gain)
             by_variance, by_gain = tape.gradient(again, (variance, gain), by_scale)
-            count = tf.cast(tf.size(kept) // tf.size(mean), tf.float32)
-            # d variance / dx is 2 (x - mean) / count, and d mean / dx is 1 / count.
-            slope, offset = 2.0 * by_variance / count, -scale * by_shift / count
+            # d variance / dx is 2 (x - mean) / count, and d mean / dx is 1 / count. Not quotients:
+            # where the batch size is known, the graph optimizer would rewrite them as products.
+            share = 1.0 / tf.cast(tf.size(kept) // tf.size(mean), tf.float32)
+            slope, offset = 2.0 * by_variance * share, -scale * by_shift * share
             by_x = ops.qgraph_add_normalized(by_x, kept, mean, slope, offset)
             return (by_x, by_gain, by_shift, *by_others)
 

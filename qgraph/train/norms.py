@@ -77,7 +77,8 @@ class RunningStatistics:
         )
         mean, variance = made.batch_mean / unit, made.batch_variance / tf.square(unit)
         if x.shape.rank != 4:  # as in Keras, whose op for other ranks has a biased variance
-            variance /= _unbiased(x, mean)
+            count, least = _counts(x, mean)
+            variance *= least / count
         updates = self._updates(mean, variance, gain, constant, momentum)
         return tf.ensure_shape(tf.reshape(made.y, shape), x.shape), updates
 
@@ -99,7 +100,8 @@ class RunningStatistics:
     ) -> list[Update]:
         """The updates of `normalized`, from the mean and the biased variance of x."""
         if x.shape.rank == 4:
-            variance *= _unbiased(x, mean)
+            count, least = _counts(x, mean)
+            variance *= count / least
         return self._updates(mean, variance, gain, constant, momentum)
 
     def _safe_epsilon(self) -> Tensor:
@@ -130,12 +132,12 @@ def _size(gain: Tensor) -> Tensor:
     return tf.where(tf.abs(gain) < 1e-12, tf.ones_like(gain), tf.abs(gain))
 
 
-def _unbiased(x: Tensor, mean: Tensor) -> Tensor:
-    """The unbiased variance of a batch over the biased one."""
+def _counts(x: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
+    """The size of a channel, and the divisor of its unbiased variance."""
     import tensorflow as tf
 
     count = tf.cast(tf.size(x) // tf.size(mean), tf.float32)
-    return count / tf.maximum(count - 1, 1)
+    return count, tf.maximum(count - 1, 1)
 
 
 def _scaled(x: Tensor, unit: Tensor) -> Tensor:

@@ -11,10 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from qgraph.compiler import quantize
+from qgraph.frontends import load_keras
 from qgraph.ir.types import QuantSpec
 from qgraph.train.compact import coded_inputs, keeping_codes
+from qgraph.train.folded import norms_of
 from qgraph.train.forward import piece_of
+from qgraph.train.model import TrainingGraph
 from tests.helpers.quantized import random_network
+from tests.helpers.retraining import images, network_of_other_norms
 
 tf = pytest.importorskip("tensorflow")
 ROOT = Path(__file__).parents[2]
@@ -24,6 +29,27 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("signed", [True, False])
 def test_outputs_and_gradients_are_the_same_bits(seed: int, signed: bool) -> None:
     compare(seed, signed)
+
+
+def test_normalized_inputs_are_not_kept_as_codes() -> None:
+    """While the batch norm before a layer uses the statistics of the batch, its input is float."""
+    data = images(32)
+    result = quantize(load_keras(network_of_other_norms()), data, mode="retrain")
+    training = TrainingGraph(result.graph, norms_of(result.floating))
+    assert any(layer.input is not None for layer in training.norms.by_layer.values())
+    given, wanted = {result.graph.inputs[0]: tf.constant(data)}, [*result.graph.outputs.values()]
+
+    def gradients() -> list[np.ndarray]:
+        with tf.GradientTape() as tape:
+            values, _ = training.values(given, batch_statistics=True, wanted=wanted)
+            y = tf.cast(values[wanted[0]], tf.float32)
+            loss = tf.reduce_sum(y * tf.cos(y))
+        return [np.asarray(g) for g in tape.gradient(loss, training.kernels)]
+
+    found = gradients()
+    training.quantizers.coded_inputs = {}
+    for a, b in zip(found, gradients(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5 * np.abs(b).max())
 
 
 def test_padding_of_its_own_without_onednn() -> None:

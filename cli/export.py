@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qgraph.choices import ExportFormat
+from qgraph.choices import Accelerator, ExportFormat
 from qgraph.cli.choice import choice
 from qgraph.cli.options import OUTPUT_DIRECTORY, Json
 from qgraph.words import alternatives
@@ -53,6 +53,18 @@ def export(
             show_default="all layers",
         ),
     ] = None,
+    accelerators: Annotated[
+        list[Accelerator] | None,
+        choice(
+            Accelerator,
+            "accelerator",
+            "--accelerator",
+            metavar="NAME",
+            help="With --format tosa: compile the file with Vela for an Arm Ethos-U and show its "
+            f"estimates: {alternatives(Accelerator)}. Repeatable.",
+            show_default="none",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write a quantized network in a format that computes the same codes, bit for bit.
@@ -67,6 +79,8 @@ def export(
     options: dict[str, object] = {} if samples is None else {"samples": samples}
     if layers:
         options["layers"] = tuple(layers)
+    if accelerators:
+        options["accelerators"] = tuple(accelerators)
     checked(form, options)
     with at_work(as_json):
         files = write(_network(directory), form, output, force=force, options=options)
@@ -79,9 +93,30 @@ def export(
     print_table(
         f"written to {output}: {FORMS[ExportFormat(form)].description}", ("=file", ">bytes"), rows
     )
+    _print_estimates(output)
     if directory.is_dir():
         print_next(["verify", str(directory), "--files", str(output)])
     print_warnings(warnings)
+
+
+def _print_estimates(output: Path) -> None:
+    from qgraph.backends.vela import read_estimates
+    from qgraph.cli.console import print_table
+
+    rows = [
+        (
+            one.accelerator,
+            f"{one.cycles:,}",
+            f"{one.milliseconds:.3f}",
+            f"{one.products:,}",
+            *(f"{size:,}" for size in (one.sram, one.dram, one.flash)),
+            f"{one.cpu_operators:,}",
+        )
+        for one in read_estimates(output)
+    ]
+    if rows:
+        names = ("=accelerator", ">cycles", ">ms", ">products", ">SRAM", ">DRAM", ">flash")
+        print_table("Vela's estimates, in bytes of memory", (*names, ">CPU ops"), rows)
 
 
 def _network(path: Path) -> Network:

@@ -71,6 +71,22 @@ class ExportFormat(StrEnum):
     TENSORFLOW = "tensorflow"
 
 
+class Accelerator(StrEnum):
+    """Arm Ethos-U accelerators that Vela compiles for (`qgraph.backends.vela`)."""
+
+    U55_32 = "ethos-u55-32"
+    U55_64 = "ethos-u55-64"
+    U55_128 = "ethos-u55-128"
+    U55_256 = "ethos-u55-256"
+    U65_256 = "ethos-u65-256"
+    U65_512 = "ethos-u65-512"
+    U85_128 = "ethos-u85-128"
+    U85_256 = "ethos-u85-256"
+    U85_512 = "ethos-u85-512"
+    U85_1024 = "ethos-u85-1024"
+    U85_2048 = "ethos-u85-2048"
+
+
 class Learning(StrEnum):
     """Parts of a network that training changes."""
 

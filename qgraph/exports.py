@@ -84,7 +84,8 @@ def export(
         name: A format, by its value in `qgraph.choices.ExportFormat`, like `onnx-qdq`.
         path: A directory, new or empty.
         force: Whether to replace the files of an earlier export. Other files are never replaced.
-        options: Options of the format, by name: `samples` and `layers` for `vectors`.
+        options: Options of the format, by name: `samples` and `layers` for `vectors`,
+            `accelerators` for `tosa`.
 
     Returns:
         Bytes by file. `export.json` lists tensors that have other names in the files, and under

@@ -1,5 +1,7 @@
 """Profiles: the built-in ones load; every wrong key is named."""
 
+from dataclasses import replace
+
 import pytest
 import yaml
 from hypothesis import given
@@ -25,9 +27,10 @@ def test_built_in(name):
 
 
 def test_what_the_built_in_profiles_say():
-    assert builtin_profiles() == (
-        "graffitist-int4", "graffitist-int8", "int32-bias", "policy-int4", "policy-int8",
-    )  # fmt: skip
+    assert {
+        "esp32-p4", "esp32-s3", "graffitist-int4", "graffitist-int8", "int32-bias", "policy-int4",
+        "policy-int8", "tosa",
+    } <= {*builtin_profiles()}  # fmt: skip
     int8 = load_profile("graffitist-int8")
     assert int8 == Profile("graffitist-int8", int8.description)
     int4 = load_profile("graffitist-int4").bits
@@ -36,6 +39,15 @@ def test_what_the_built_in_profiles_say():
     rim = {"input": 16, "output": 16, "table": 16, "norm": 16}
     assert load_profile("policy-int8").bits == Bits(**rim)
     assert load_profile("policy-int4").bits == Bits(weight=4, **rim)
+
+
+def test_profiles_of_targets_without_an_inner_stage():
+    narrow = Bits(bias=32, internal=None, scale=8, slope=8)
+    tosa, p4, s3 = map(load_profile, ("tosa", "esp32-p4", "esp32-s3"))
+    assert (tosa.bits, tosa.rounding, tosa.signed_activations) == (narrow, "half_up", False)
+    assert (p4.bits, p4.rounding, p4.signed_activations) == (narrow, "half_even", True)
+    assert (s3.rounding, s3.signed_activations, s3.accumulator_bits) == ("half_up", True, 20)
+    assert s3.bits == replace(narrow, bias=20) and not s3.accumulator_wraps
 
 
 def test_everything_that_a_file_may_say(tmp_path):

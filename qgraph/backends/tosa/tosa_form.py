@@ -24,6 +24,7 @@ from qgraph.backends.tosa.tosa_tools import (
     reference_model,
     validate,
 )
+from qgraph.backends.vela import write_estimates
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array, Codes, Exponent
 from qgraph.ops.lowerings import Lowerings
@@ -74,10 +75,15 @@ class WrittenTosa:
 
 @dataclass(frozen=True)
 class TosaForm:
-    """A flatbuffer of integer ops for one sample, and a description of its inputs and outputs."""
+    """A flatbuffer of integer ops for one sample, and a description of its inputs and outputs.
+
+    accelerators: names of Arm Ethos-U accelerators that Vela compiles the file for; its estimates
+    are written to `vela.json`.
+    """
 
     name: ClassVar[str] = "tosa"
     lowerings: ClassVar[Lowerings[object]] = LOWERINGS
+    accelerators: tuple[str, ...] = ()
 
     def refusal(self, network: Network) -> str | None:
         try:
@@ -90,6 +96,7 @@ class TosaForm:
         made = written(network.program)
         (folder / FILE).write_bytes(made.data)
         (folder / PORTS).write_text(json.dumps(to_json(made.ports), indent=1) + "\n", "utf-8")
+        write_estimates(folder / FILE, self.accelerators)
 
     def renamed(self, network: Network) -> Mapping[str, str]:
         ports = written(network.program).ports

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qgraph.artifacts import save
 from qgraph.backends.tosa import requantize as tosa_requantize
 from qgraph.backends.tosa import tosa_form
 from qgraph.backends.tosa.emission import TosaEmission
@@ -17,15 +16,11 @@ from qgraph.backends.tosa.lowering import LOWERINGS
 from qgraph.backends.tosa.tosa_file import TosaRounding
 from qgraph.backends.tosa.tosa_form import FILE, TosaForm, written
 from qgraph.backends.tosa.tosa_tools import FOLDER_VARIABLE
-from qgraph.compiler import quantize
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.exports import export
-from qgraph.frontends import load
 from qgraph.ir.types import ROUNDINGS
-from qgraph.quant.profile import load_profile
 from qgraph.stored import load_network
 from qgraph.verification.verify import verify
-from tests.backends.conftest import DIGITS
 from tests.helpers.forms import assert_form, carried, compare_form, needs_tool, network_of
 from tests.helpers.forms import random_codes as codes_of
 from tests.helpers.generators.programs import programs
@@ -34,14 +29,6 @@ from tests.helpers.quantized import network_programs
 
 pytestmark = needs_tool("tosa")
 FORM = TosaForm()
-
-
-@pytest.fixture(scope="module")
-def digits_tosa(tmp_path_factory) -> Path:
-    """The output directory of the digits network for profile `tosa`."""
-    images = np.random.default_rng(0).uniform(0, 16, (4, 8, 8, 1)).astype(np.float32)
-    made = quantize(load(DIGITS), images, plan="method=max", profile=load_profile("tosa"))
-    return save(made, tmp_path_factory.mktemp("digits") / "out")
 
 
 def test_every_code_of_digits(digits_tosa: Path) -> None:

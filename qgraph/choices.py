@@ -64,6 +64,7 @@ class ExportFormat(StrEnum):
     ONNX_QDQ = "onnx-qdq"
     ONNX_INTEGER = "onnx-integer"
     QONNX = "qonnx"
+    TFLITE = "tflite"
     C = "c"
     TOSA = "tosa"
     VECTORS = "vectors"

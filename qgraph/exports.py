@@ -42,6 +42,9 @@ FORMS: Mapping[ExportFormat, FormEntry] = MappingProxyType(
         ExportFormat.ONNX_INTEGER: FormEntry(_ONNX, "OnnxInteger", "ONNX of integer ops only"),
         ExportFormat.ONNX_QDQ: FormEntry(_ONNX, "OnnxQdq", "ONNX with quantizers around float"),
         ExportFormat.QONNX: FormEntry(_ONNX, "Qonnx", "ONNX with Quant nodes, for `qonnx`"),
+        ExportFormat.TFLITE: FormEntry(
+            "qgraph.backends.tflite.tflite_form", "TfliteForm", "int8 for LiteRT and TFLM"
+        ),
         ExportFormat.C: FormEntry(
             "qgraph.backends.c.c_form", "CForm", "C99, integers only, with a test"
         ),

@@ -68,12 +68,12 @@ class _Silent(Loader):
         module.__loader__ = self.loader
         if module.__spec__ is not None:
             module.__spec__.loader = self.loader
-        with _silenced():
+        with silenced():
             self.loader.exec_module(module)
 
 
 @contextmanager
-def _silenced() -> Iterator[None]:
+def silenced() -> Iterator[None]:
     """Discard everything that is written to file descriptor 2."""
     saved = os.dup(2)
     with open(os.devnull, "w") as nowhere:

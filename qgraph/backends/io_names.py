@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from qgraph.backends.network_forms import Network
 from qgraph.ir.graph import Graph
 from qgraph.names import Namespace, Spelling
 
@@ -46,3 +47,12 @@ def io_names_of(graph: Graph, spelling: Spelling) -> IONames:
             for name in graph.outputs
         },
     )
+
+
+def is_program_alone(network: Network) -> bool:
+    """Whether inputs and outputs of the network are those of its program, one for one."""
+    graph, program = network.graph, network.program
+    sources = sorted(entry.source for entry in program.entries)
+    values = sorted(graph.outputs.values())
+    alone = sources == sorted(graph.inputs) and values == sorted(program.exits)
+    return alone or not graph.outputs

@@ -73,6 +73,14 @@ class WholeForm(Protocol):
 
 
 @runtime_checkable
+class ExecutedForm(Protocol):
+    """A form that several executors run, each with its own comparison."""
+
+    def runners(self, network: Network, folder: Path) -> Mapping[str, Runner]:
+        """Functions that run the written files, by executor with its version."""
+
+
+@runtime_checkable
 class CautiousForm(Protocol):
     """A form whose files may lack a part of the network that users expect."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qgraph.artifacts import CERTIFICATE
-from qgraph.backends.network_forms import Form, Network, Runner, WholeForm
+from qgraph.backends.network_forms import ExecutedForm, Form, Network, Runner, WholeForm
 from qgraph.errors import LoadError, QGraphError, UnsupportedError, UsageError, reason_of
 from qgraph.exports import FORMS, exported_form, form
 from qgraph.files import write_whole
@@ -124,14 +124,14 @@ def verify(
                 reason = None if exported else one.refusal(network)
                 if exported is not None:
                     places[one.name] = exported
-                    runners[one.name] = _runner_of_files(one, network, exported)
+                    runners |= _runners_of_files(one, network, exported)
                 elif reason is None:
                     place = folder
                     if one.name not in DELIVERED:
                         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
                         one.write(network, place)
                     places[one.name] = place
-                    runners[one.name] = one.runner(network, place)
+                    runners |= _runners(one, network, place)
             except (UnsupportedError, ImportError) as error:
                 reason = str(error)
             if reason is not None:
@@ -147,10 +147,18 @@ def verify(
     return Verified(network, compared, refused, made)
 
 
-def _runner_of_files(one: Form, network: Network, folder: Path) -> Runner:
-    """The runner of an export. Raises LoadError for files that cannot be read."""
+def _runners(one: Form, network: Network, folder: Path) -> Mapping[str, Runner]:
+    """The runner of a form, or one for each of its executors, by name."""
+    if isinstance(one, ExecutedForm):
+        found = one.runners(network, folder)
+        return {f"{one.name}: {executor}": runner for executor, runner in found.items()}
+    return {one.name: one.runner(network, folder)}
+
+
+def _runners_of_files(one: Form, network: Network, folder: Path) -> Mapping[str, Runner]:
+    """The runners of an export. Raises LoadError for files that cannot be read."""
     try:
-        return one.runner(network, folder)
+        return _runners(one, network, folder)
     except (QGraphError, ImportError):
         raise
     except Exception as error:  # readers may raise anything on damaged files

@@ -11,6 +11,7 @@ from qgraph import load, quantize
 from qgraph.frontends import load_graph_def
 from qgraph.verification.verify import verify
 from tests.helpers.c_programs import needs_compiler
+from tests.helpers.forms import OWN_PROFILES
 from tests.helpers.graphs import opaque_kinds
 from tests.helpers.tf_graphs import assert_same_as_tf, graph_def_of, v1
 
@@ -94,4 +95,4 @@ def test_between_layers_it_is_exact_in_every_form(tmp_path, case) -> None:
     assert made.facts.agreement.sqnr > 25
     assert not [r for r in made.trace.refusals if r.reason.startswith("stays float")]
     found = verify(made.save(tmp_path / "out"))
-    assert found.equal and not found.refused
+    assert found.equal and found.refused.keys() <= {*OWN_PROFILES}

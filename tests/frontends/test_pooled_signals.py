@@ -8,6 +8,7 @@ from qgraph import quantize
 from qgraph.stored import load_network
 from qgraph.verification.verify import verify
 from tests.helpers.c_programs import needs_compiler
+from tests.helpers.forms import OWN_PROFILES
 
 layers = keras.layers
 
@@ -62,4 +63,4 @@ def test_every_form_is_exact(tmp_path, build, shape) -> None:
     assert len(program.entries) == len(program.exits) == 1
     assert sum(step.op == "depthwise_conv2d" for step in program.steps) == 1
     found = verify(out)
-    assert found.equal and not found.refused
+    assert found.equal and found.refused.keys() <= {*OWN_PROFILES}

@@ -8,6 +8,7 @@ from qgraph import load, quantize
 from qgraph.interpret import evaluate
 from qgraph.verification.verify import verify
 from tests.helpers.c_programs import needs_compiler
+from tests.helpers.forms import OWN_PROFILES
 
 
 def written(folder, size=(5, 6), **options):
@@ -53,4 +54,4 @@ def test_every_form_is_exact(tmp_path) -> None:
     assert made.facts.agreement.sqnr > 25
     assert not [r for r in made.trace.refusals if r.reason.startswith("stays float")]
     found = verify(made.save(tmp_path / "out"))
-    assert found.equal and not found.refused
+    assert found.equal and found.refused.keys() <= {*OWN_PROFILES}

@@ -33,11 +33,17 @@ from tests.helpers.quantized import quantized_network
 
 Codes = Mapping[str, np.ndarray]
 PACKAGES = {
-    "tensorflow": "tensorflow",
-    "onnx-integer": "onnxruntime",
-    "onnx-qdq": "onnxruntime",
-    "qonnx": "qonnx",
+    "tensorflow": ("tensorflow",),
+    "onnx-integer": ("onnxruntime",),
+    "onnx-qdq": ("onnxruntime",),
+    "qonnx": ("qonnx",),
+    "tflite": ("tflite", "flatbuffers", "ai_edge_litert", "tflite_micro"),
 }
+
+
+# Forms that need a profile made for them. The others support networks of any profile.
+OWN_PROFILES = {"tflite": ("litert", "tflm"), "tosa": ("tosa",)}
+ANY_PROFILE = tuple(name for name in FORMS if name not in OWN_PROFILES)
 
 
 def missing_tool(name: str) -> str | None:
@@ -48,10 +54,8 @@ def missing_tool(name: str) -> str | None:
         return None if any(map(shutil.which, COMPILERS)) else "no C compiler is installed"
     if name == "tosa":
         return None if find_tool(REFERENCE_MODEL) else f"{REFERENCE_MODEL} is not installed"
-    package = PACKAGES.get(name)
-    if package is None or importlib.util.find_spec(package):
-        return None
-    return f"{package} is not installed"
+    missing = [one for one in PACKAGES.get(name, ()) if not importlib.util.find_spec(one)]
+    return f"{missing[0]} is not installed" if missing else None
 
 
 def needs_tool(name: str) -> pytest.MarkDecorator:

@@ -23,7 +23,7 @@ from qgraph.runtime.island_times import island_times
 from qgraph.stored import load_network
 from tests.frontends.onnx.test_loading import f
 from tests.helpers.cli import run as command
-from tests.helpers.forms import random_codes
+from tests.helpers.forms import OWN_PROFILES, random_codes
 from tests.helpers.quantized import PROFILES, random_network
 
 CODES = QuantSpec(8, True, "input", 4)
@@ -108,7 +108,7 @@ def test_the_session_computes_islands_in_float(folder) -> None:
 
 def test_every_form_is_equal_and_says_what_is_float(folder) -> None:
     found = qgraph.verify(folder)
-    assert found.equal and set(found.refused) <= {"tensorflow", "qonnx", "c"}
+    assert found.equal and set(found.refused) <= {"tensorflow", "qonnx", "c", *OWN_PROFILES}
     assert "TensorFlow does not have `TopK`" in found.refused["tensorflow"]
     for name in ("onnx-qdq", "onnx-integer"):
         assert found.compared.tallies[name].island_codes == 1024

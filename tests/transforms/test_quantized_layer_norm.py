@@ -10,7 +10,7 @@ import pytest
 from qgraph.backends.network_forms import Network
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.exact.reference import Reference, as_float
-from qgraph.exports import FORMS, form
+from qgraph.exports import form
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.parsing import parse_graph
@@ -23,6 +23,7 @@ from qgraph.recipes import FLOAT
 from qgraph.verification.cases import extreme_cases, from_samples, random_case
 from qgraph.verification.compare import compare
 from tests.helpers.evaluate import reasons as refused
+from tests.helpers.forms import ANY_PROFILE
 from tests.helpers.layers import WINDOW, Net, check_inserted, inserted
 from tests.helpers.quantized import INT8, INT32_BIAS, quantize
 
@@ -192,7 +193,7 @@ def test_every_form_has_the_same_codes(rank, profile) -> None:
         random_case(made.program, 1),
     ]
     carried = set()
-    for name in FORMS:
+    for name in ANY_PROFILE:
         refusal = form(name).refusal(made)
         assert (refusal is None) == (name not in REFUSED), refusal
         if refusal is not None:

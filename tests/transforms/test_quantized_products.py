@@ -10,7 +10,7 @@ import pytest
 from qgraph.backends.network_forms import Network
 from qgraph.compiler import quantize as compiled
 from qgraph.errors import ExactnessError, UnsupportedError
-from qgraph.exports import FORMS, form
+from qgraph.exports import form
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
 from qgraph.program import lower
@@ -20,6 +20,7 @@ from qgraph.recipes import FLOAT, static
 from qgraph.train.model import TrainingGraph
 from qgraph.verification.cases import extreme_cases, from_samples, random_case
 from qgraph.verification.compare import compare
+from tests.helpers.forms import ANY_PROFILE
 from tests.helpers.layers import Net, check_inserted
 from tests.helpers.quantized import INT8, INT32_BIAS, quantize
 from tests.train.test_training_graph import assert_is_inference
@@ -110,7 +111,7 @@ def test_every_form_has_the_same_codes(profile: Profile) -> None:
         random_case(made.program, 1),
     ]
     carried = set()
-    for name in FORMS:
+    for name in ANY_PROFILE:
         if form(name).refusal(made) is not None:
             assert profile.overflow == "wrap" or profile is INT32_BIAS, name
             continue

@@ -10,7 +10,7 @@ import pytest
 from qgraph.backends.network_forms import Network
 from qgraph.errors import UnsupportedError
 from qgraph.exact.reference import Reference
-from qgraph.exports import FORMS, form
+from qgraph.exports import form
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
@@ -23,6 +23,7 @@ from qgraph.train.model import TrainingGraph
 from qgraph.verification.cases import extreme_cases, from_samples, random_case
 from qgraph.verification.compare import compare
 from tests.helpers.evaluate import reasons as refused
+from tests.helpers.forms import ANY_PROFILE
 from tests.helpers.layers import Net, check_inserted, inserted
 from tests.helpers.quantized import INT8, INT32_BIAS, quantize
 from tests.train.test_training_graph import assert_is_inference
@@ -126,7 +127,7 @@ def check_forms(graph: Graph, data: dict[str, np.ndarray], profile: Profile) -> 
         random_case(made.program, 1),
     ]
     carried = set()
-    for name in FORMS:
+    for name in ANY_PROFILE:
         refusal = form(name).refusal(made)
         assert (refusal is None) == (name not in REFUSED), refusal
         if refusal is not None:

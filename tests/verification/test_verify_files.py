@@ -11,9 +11,9 @@ import pytest
 
 from qgraph import export, quantize, verify
 from qgraph.errors import ExactnessError, LoadError, UsageError
-from qgraph.exports import FORMS, INDEX
+from qgraph.exports import INDEX
 from tests.helpers.cli import run, small_network, typical_images
-from tests.helpers.forms import missing_tool
+from tests.helpers.forms import ANY_PROFILE, missing_tool
 
 
 def skip_without_tool(form: str) -> None:
@@ -27,12 +27,12 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     (folder / "net.pb").write_bytes(small_network().SerializeToString())
     quantize(folder / "net.pb", typical_images(), effort="plain").save(folder / "out")
-    for form in FORMS:
+    for form in ANY_PROFILE:
         export(folder / "out", form, folder / form)
     return folder
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ANY_PROFILE)
 def test_the_next_command_of_export_verifies_its_files(folder, tmp_path, form) -> None:
     skip_without_tool(form)
     done = run("export", folder / "out", "--format", form, "-o", tmp_path / "x y")
@@ -128,7 +128,9 @@ def test_an_export_of_another_network_is_refused(folder, tmp_path) -> None:
 
 
 def test_the_index_lists_renamed_tensors(folder) -> None:
-    renamed = {form: json.loads((folder / form / INDEX).read_text())["renamed"] for form in FORMS}
+    renamed = {
+        form: json.loads((folder / form / INDEX).read_text())["renamed"] for form in ANY_PROFILE
+    }
     program = (folder / "c/net.h").read_text() + (folder / "c/net.c").read_text()
     assert all(re.search(rf"\b{name}\b", program) for name in renamed["c"].values())
     assert "mean/pool" in renamed["c"] and "image/q8" in renamed["c"]

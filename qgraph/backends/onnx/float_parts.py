@@ -36,15 +36,6 @@ def reserved_names(graph: Graph) -> list[str]:
     return [*io_names.inputs.values(), *io_names.outputs.values()]
 
 
-def is_program_alone(network: Network) -> bool:
-    """Whether inputs and outputs of the network are those of its program, one for one."""
-    graph, program = network.graph, network.program
-    sources = sorted(entry.source for entry in program.entries)
-    values = sorted(graph.outputs.values())
-    alone = sources == sorted(graph.inputs) and values == sorted(program.exits)
-    return alone or not graph.outputs
-
-
 def with_float_parts(core: onnx.ModelProto, network: Network) -> onnx.ModelProto:
     """The model `core` of a network's program, in values, with the float ops around it.
 

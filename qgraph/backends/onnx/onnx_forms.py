@@ -9,13 +9,12 @@ from typing import ClassVar
 
 import onnx
 
-from qgraph.backends.io_names import io_names_of
+from qgraph.backends.io_names import io_names_of, is_program_alone
 from qgraph.backends.network_forms import Network, Runner
 from qgraph.backends.onnx.boundary_models import dequantize_model, quantize_model
 from qgraph.backends.onnx.builder import metadata_of, save
 from qgraph.backends.onnx.emission import ProgramEmission
 from qgraph.backends.onnx.float_parts import (
-    is_program_alone,
     reserved_names,
     with_float_parts,
     with_islands,

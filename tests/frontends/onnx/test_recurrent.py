@@ -7,10 +7,10 @@ from onnx import helper
 
 from qgraph import quantize
 from qgraph.errors import GraphError, UnsupportedError
-from qgraph.exports import FORMS
 from qgraph.interpret import evaluate
 from qgraph.train.state import constants_of
 from qgraph.verification.verify import verify
+from tests.helpers.forms import ANY_PROFILE, OWN_PROFILES
 from tests.helpers.onnx_graphs import (
     assert_like_runtime,
     f,
@@ -292,8 +292,8 @@ def test_a_network_has_integers_only(tmp_path, op, attrs) -> None:
 @pytest.mark.parametrize("op", GATES)
 def test_every_form_is_equal(tmp_path, op) -> None:
     found = verify(quantized(classifier(op, 3), tmp_path, 3).save(tmp_path / "out"))
-    assert found.equal and not found.refused
-    assert set(found.compared.tallies) == set(FORMS)
+    assert found.equal and found.refused.keys() <= {*OWN_PROFILES}
+    assert set(found.compared.tallies) == set(ANY_PROFILE)
 
 
 def test_a_state_does_not_drift_in_64_steps(tmp_path) -> None:

@@ -1,0 +1,123 @@
+"""Operators on codes of 8 bits: sums and products of two tensors, other scales, tables."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from qgraph.backends.tflite.arithmetic import rounds_alike
+from qgraph.backends.tflite.layers import parameters
+from qgraph.backends.tflite.pending import LayerOutput
+from qgraph.backends.tflite.writer import BYTE, TensorWriter
+from qgraph.errors import UnsupportedError
+from qgraph.ir.types import Array, Codes
+from qgraph.program import Step
+
+OPERATORS = {"add": "ADD", "sub": "SUB", "mul": "MUL"}
+# Outside of these shifts, XNNPACK leaves ADD and SUB to kernels that round differently.
+ADDITION_SHIFTS = (-7, 10)
+
+
+def write_binary(writer: TensorWriter, out: LayerOutput, operands: list[int]) -> None:
+    """Write a sum, a difference or a product of two tensors, and its requantization."""
+    step = out.pending.layer
+    assert step is not None
+    product, shift = step.op == "mul", out.shift
+    first, second = (writer.exponent(v) for v in step.inputs)
+    fits = isinstance(shift, int) and (product or first == second)
+    if not fits or (first + second if product else first) - shift != writer.exponent(out.name):
+        raise UnsupportedError(
+            "its scale does not follow from those of its operands by one shift",
+            node=out.name,
+            hint="use another format",
+        )
+    arithmetic = writer.arithmetic
+    writer.check_rounding(out, arithmetic.layers if product else arithmetic.additions)
+    low, high = ADDITION_SHIFTS
+    if product:
+        writer.check_sums(out)
+    elif not low <= int(shift) <= high:
+        raise UnsupportedError(
+            f"a sum is shifted by {shift}, but LiteRT adds exactly from {low} to {high} only",
+            node=out.name,
+            hint="use another format",
+        )
+    fused, op = writer.activation(out), OPERATORS[step.op]
+    made = writer.result(out, bool(fused))
+    writer.model.operator(op, operands, made, f"{op.capitalize()}Options", 2, **fused)
+    writer.finish(made, out, bool(fused))
+
+
+def write_codes(writer: TensorWriter, out: LayerOutput, value: int) -> None:
+    """Write a tensor with another scale, other limits or an added constant. value: its source."""
+    source, shift, bias = out.pending.sums, out.shift, out.pending.bias
+    shifts = {int(s) for s in np.atleast_1d(np.asarray(shift))}
+    if shifts == {0} and bias is None:
+        writer.finish(converted(writer, value, source, out.name), out, False)
+        return
+    fits = isinstance(shift, int) and writer.exponent(source) - shift == writer.exponent(out.name)
+    if bias is None and fits and rounds_alike(out.rounding, writer.arithmetic.moves, shifts):
+        made = writer.result(out, False)
+        writer.model.operator("QUANTIZE", [value], made, "QuantizeOptions", 2)
+        writer.finish(made, out, False)
+        return
+    _as_depthwise(writer, out, source, value)
+
+
+def _as_depthwise(writer: TensorWriter, out: LayerOutput, source: str, value: int) -> None:
+    """A depthwise convolution with weights of 1, which rounds like layers."""
+    writer.check_rounding(out, writer.arithmetic.layers)
+    name, shape = out.name, writer.tensors[source].shape
+    channels = shape[-1] if shape else 1
+    image = (1, 1, max(int(np.prod(shape, dtype=int)) // max(channels, 1), 0), channels)
+    square = len(shape) == 4
+    value = value if square else writer.reshaped(value, image, source, f"{source}/image")
+    weights = parameters(writer, out, np.ones((1, 1, 1, channels), np.int8), out.shift, axis=3)
+    made = writer.result(out, False) if square else writer.add_tensor(name, f"{name}/image", image)
+    fields = {"Padding": writer.model.enum("Padding", "VALID"), "DepthMultiplier": 1}
+    fields |= dict.fromkeys(("StrideH", "StrideW", "DilationHFactor", "DilationWFactor"), 1)
+    writer.model.operator(
+        "DEPTHWISE_CONV_2D", [value, *weights], made, "DepthwiseConv2DOptions", 3, **fields
+    )
+    if not square:
+        stem = f"{name}/unlimited" if writer.limits(out) else name
+        made = writer.reshaped(made, shape, name, stem)
+    writer.finish(made, out, False)
+
+
+def converted(writer: TensorWriter, value: int, source: str, like: str) -> int:
+    """Codes of `source` stored with the zero point of `like`; others saturate.
+
+    Raises UnsupportedError if their scales differ.
+    """
+    if writer.exponent(source) != writer.exponent(like):
+        raise UnsupportedError(
+            f"has another scale than `{source}`, whose codes it holds",
+            node=like,
+            hint="use another format",
+        )
+    if writer.zero(source) == writer.zero(like):
+        return value
+    shape = writer.tensors[source].shape
+    made = writer.add_tensor(like, f"{source}/as {like}", shape)
+    return writer.model.operator("QUANTIZE", [value], made, "QuantizeOptions", 2)
+
+
+def write_table(writer: TensorWriter, step: Step, value: int, table: Array, offset: int) -> int:
+    """Entries of a table by code: GATHER with indices from 0, in integers only."""
+    source, name, model = step.inputs[0], step.output, writer.model
+    shape = writer.tensors[source].shape
+    codes = np.arange(BYTE[0], BYTE[1] + 1) - writer.zero(source)
+    places = np.clip(codes - offset, 0, len(table) - 1)
+    entries: Codes = table[places] + writer.zero(name)
+    held = model.constant(step.inputs[-1], entries.astype(np.int8), writer.scale_of(name))
+    types = {kind: model.enum("TensorType", kind) for kind in ("INT8", "INT32")}
+    wide = model.tensor(f"{name}/wide", shape, "int32")
+    model.operator(
+        "CAST", [value], wide, "CastOptions", InDataType=types["INT8"], OutDataType=types["INT32"]
+    )
+    first = model.constant(f"{name}/first", np.array([-BYTE[0]], np.int32))
+    index = model.tensor(f"{name}/index", shape, "int32")
+    model.operator("ADD", [wide, first], index, "AddOptions")
+    return model.operator(
+        "GATHER", [held, index], writer.add_tensor(name), "GatherOptions", 2, Axis=0
+    )

@@ -1,0 +1,192 @@
+"""A program as operators of TFLite on int8 tensors.
+
+An operator computes sums and requantizes them at once. Steps up to a requantization are therefore
+collected first, as a `PendingLayer`; `layers`, `elementwise` and `moves` write the operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from qgraph.backends.tflite import moves
+from qgraph.backends.tflite.elementwise import converted, write_binary, write_codes, write_table
+from qgraph.backends.tflite.layers import DEPTHWISE, write_matmul, write_window
+from qgraph.backends.tflite.model_builder import QuantizedScale
+from qgraph.backends.tflite.pending import LayerOutput, PendingLayer
+from qgraph.backends.tflite.writer import ANOTHER_PROFILE, BYTE, TensorWriter
+from qgraph.errors import UnsupportedError
+from qgraph.ir.types import Array, Overflow
+from qgraph.ops.lowerings import LoweringRefusal, Lowerings
+from qgraph.program import Step
+from qgraph.program.ops import OPS, LookupAttrs, RequantizeAttrs
+
+Lower = Callable[[Any, Step], None]  # of an emission
+LAYERS = ("conv2d", DEPTHWISE, "matmul")
+WRITTEN_AS = {"conv2d": write_window, DEPTHWISE: write_window, "matmul": write_matmul}
+
+
+class TfliteEmission(TensorWriter):
+    """Writes the steps of a program; `pending` has tensors that are not written yet."""
+
+    def emit_steps(self) -> None:
+        self.pending: dict[str, PendingLayer] = {}
+        for step in self.program.steps:
+            self.lowerings.of(step.op, step.output)(self, step)
+
+    # -- tensors -----------------------------------------------------------------------------
+
+    def get(self, name: str) -> int:
+        """The number of a tensor of 8 bits; it is written now if it is pending."""
+        if name not in self.held and name in self.program.constants:
+            self.held[name] = self.constant_like(name, name)
+        elif name not in self.held:
+            self.scale_of(name)  # codes that do not fit are refused under their own name
+            unsigned = self.tensors[name].low >= 0
+            low, high = (0, BYTE[1] - BYTE[0]) if unsigned else BYTE
+            attrs = RequantizeAttrs(0, self.arithmetic.layers, Overflow.SATURATE, low, high)
+            self._write(LayerOutput.of(self.pending[name], name, attrs))
+        return self.held[name]
+
+    def constant_like(self, name: str, like: str) -> int:
+        """A constant stored with the zero point of another tensor."""
+        self.scale_of(name)
+        scale = QuantizedScale(self.exponent(name), self.zero(like))
+        stored = np.clip(self.constant_codes(name) + scale.zero, *BYTE)
+        return self.model.constant(name, stored.astype(np.int8), scale)
+
+    def get_like(self, name: str, like: str) -> int:
+        """A tensor, stored with the zero point of another; codes that do not fit saturate."""
+        if name in self.program.constants:
+            return self.constant_like(name, like)
+        return converted(self, self.get(name), name, like)
+
+    def as_pending(self, name: str) -> PendingLayer:
+        return self.pending.get(name) or PendingLayer(name)
+
+    def _write(self, out: LayerOutput) -> None:
+        step = out.pending.layer
+        if step is None:
+            write_codes(self, out, self.get(out.pending.sums))
+        elif step.op in WRITTEN_AS:
+            WRITTEN_AS[step.op](self, out, self.get(step.inputs[0]))
+        else:
+            write_binary(self, out, [self.get(name) for name in step.inputs])
+
+    # -- steps -------------------------------------------------------------------------------
+
+    def _layer(self, step: Step) -> None:
+        if step.inputs[1] not in self.program.constants:
+            raise UnsupportedError(
+                "its weights are computed, but TFLite needs constant weights in int8",
+                node=step.output,
+                hint="use another format",
+            )
+        self.pending[step.output] = PendingLayer(step.output, step)
+
+    def _binary(self, step: Step) -> None:
+        bias = self._bias(step)
+        if bias is None:
+            self.pending[step.output] = PendingLayer(step.output, step)
+        else:
+            name, codes = bias
+            pending = self.as_pending(name)
+            before = 0 if pending.bias is None else pending.bias
+            sums = step.output if pending.layer else pending.sums
+            self.pending[step.output] = replace(pending, sums=sums, bias=before + codes)
+
+    def _bias(self, step: Step) -> tuple[str, Array] | None:
+        """The layer and the codes that a sum adds to each of its channels, if it is a bias."""
+        constants = [v for v in step.inputs if v in self.program.constants]
+        if len(constants) != 1 or (step.op == "sub" and constants[0] != step.inputs[1]):
+            return None
+        (name,) = (v for v in step.inputs if v not in constants)
+        codes, shape = self.constant_codes(constants[0]), self.tensors[step.output].shape
+        flat = codes.size == 1 or (codes.size == shape[-1] and codes.shape[-1:] == shape[-1:])
+        pending = self.as_pending(name)
+        layer = pending.layer is not None and pending.layer.op in LAYERS
+        held = pending.layer is None and not _fits(codes)
+        open_sums = pending.factors is None and not pending.limited
+        if not (flat and open_sums and (layer or held) and self.tensors[name].shape == shape):
+            return None
+        codes = np.broadcast_to(codes.reshape(-1), shape[-1:])
+        return name, -codes if step.op == "sub" else codes
+
+    def _mul(self, step: Step) -> None:
+        a, b = step.inputs
+        name, other = (b, a) if a in self.program.constants else (a, b)
+        pending, factors = self.as_pending(name), self.codes(other)
+        image = self.tensors[step.output].shape
+        if (
+            factors is not None
+            and pending.layer is not None
+            and pending.layer.op == DEPTHWISE
+            and pending.bias is None
+            and pending.factors is None
+            and not pending.limited
+            and factors.shape in ((1, *image[1:3], 1), ())
+        ):
+            held = np.broadcast_to(factors, (1, *image[1:3], 1))
+            self.pending[step.output] = replace(pending, sums=step.output, factors=held)
+        else:
+            self.pending[step.output] = PendingLayer(step.output, step)
+
+    def _clip(self, step: Step) -> None:
+        self.pending[step.output] = self.as_pending(step.inputs[0]).clipped(step)
+
+    def _requantize(self, step: Step) -> None:
+        attrs = step.attrs_as(RequantizeAttrs)
+        if attrs.wraps:
+            raise UnsupportedError(
+                "wraps around, but TFLite only saturates", node=step.output, hint=ANOTHER_PROFILE
+            )
+        self._write(LayerOutput.of(self.as_pending(step.inputs[0]), step.output, attrs))
+
+    def _lookup(self, step: Step) -> None:
+        x, table = step.inputs
+        offset = step.attrs_as(LookupAttrs).offset
+        codes = self.constant_codes(table)
+        self.held[step.output] = write_table(self, step, self.get(x), codes, offset)
+
+    def _abs(self, step: Step) -> None:
+        tensor = self.tensors[step.inputs[0]]
+        value, codes = self.get(step.inputs[0]), np.arange(tensor.low, tensor.high + 1)
+        self.held[step.output] = write_table(self, step, value, np.abs(codes), tensor.low)
+
+    lowerings: Lowerings[Lower] = Lowerings(
+        "backends/tflite",
+        OPS,
+        {
+            **dict.fromkeys(LAYERS, _layer),
+            "add": _binary,
+            "sub": _binary,
+            "mul": _mul,
+            "clip": _clip,
+            "requantize": _requantize,
+            "lookup": _lookup,
+            "abs": _abs,
+            **moves.LOWERINGS,
+        },
+        {
+            "standardize": LoweringRefusal(
+                "is a layer norm on integers, of which TFLite has no operator",
+                "use another format",
+            ),
+            "softmax": LoweringRefusal(
+                "is a softmax on integers, which TFLite computes by another table",
+                "use another format",
+            ),
+            "batch_matmul": LoweringRefusal(
+                "is a product of two activations, which executors round differently",
+                "use another format",
+            ),
+        },
+    )
+
+
+def _fits(codes: Array) -> bool:
+    low, high = codes.min(initial=0), codes.max(initial=0)
+    return bool(high - low <= BYTE[1] - BYTE[0] and (low >= 0 or high <= BYTE[1]))

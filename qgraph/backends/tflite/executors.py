@@ -1,0 +1,205 @@
+"""Run written `.tflite` files in LiteRT and in TFLM's interpreter."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from qgraph.archives import JsonObject
+from qgraph.backends.network_forms import Runner
+from qgraph.backends.tflite.arithmetic import TfliteExecutor
+from qgraph.backends.tflite.flat_tables import EXTRA, schema
+from qgraph.backends.tflite.model_builder import metadata_of
+from qgraph.distribution import install_hint, version_of
+from qgraph.errors import ExactnessError, UnsupportedError
+from qgraph.ir.types import Array
+from qgraph.quiet import silenced
+
+LITERT_PACKAGE, MICRO_PACKAGE = "ai-edge-litert", "tflite-micro"
+BYTES = {"FLOAT32": 4, "INT32": 4, "INT8": 1, "BOOL": 1}
+ARENA_OF_TENSOR = 1 << 10  # bytes for the records of a tensor
+ARENA_BASE = 1 << 22
+
+
+class TfliteSession(ABC):
+    """An interpreter of one file, for its fixed shapes."""
+
+    @abstractmethod
+    def run(self, inputs: Sequence[Array]) -> None:
+        """Compute all tensors from the inputs, in the order of the file."""
+
+    @abstractmethod
+    def tensor(self, index: int) -> Array:
+        """A tensor by its number."""
+
+
+class LiteRTSession(TfliteSession):
+    """LiteRT, with XNNPACK or with its reference kernels.
+
+    preserve: whether all tensors can be read, not only outputs.
+    """
+
+    def __init__(self, data: bytes, reference: bool, preserve: bool) -> None:
+        try:
+            with silenced():
+                from ai_edge_litert.interpreter import Interpreter, OpResolverType
+        except ImportError:
+            raise UnsupportedError(
+                "LiteRT is not installed", hint=install_hint(LITERT_PACKAGE, extra=EXTRA)
+            ) from None
+        kind = OpResolverType.BUILTIN_REF if reference else OpResolverType.AUTO
+        with warnings.catch_warnings(), silenced():
+            warnings.simplefilter("ignore")
+            self._interpreter = Interpreter(
+                model_content=data,
+                num_threads=1,
+                experimental_op_resolver_type=kind,
+                experimental_preserve_all_tensors=preserve,
+            )
+            self._interpreter.allocate_tensors()
+        self._places = [held["index"] for held in self._interpreter.get_input_details()]
+
+    def run(self, inputs: Sequence[Array]) -> None:
+        for place, array in zip(self._places, inputs, strict=True):
+            self._interpreter.set_tensor(place, array)
+        self._interpreter.invoke()
+
+    def tensor(self, index: int) -> Array:
+        found: Array = self._interpreter.get_tensor(index)
+        return found
+
+
+class MicroSession(TfliteSession):
+    """TFLM's interpreter."""
+
+    def __init__(self, data: bytes) -> None:
+        try:
+            from tflite_micro.python.tflite_micro import runtime
+        except ImportError:
+            raise UnsupportedError(
+                "TFLM is not installed", hint=install_hint(MICRO_PACKAGE, extra=EXTRA)
+            ) from None
+        self._interpreter = runtime.Interpreter.from_bytes(
+            data,
+            arena_size=arena_bytes(data),
+            intrepreter_config=runtime.InterpreterConfig.kPreserveAllTensors,
+        )
+
+    def run(self, inputs: Sequence[Array]) -> None:
+        for place, array in enumerate(inputs):
+            self._interpreter.set_input(array, place)
+        self._interpreter.invoke()
+
+    def tensor(self, index: int) -> Array:
+        found: Array = self._interpreter.GetTensor(index, 0)["tensor_data"]
+        return found
+
+
+def arena_bytes(data: bytes) -> int:
+    """Memory for all tensors of a file at once."""
+    package = schema()
+    graph = package.Model.GetRootAsModel(data, 0).Subgraphs(0)
+    names = {getattr(package.TensorType, name): size for name, size in BYTES.items()}
+    total = ARENA_BASE
+    for i in range(graph.TensorsLength()):
+        tensor = graph.Tensors(i)
+        count = int(np.prod(tensor.ShapeAsNumpy(), dtype=np.int64)) if tensor.ShapeLength() else 1
+        total += count * names[tensor.Type()] + ARENA_OF_TENSOR
+    return total
+
+
+def sessions_of(executor: TfliteExecutor, data: bytes) -> list[TfliteSession]:
+    """Sessions that must agree; the first one gives all tensors."""
+    if executor == TfliteExecutor.XNNPACK:
+        return [LiteRTSession(data, False, True), LiteRTSession(data, False, False)]
+    if executor == TfliteExecutor.REFERENCE:
+        return [LiteRTSession(data, True, True)]
+    return [MicroSession(data)]
+
+
+def titled(executor: TfliteExecutor) -> str:
+    """An executor with the version of its package."""
+    package = MICRO_PACKAGE if executor == TfliteExecutor.MICRO else LITERT_PACKAGE
+    return f"{executor} {version_of(package)}"
+
+
+def runner_in(executor: TfliteExecutor, path: Path) -> Runner:
+    """Run a file in one executor, with every tensor that the file holds.
+
+    Raises UnsupportedError if the executor is not installed.
+    """
+    data = path.read_bytes()
+    meta = metadata_of(data)
+    sessions = sessions_of(executor, data)
+
+    def run(codes: Mapping[str, Array]) -> dict[str, Array]:
+        feeds = {name: _fed(meta["entries"][name], codes[name]) for name in meta["entries"]}
+        if not meta["batch_free"]:
+            return _codes_of_one_run(meta, sessions, [*feeds.values()])
+        count = len(next(iter(feeds.values())))
+        runs = [
+            _codes_of_one_run(meta, sessions, [array[i : i + 1] for array in feeds.values()])
+            for i in range(count)
+        ]
+        return {name: np.concatenate([one[name] for one in runs]) for name in runs[0]}
+
+    return run
+
+
+def _fed(entry: JsonObject, codes: Array) -> Array:
+    """Codes of an entry as the input of the file."""
+    if entry["type"] == "float32":
+        values: Array = np.ldexp(codes.astype(np.float32), -int(entry["exponent"]))
+        return values
+    stored: Array = (codes + int(entry["zero"])).astype(np.int8)
+    return stored
+
+
+def _codes_of_one_run(
+    meta: JsonObject, sessions: Sequence[TfliteSession], inputs: Sequence[Array]
+) -> dict[str, Array]:
+    for session in sessions:
+        session.run(inputs)
+    first, *others = sessions
+    found = {
+        name: first.tensor(about["index"]).astype(np.int64) - about["zero"]
+        for name, about in meta["tensors"].items()
+    }
+    for name, about in meta["exits"].items():
+        values = first.tensor(about["index"])
+        for other in others:
+            if not np.array_equal(other.tensor(about["index"]), values):
+                raise ExactnessError(
+                    "LiteRT gives other codes if not all tensors are preserved", node=name
+                )
+        found[name] = _codes(name, about, values)
+    return found
+
+
+def _codes(name: str, about: JsonObject, values: Array) -> Array:
+    """Codes of an output of the file. Raises ExactnessError for a value that is not on the grid."""
+    if about["type"] != "float32":
+        return values.astype(np.int64) - int(about["zero"])
+    scaled = np.ldexp(values.astype(np.float64), about["exponent"])
+    codes: Array = scaled.astype(np.int64)
+    if not np.array_equal(codes, scaled):
+        raise ExactnessError("its values are not on its grid", node=name)
+    return codes
+
+
+def same_in_all(runners: Mapping[str, Runner]) -> Runner:
+    """One runner of several, which have to agree. Raises ExactnessError where they differ."""
+
+    def run(codes: Mapping[str, Array]) -> Mapping[str, Array]:
+        (first, found), *others = [(name, one(codes)) for name, one in runners.items()]
+        for other, held in others:
+            for name, array in found.items():
+                if not np.array_equal(array, held[name]):
+                    raise ExactnessError(f"{other} gives other codes than {first}", node=name)
+        return found
+
+    return run

@@ -1,0 +1,153 @@
+"""Operators that move codes, or choose among them: exact in every executor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from qgraph.backends.tflite.layers import pad, padding_of
+from qgraph.backends.tflite.writer import BYTE
+from qgraph.program import Step
+from qgraph.program.ops import (
+    ConcatAttrs,
+    MaxPoolAttrs,
+    PadAttrs,
+    ReduceMaxAttrs,
+    SliceAttrs,
+    TakeAttrs,
+    TransposeAttrs,
+)
+
+if TYPE_CHECKING:
+    from qgraph.backends.tflite.emission import Lower, TfliteEmission
+
+
+def _moved(
+    emission: TfliteEmission,
+    step: Step,
+    op: str,
+    *others: int,
+    options: str,
+    version: int = 2,
+    value: int | None = None,
+    **fields: Any,
+) -> None:
+    """An operator on the input of a step, and constants."""
+    name = step.output
+    value = emission.get_like(step.inputs[0], name) if value is None else value
+    emission.held[name] = emission.model.operator(
+        op, [value, *others], emission.add_tensor(name), options, version, **fields
+    )
+
+
+def _integers(emission: TfliteEmission, step: Step, stem: str, numbers: Any) -> int:
+    held = np.asarray(numbers, np.int32)
+    return emission.model.constant(f"{step.output}/{stem}", held)
+
+
+def _reshape(emission: TfliteEmission, step: Step) -> None:
+    name = step.output
+    shape, value = emission.tensors[name].shape, emission.get_like(step.inputs[0], name)
+    emission.held[name] = emission.reshaped(value, shape, name, name)
+
+
+def _transpose(emission: TfliteEmission, step: Step) -> None:
+    order = _integers(emission, step, "order", step.attrs_as(TransposeAttrs).perm)
+    _moved(emission, step, "TRANSPOSE", order, options="TransposeOptions")
+
+
+def _slice(emission: TfliteEmission, step: Step) -> None:
+    attrs = step.attrs_as(SliceAttrs)
+    to_the_end = [axis for axis, end in enumerate(attrs.end) if end is None]
+    ends = [0 if end is None else end for end in attrs.end]
+    numbers = [
+        _integers(emission, step, stem, held)
+        for stem, held in (("begin", attrs.begin), ("end", ends), ("strides", attrs.strides))
+    ]
+    mask = sum(1 << axis for axis in to_the_end)
+    _moved(emission, step, "STRIDED_SLICE", *numbers, options="StridedSliceOptions", EndMask=mask)
+
+
+def _concat(emission: TfliteEmission, step: Step) -> None:
+    name = step.output
+    values = [emission.get_like(value, name) for value in step.inputs]
+    emission.held[name] = emission.model.operator(
+        "CONCATENATION",
+        values,
+        emission.add_tensor(name),
+        "ConcatenationOptions",
+        2,
+        Axis=step.attrs_as(ConcatAttrs).axis,
+    )
+
+
+def _pad(emission: TfliteEmission, step: Step) -> None:
+    name = step.output
+    value, made = emission.get_like(step.inputs[0], name), emission.add_tensor(name)
+    paddings = step.attrs_as(PadAttrs).paddings
+    emission.held[name] = pad(emission, step.inputs[0], value, paddings, made=made)
+
+
+def _take(emission: TfliteEmission, step: Step) -> None:
+    attrs = step.attrs_as(TakeAttrs)
+    indices = _integers(emission, step, "indices", attrs.indices)
+    _moved(emission, step, "GATHER", indices, options="GatherOptions", Axis=attrs.axis)
+
+
+def _max_pool(emission: TfliteEmission, step: Step) -> None:
+    attrs, x = step.attrs_as(MaxPoolAttrs), step.inputs[0]
+    value, sizes = emission.get_like(x, step.output), emission.tensors[x].shape[1:3]
+    padding = padding_of(sizes, attrs.ksize, attrs.strides, (1, 1), attrs.pads)
+    if padding is None:  # the lowest code is never larger than a code of the image
+        value = pad(emission, x, value, ((0, 0), *attrs.pads, (0, 0)), stored=BYTE[0])
+    _moved(
+        emission,
+        step,
+        "MAX_POOL_2D",
+        options="Pool2DOptions",
+        value=value,
+        Padding=emission.model.enum("Padding", padding or "VALID"),
+        StrideH=attrs.strides[0],
+        StrideW=attrs.strides[1],
+        FilterHeight=attrs.ksize[0],
+        FilterWidth=attrs.ksize[1],
+    )
+
+
+def _reduce_max(emission: TfliteEmission, step: Step) -> None:
+    attrs = step.attrs_as(ReduceMaxAttrs)
+    axes = _integers(emission, step, "axes", attrs.axes)
+    _moved(emission, step, "REDUCE_MAX", axes, options="ReducerOptions", KeepDims=attrs.keepdims)
+
+
+def _larger(emission: TfliteEmission, step: Step) -> None:
+    _chosen(emission, step, "MAXIMUM")
+
+
+def _smaller(emission: TfliteEmission, step: Step) -> None:
+    _chosen(emission, step, "MINIMUM")
+
+
+def _chosen(emission: TfliteEmission, step: Step, op: str) -> None:
+    """The larger or the smaller of two codes; saturation to the result's range changes neither."""
+    name = step.output
+    values = [emission.get_like(value, name) for value in step.inputs]
+    emission.held[name] = emission.model.operator(
+        op, values, emission.add_tensor(name), "MaximumMinimumOptions", 2
+    )
+
+
+LOWERINGS: Mapping[str, Lower] = {
+    "reshape": _reshape,
+    "transpose": _transpose,
+    "slice": _slice,
+    "concat": _concat,
+    "pad": _pad,
+    "take": _take,
+    "max_pool": _max_pool,
+    "reduce_max": _reduce_max,
+    "maximum": _larger,
+    "minimum": _smaller,
+}

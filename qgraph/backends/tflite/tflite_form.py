@@ -1,0 +1,95 @@
+"""`.tflite` as a form of a network (`qgraph.backends.network_forms`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from qgraph.backends.io_names import is_program_alone
+from qgraph.backends.network_forms import Network, Runner
+from qgraph.backends.tflite.arithmetic import ARITHMETICS, TfliteArithmetic, TfliteExecutor
+from qgraph.backends.tflite.emission import TfliteEmission
+from qgraph.backends.tflite.executors import runner_in, same_in_all, titled
+from qgraph.backends.tflite.model_builder import metadata_of
+from qgraph.backends.tflite.whole_file import TfliteFile
+from qgraph.errors import UnsupportedError
+from qgraph.ops.lowerings import Lowerings
+from qgraph.program.ops import RequantizeAttrs
+
+FILE = "network.tflite"
+
+
+@dataclass(frozen=True)
+class TfliteForm:
+    """Stock operators of TFLite on int8, from float inputs to float outputs."""
+
+    name: ClassVar[str] = "tflite"
+    lowerings: ClassVar[Lowerings[object]] = TfliteEmission.lowerings
+
+    def refusal(self, network: Network) -> str | None:
+        try:
+            self.emit(network)
+        except UnsupportedError as error:
+            return str(error)
+        return None
+
+    def write(self, network: Network, folder: Path) -> None:
+        (folder / FILE).write_bytes(self.emit(network))
+
+    def emit(self, network: Network) -> bytes:
+        """The file for the executors whose arithmetic the network's profile has.
+
+        Raises UnsupportedError, with the reason of the arithmetic that is nearest to the profile.
+        """
+        reasons: list[UnsupportedError] = []
+        for arithmetic in _by_likeness(network):
+            try:
+                return TfliteFile(network, arithmetic).data()
+            except UnsupportedError as error:
+                reasons.append(error)
+        raise reasons[0]
+
+    def renamed(self, network: Network) -> Mapping[str, str]:
+        meta = metadata_of(self.emit(network))
+        held = {name: str(about["name"]) for name, about in meta["tensors"].items()}
+        ends = {name: str(about["name"]) for name, about in meta["exits"].items()}
+        return {name: value for name, value in {**held, **ends}.items() if name != value}
+
+    def warnings(self, network: Network) -> list[str]:
+        """List what the file lacks, and weights that some executors may not compute exactly."""
+        meta = metadata_of(self.emit(network))
+        found = []
+        if not is_program_alone(network):
+            ends = ", ".join(f"`{one['name']}`" for one in meta["exits"].values())
+            found.append(
+                "the file contains only the integer part of the network. Its outputs are "
+                f"{ends}; compute the float ops on the host"
+            )
+        if meta["lowest_weights"]:
+            layers = ", ".join(f"`{name}`" for name in meta["lowest_weights"])
+            found.append(
+                f"weights of {layers} contain -128, but TFLite specifies -127..127: XNNPACK's "
+                "kernels for Arm without dot products may overflow"
+            )
+        return found
+
+    def runners(self, network: Network, folder: Path) -> Mapping[str, Runner]:
+        """A runner for each executor that the file is made for, by name and version."""
+        path = folder / FILE
+        known = metadata_of(path.read_bytes())["executors"]
+        return {titled(one): runner_in(one, path) for one in map(TfliteExecutor, known)}
+
+    def runner(self, network: Network, folder: Path) -> Runner:
+        return same_in_all(self.runners(network, folder))
+
+
+def _by_likeness(network: Network) -> list[TfliteArithmetic]:
+    """All arithmetics, those first that round layers as the program does."""
+    wanted = {
+        step.attrs_as(RequantizeAttrs).rounding
+        for step in network.program.steps
+        if step.op == "requantize"
+    }
+    return sorted(ARITHMETICS, key=lambda one: one.layers not in wanted)

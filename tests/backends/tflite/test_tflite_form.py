@@ -1,0 +1,127 @@
+"""`.tflite` files compute the integer program in executors that are not part of qgraph."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qgraph import export, quantize, verify
+from qgraph.backends.tflite.arithmetic import ARITHMETICS
+from qgraph.backends.tflite.flat_tables import schema
+from qgraph.backends.tflite.model_builder import metadata_of
+from qgraph.backends.tflite.tflite_form import FILE, TfliteForm
+from qgraph.ir.graph import Graph
+from qgraph.quant.profile import load_profile
+from tests.helpers.cli import small_network, typical_images
+from tests.helpers.forms import assert_forms, network_of, refused
+from tests.helpers.generators.graphs import graphs
+from tests.helpers.program_builder import ProgramBuilder
+from tests.helpers.quantized import quantized_network
+
+for package in ("tflite", "ai_edge_litert", "tflite_micro"):
+    pytest.importorskip(package, reason="pip install 'qgraph-compiler[tflite]'")
+
+FORM = TfliteForm()
+PROFILES = [load_profile(arithmetic.name) for arithmetic in ARITHMETICS]
+MADE_FOR = pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
+REFUSALS = ("sums reach", "a layer norm", "a softmax", "a product of two activations")
+ROUND = {"rounding": "half_even", "overflow": "saturate", "low": -128, "high": 127}
+
+
+@settings(max_examples=15)
+@given(graphs(), st.sampled_from(PROFILES), st.booleans(), st.booleans(), st.integers(0, 99))
+def test_random_networks(graph: Graph, profile, by_channel, signed, seed) -> None:
+    profile = replace(profile, per_channel=by_channel, signed_activations=signed)
+    network = quantized_network(graph, profile, seed)
+    reason = refused(FORM, network)
+    if reason is None:
+        assert assert_forms(network, forms=[FORM], seed=seed)["tflite"]
+    else:
+        assert any(known in reason for known in REFUSALS), reason
+
+
+@pytest.fixture(scope="module", params=[profile.name for profile in PROFILES])
+def out(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "net.pb").write_bytes(small_network().SerializeToString())
+    made = quantize(folder / "net.pb", typical_images(), effort="plain", profile=request.param)
+    return made.save(folder / "out")
+
+
+def test_verify_names_each_executor_and_what_it_compared(out) -> None:
+    found = verify(out, forms=["tflite"])
+    arithmetic = next(a for a in ARITHMETICS if a.name == found.certificate.profile)
+    assert found.equal and len(found.compared.tallies) == len(arithmetic.executors)
+    for executor, (name, tally) in zip(
+        arithmetic.executors, found.compared.tallies.items(), strict=True
+    ):
+        assert name.startswith(f"tflite: {executor} ") and name[-1].isdigit()
+        assert found.certificate.forms[name].elements == tally.elements > 0
+        wide = [s.output for s in found.network.program.steps if s.op == "requantize"]
+        assert tally.tensors >= {*wide}
+
+
+def test_a_file_with_another_weight_differs(out, tmp_path) -> None:
+    export(out, "tflite", tmp_path / "made")
+    path = tmp_path / "made" / FILE
+    data = bytearray(path.read_bytes())
+    model = schema().Model.GetRootAsModel(data, 0)
+    graph = model.Subgraphs(0)
+    weights = next(
+        graph.Operators(i).Inputs(1)
+        for i in range(graph.OperatorsLength())
+        if graph.Operators(i).InputsLength() == 3
+    )
+    held = model.Buffers(graph.Tensors(weights).Buffer()).DataAsNumpy()
+    held[:] = ~held  # a view of the file
+    path.write_bytes(data)
+    found = verify(out, files=tmp_path / "made")
+    assert not found.equal and all(t.wrong for t in found.compared.tallies.values())
+
+
+def test_the_file_has_names_scales_and_a_signature(out, tmp_path) -> None:
+    export(out, "tflite", tmp_path / "made")
+    data = (tmp_path / "made" / FILE).read_bytes()
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(model_content=data)
+    (signature,) = interpreter.get_signature_list().values()
+    assert signature["inputs"] == ["x"] or signature["inputs"] == ["image"], signature
+    for tensor in interpreter.get_tensor_details():
+        scales = tensor["quantization_parameters"]["scales"]
+        assert all(np.frexp(scales)[0] == 0.5)
+    layers = [
+        t["quantization_parameters"]["scales"]
+        for t in interpreter.get_tensor_details()
+        if len(t["shape"]) == 4 and "weights" in t["name"]
+    ]
+    assert all(len(scales) > 1 for scales in layers)
+    meta = metadata_of(data)
+    assert meta["executors"] == [*next(
+        a.executors for a in ARITHMETICS if a.name == meta["arithmetic"]
+    )]  # fmt: skip
+
+
+# -- refusals ---------------------------------------------------------------------------------
+
+
+def refusal_of(builder: ProgramBuilder) -> str:
+    reason = refused(FORM, network_of(builder.program()))
+    assert reason is not None
+    return reason
+
+
+@pytest.mark.parametrize(
+    ("rounding", "reason"),
+    [
+        ("floor", "rounds floor, but LiteRT with XNNPACK rounds half_even here"),
+        ("half_up", "rounds half_up, but LiteRT with XNNPACK rounds half_even here"),
+    ],
+)
+def test_another_rounding_is_refused_by_name(rounding: str, reason: str) -> None:
+    builder = ProgramBuilder()
+    y = builder.step("matmul", builder.entry((1, 2)), builder.constant([[1, 2], [3, 4]]))
+    builder.step("requantize", y, name="layer", **{**ROUND, "rounding": rounding}, shift=3)
+    assert f"layer: {reason}" in refusal_of(builder)

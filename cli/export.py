@@ -65,6 +65,12 @@ def export(
             show_default="none",
         ),
     ] = None,
+    codes: Annotated[
+        bool,
+        typer.Option(
+            "--codes", help="With --format tflite: int8 inputs and outputs instead of float ones."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Write a quantized network in a format that computes the same codes, bit for bit.
@@ -81,6 +87,8 @@ def export(
         options["layers"] = tuple(layers)
     if accelerators:
         options["accelerators"] = tuple(accelerators)
+    if codes:
+        options["codes"] = True
     checked(form, options)
     with at_work(as_json):
         files = write(_network(directory), form, output, force=force, options=options)

@@ -77,6 +77,24 @@ def pairs(op: str, shift: int, zeros: tuple[int, int, int]) -> Mapping[str, obje
     return {"model": model, "inputs": [a.astype(np.int8), b.astype(np.int8)], "exact": exact}
 
 
+def matrices(shift: int, zero: int) -> tuple[TfliteModelBuilder, list[np.ndarray], np.ndarray]:
+    """A product of two random activations; also its inputs and its sums.
+
+    zero: the zero point of the first one.
+    """
+    rng, model = np.random.default_rng(shift), TfliteModelBuilder("matrices")
+    a, b = (rng.integers(-128, 128, s).astype(np.int8) for s in ((4, 64, 24), (4, 24, 32)))
+    for name, array, scale in (
+        ("a", a, QuantizedScale(X_EXPONENT, zero)),
+        ("b", b, QuantizedScale(W_EXPONENT)),
+    ):
+        model.inputs[name] = model.tensor(name, array.shape, "int8", scale)
+    made = model.tensor("y", (4, 64, 32), "int8", QuantizedScale(X_EXPONENT + W_EXPONENT - shift))
+    inputs = [*model.inputs.values()]
+    model.outputs["y"] = model.operator("BATCH_MATMUL", inputs, made, "BatchMatMulOptions", 2)
+    return model, [a, b], np.matmul(a.astype(np.int64) - zero, b.astype(np.int64))
+
+
 def quantizer(source: str, shift: int, zero: int, values: np.ndarray) -> TfliteModelBuilder:
     """QUANTIZE of floats at exponent 0, or of codes with zero point 0 to another scale."""
     model = TfliteModelBuilder("quantizer")

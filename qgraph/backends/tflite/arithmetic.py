@@ -25,6 +25,7 @@ class TfliteArithmetic:
     layers: convolutions and products. additions: sums and differences of two tensors. inputs:
     floats that become codes. moves: QUANTIZE from codes to codes. largest_sum: of a layer, that is
     requantized exactly; if `shifts_left`, after the left shift with which a requantization begins.
+    signed_matrices: whether the second factor of BATCH_MATMUL needs zero point 0.
     """
 
     name: str  # that of the profile made for it
@@ -34,6 +35,7 @@ class TfliteArithmetic:
     moves: Rounding
     largest_sum: int
     shifts_left: bool
+    signed_matrices: bool
     executors: tuple[TfliteExecutor, ...]
 
     @property
@@ -55,6 +57,7 @@ LITERT = TfliteArithmetic(
     moves=Rounding.HALF_UP,
     largest_sum=1 << 24,  # sums are converted to float32
     shifts_left=False,
+    signed_matrices=True,
     executors=(TfliteExecutor.XNNPACK,),
 )
 TFLM = TfliteArithmetic(
@@ -65,6 +68,7 @@ TFLM = TfliteArithmetic(
     moves=Rounding.DOUBLE,
     largest_sum=INT32_MAX,
     shifts_left=True,
+    signed_matrices=False,
     executors=(TfliteExecutor.REFERENCE, TfliteExecutor.MICRO),
 )
 

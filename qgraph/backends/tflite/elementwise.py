@@ -12,7 +12,13 @@ from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array, Codes
 from qgraph.program import Step
 
-OPERATORS = {"add": "ADD", "sub": "SUB", "mul": "MUL"}
+OPERATORS = {
+    "add": ("ADD", "AddOptions"),
+    "sub": ("SUB", "SubOptions"),
+    "mul": ("MUL", "MulOptions"),
+    "batch_matmul": ("BATCH_MATMUL", "BatchMatMulOptions"),
+}
+PRODUCTS = ("mul", "batch_matmul")
 # Outside of these shifts, XNNPACK leaves ADD and SUB to kernels that round differently.
 ADDITION_SHIFTS = (-7, 10)
 
@@ -21,7 +27,7 @@ def write_binary(writer: TensorWriter, out: LayerOutput, operands: list[int]) ->
     """Write a sum, a difference or a product of two tensors, and its requantization."""
     step = out.pending.layer
     assert step is not None
-    product, shift = step.op == "mul", out.shift
+    product, shift = step.op in PRODUCTS, out.shift
     first, second = (writer.exponent(v) for v in step.inputs)
     fits = isinstance(shift, int) and (product or first == second)
     if not fits or (first + second if product else first) - shift != writer.exponent(out.name):
@@ -41,9 +47,17 @@ def write_binary(writer: TensorWriter, out: LayerOutput, operands: list[int]) ->
             node=out.name,
             hint="use another format",
         )
-    fused, op = writer.activation(out), OPERATORS[step.op]
+    op, options = OPERATORS[step.op]
+    fused = {} if step.op == "batch_matmul" else writer.activation(out)
+    if step.op == "batch_matmul" and arithmetic.signed_matrices and writer.zero(step.inputs[1]):
+        raise UnsupportedError(
+            f"`{step.inputs[1]}` is stored with a zero point, so {arithmetic.executors[0]} leaves "
+            "the product to kernels that round differently",
+            node=out.name,
+            hint="set `signed_activations: true` in the profile, or use profile `tflm`",
+        )
     made = writer.result(out, bool(fused))
-    writer.model.operator(op, operands, made, f"{op.capitalize()}Options", 2, **fused)
+    writer.model.operator(op, operands, made, options, 2, **fused)
     writer.finish(made, out, bool(fused))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from qgraph.ops.lowerings import LoweringRefusal, Lowerings
 from qgraph.program import Step
 from qgraph.program.ops import OPS, LookupAttrs, RequantizeAttrs
 
-Lower = Callable[[Any, Step], None]  # of an emission
 LAYERS = ("conv2d", DEPTHWISE, "matmul")
 WRITTEN_AS = {"conv2d": write_window, DEPTHWISE: write_window, "matmul": write_matmul}
 
@@ -134,6 +133,9 @@ class TfliteEmission(TensorWriter):
         else:
             self.pending[step.output] = PendingLayer(step.output, step)
 
+    def _product(self, step: Step) -> None:
+        self.pending[step.output] = PendingLayer(step.output, step)
+
     def _clip(self, step: Step) -> None:
         self.pending[step.output] = self.as_pending(step.inputs[0]).clipped(step)
 
@@ -156,7 +158,7 @@ class TfliteEmission(TensorWriter):
         value, codes = self.get(step.inputs[0]), np.arange(tensor.low, tensor.high + 1)
         self.held[step.output] = write_table(self, step, value, np.abs(codes), tensor.low)
 
-    lowerings: Lowerings[Lower] = Lowerings(
+    lowerings: ClassVar[Lowerings[TfliteLower]] = Lowerings(
         "backends/tflite",
         OPS,
         {
@@ -164,6 +166,7 @@ class TfliteEmission(TensorWriter):
             "add": _binary,
             "sub": _binary,
             "mul": _mul,
+            "batch_matmul": _product,
             "clip": _clip,
             "requantize": _requantize,
             "lookup": _lookup,
@@ -179,10 +182,6 @@ class TfliteEmission(TensorWriter):
                 "is a softmax on integers, which TFLite computes by another table",
                 "use another format",
             ),
-            "batch_matmul": LoweringRefusal(
-                "is a product of two activations, which executors round differently",
-                "use another format",
-            ),
         },
     )
 
@@ -190,3 +189,6 @@ class TfliteEmission(TensorWriter):
 def _fits(codes: Array) -> bool:
     low, high = codes.min(initial=0), codes.max(initial=0)
     return bool(high - low <= BYTE[1] - BYTE[0] and (low >= 0 or high <= BYTE[1]))
+
+
+TfliteLower = Callable[[TfliteEmission, Step], None]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
+from qgraph.backends.tflite.flat_tables import FieldValue
 from qgraph.backends.tflite.layers import pad, padding_of
 from qgraph.backends.tflite.writer import BYTE
 from qgraph.program import Step
@@ -21,7 +23,7 @@ from qgraph.program.ops import (
 )
 
 if TYPE_CHECKING:
-    from qgraph.backends.tflite.emission import Lower, TfliteEmission
+    from qgraph.backends.tflite.emission import TfliteEmission, TfliteLower
 
 
 def _moved(
@@ -32,7 +34,7 @@ def _moved(
     options: str,
     version: int = 2,
     value: int | None = None,
-    **fields: Any,
+    **fields: FieldValue,
 ) -> None:
     """An operator on the input of a step, and constants."""
     name = step.output
@@ -42,7 +44,7 @@ def _moved(
     )
 
 
-def _integers(emission: TfliteEmission, step: Step, stem: str, numbers: Any) -> int:
+def _integers(emission: TfliteEmission, step: Step, stem: str, numbers: npt.ArrayLike) -> int:
     held = np.asarray(numbers, np.int32)
     return emission.model.constant(f"{step.output}/{stem}", held)
 
@@ -139,7 +141,7 @@ def _chosen(emission: TfliteEmission, step: Step, op: str) -> None:
     )
 
 
-LOWERINGS: Mapping[str, Lower] = {
+LOWERINGS: Mapping[str, TfliteLower] = {
     "reshape": _reshape,
     "transpose": _transpose,
     "slice": _slice,

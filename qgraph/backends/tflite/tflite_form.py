@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from qgraph.backends.io_names import is_program_alone
 from qgraph.backends.network_forms import Network, Runner
 from qgraph.backends.tflite.arithmetic import ARITHMETICS, TfliteArithmetic, TfliteExecutor
 from qgraph.backends.tflite.emission import TfliteEmission
@@ -23,8 +22,12 @@ FILE = "network.tflite"
 
 @dataclass(frozen=True)
 class TfliteForm:
-    """Stock operators of TFLite on int8, from float inputs to float outputs."""
+    """Stock operators of TFLite on int8.
 
+    codes: whether inputs and outputs are int8 codes, not float values.
+    """
+
+    codes: bool = False
     name: ClassVar[str] = "tflite"
     lowerings: ClassVar[Lowerings[object]] = TfliteEmission.lowerings
 
@@ -46,7 +49,7 @@ class TfliteForm:
         reasons: list[UnsupportedError] = []
         for arithmetic in _by_likeness(network):
             try:
-                return TfliteFile(network, arithmetic).data()
+                return TfliteFile(network, arithmetic, self.codes).data()
             except UnsupportedError as error:
                 reasons.append(error)
         raise reasons[0]
@@ -61,7 +64,7 @@ class TfliteForm:
         """List what the file lacks, and weights that some executors may not compute exactly."""
         meta = metadata_of(self.emit(network))
         found = []
-        if not is_program_alone(network):
+        if not meta["complete"]:
             ends = ", ".join(f"`{one['name']}`" for one in meta["exits"].values())
             found.append(
                 "the file contains only the integer part of the network. Its outputs are "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 
 import numpy as np
 
@@ -22,19 +21,25 @@ from qgraph.program import Entry
 
 
 class TfliteFile:
-    """Writes the file of a network for one arithmetic."""
+    """Writes the file of a network for one arithmetic.
 
-    def __init__(self, network: Network, arithmetic: TfliteArithmetic) -> None:
+    codes: whether inputs and outputs are int8 codes, not float values. A softmax of an output is in
+    files with float outputs.
+    """
+
+    def __init__(self, network: Network, arithmetic: TfliteArithmetic, codes: bool) -> None:
         self.network, self.program, self.arithmetic = network, network.program, arithmetic
-        names = self.names
+        self.made_softmaxes: dict[str, int] = {}
+        self.io_type = "int8" if codes else "float32"
+        self.softmaxes = {} if codes else _softmaxes(network)
+        self.names = self._names()
         self.model = TfliteModelBuilder(
-            self.program.name, [*names["inputs"].values(), *names["outputs"].values()]
+            self.program.name, [*self.names["inputs"].values(), *self.names["outputs"].values()]
         )
         self.emission = TfliteEmission(self.program, arithmetic, self.model)
 
-    @cached_property
-    def names(self) -> Mapping[str, Mapping[str, str]]:
-        """Names of inputs by entry, and of outputs by exit: those of the user where possible."""
+    def _names(self) -> Mapping[str, Mapping[str, str]]:
+        """Names of inputs by entry, and of outputs by value: those of the user where possible."""
         graph, program = self.network.graph, self.program
         known = io_names_of(graph, onnx_name)
         sources = [entry.source for entry in program.entries]
@@ -48,7 +53,9 @@ class TfliteFile:
             )
             for entry in program.entries
         }
-        outputs = {name: taken.fresh(publics.get(name, f"{name}/float")) for name in program.exits}
+        ends = dict.fromkeys([*program.exits, *self.softmaxes])
+        kind = "float" if self.io_type == "float32" else "codes"
+        outputs = {name: taken.fresh(publics.get(name, f"{name}/{kind}")) for name in ends}
         return {"inputs": inputs, "outputs": outputs}
 
     def data(self) -> bytes:
@@ -56,13 +63,18 @@ class TfliteFile:
         entries = {entry.tensor: self._enter(entry) for entry in self.program.entries}
         self.emission.emit_steps()
         exits = {name: self._leave(name) for name in dict.fromkeys(self.program.exits)}
+        for value, exit_name in self.softmaxes.items():
+            self._softmax(value, exits[exit_name])
+        complete = self._choose_outputs(exits)
         meta: JsonObject = {
             "form": "tflite",
             "arithmetic": self.arithmetic.name,
             "executors": [*self.arithmetic.executors],
             "batch_free": self.program.batch_free,
+            "complete": complete,
             "entries": entries,
             "exits": exits,
+            "outputs": [*self.model.outputs],
             "tensors": {
                 name: {"index": index, "name": self.model.name_of(index), **self._scale(name)}
                 for name, index in self.emission.held.items()
@@ -76,37 +88,84 @@ class TfliteFile:
         scale = self.emission.scale_of(name)
         return {"exponent": scale.exponent, "zero": scale.zero}
 
+    # -- inputs ------------------------------------------------------------------------------
+
     def _enter(self, entry: Entry) -> JsonObject:
-        """Add an input, and QUANTIZE to the codes of an entry."""
-        name, spec, model = entry.tensor, entry.spec, self.model
-        scale = self._scale(name)
-        if spec.overflow != Overflow.SATURATE:
+        """Add an input: the codes of an entry, or floats that QUANTIZE converts to them."""
+        name, public = entry.tensor, self.names["inputs"][entry.tensor]
+        shape, scale = self.program.tensors[name].shape, self.emission.scale_of(name)
+        if self.io_type == "int8":
+            given = self.model.tensor(public, shape, "int8", scale, own=True)
+            self.emission.held[name] = given
+        else:
+            self._check_quantizer(entry)
+            given = self.model.tensor(public, shape, "float32", own=True)
+            low, high = np.asarray(entry.spec.lo), np.asarray(entry.spec.hi)
+            out = LayerOutput(name, PendingLayer(name), 0, entry.spec.rounding, low, high)
+            made = self.emission.result(out, False)
+            self.model.operator("QUANTIZE", [given], made, "QuantizeOptions")
+            self.emission.finish(made, out, False)
+        self.model.inputs[public] = given
+        return {"name": public, "type": self.io_type, "index": given, **self._scale(name)}
+
+    def _check_quantizer(self, entry: Entry) -> None:
+        if entry.spec.overflow != Overflow.SATURATE:
             raise UnsupportedError(
-                "wraps around, but TFLite only saturates", node=name, hint=ANOTHER_PROFILE
+                "wraps around, but TFLite only saturates", node=entry.tensor, hint=ANOTHER_PROFILE
             )
-        if rounding_of_numbers(spec.rounding) != self.arithmetic.inputs:
+        if rounding_of_numbers(entry.spec.rounding) != self.arithmetic.inputs:
             raise UnsupportedError(
-                f"rounds {spec.rounding}, but {self.arithmetic.described} "
+                f"rounds {entry.spec.rounding}, but {self.arithmetic.described} "
                 f"{self.arithmetic.inputs} here",
-                node=name,
+                node=entry.tensor,
                 hint=ANOTHER_PROFILE,
             )
-        given = model.tensor(
-            self.names["inputs"][name], self.program.tensors[name].shape, "float32", own=True
-        )
-        model.inputs[self.names["inputs"][name]] = given
-        low, high = np.asarray(spec.lo), np.asarray(spec.hi)
-        out = LayerOutput(name, PendingLayer(name), 0, spec.rounding, low, high)
-        made = self.emission.result(out, False)
-        model.operator("QUANTIZE", [given], made, "QuantizeOptions")
-        self.emission.finish(made, out, False)
-        return {"name": self.names["inputs"][name], "type": "float32", "index": given, **scale}
+
+    # -- outputs -----------------------------------------------------------------------------
 
     def _leave(self, name: str) -> JsonObject:
-        """Add an output, DEQUANTIZE of the codes of an exit."""
+        """Add the codes of an exit in a tensor of its own, or their values."""
         codes, public = self.emission.get(name), self.names["outputs"][name]
         shape = self.program.tensors[name].shape
+        scale = self.emission.scale_of(name) if self.io_type == "int8" else None
+        made = self.model.tensor(public, shape, self.io_type, scale, own=True)
+        if scale is None:
+            self.model.operator("DEQUANTIZE", [codes], made, "DequantizeOptions", 2)
+        else:  # the same scale
+            self.model.operator("QUANTIZE", [codes], made, "QuantizeOptions", 2)
+        return {"name": public, "type": self.io_type, "index": made, **self._scale(name)}
+
+    def _softmax(self, value: str, held: JsonObject) -> None:
+        source = self.softmaxes[value]
+        public, shape = self.names["outputs"][value], self.program.tensors[source].shape
         made = self.model.tensor(public, shape, "float32", own=True)
-        self.model.operator("DEQUANTIZE", [codes], made, "DequantizeOptions", 2)
-        self.model.outputs[public] = made
-        return {"name": public, "type": "float32", "index": made, **self._scale(name)}
+        self.model.operator("SOFTMAX", [held["index"]], made, "SoftmaxOptions", Beta=1.0)
+        self.made_softmaxes[value] = made
+
+    def _choose_outputs(self, exits: Mapping[str, JsonObject]) -> bool:
+        """The network's outputs, if the file computes all of them from its inputs; else all exits.
+
+        Returns whether it does.
+        """
+        values = {name: int(about["index"]) for name, about in exits.items()}
+        values |= self.made_softmaxes
+        graph = self.network.graph
+        wanted = dict.fromkeys(graph.outputs.values())
+        sources = {entry.source for entry in self.program.entries}
+        complete = bool(wanted) and values.keys() >= wanted.keys() and sources <= {*graph.inputs}
+        for name in wanted if complete else exits:
+            self.model.outputs[self.names["outputs"][name]] = values[name]
+        return complete or not wanted
+
+
+def _softmaxes(network: Network) -> Mapping[str, str]:
+    """Outputs that are softmaxes of exits along their last axis, with these exits."""
+    graph, program = network.graph, network.program
+    found = {}
+    for value in graph.outputs.values():
+        node = graph.producer(value) if value not in program.exits else None
+        if node is not None and node.op == "softmax" and node.inputs[0] in program.exits:
+            rank = len(program.tensors[node.inputs[0]].shape)
+            if node.attrs.get("axis", -1) in (-1, rank - 1):
+                found[value] = node.inputs[0]
+    return found

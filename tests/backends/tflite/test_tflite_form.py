@@ -1,19 +1,23 @@
 """`.tflite` files compute the integer program in executors that are not part of qgraph."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qgraph import export, quantize, verify
+from qgraph import Session, export, quantize, verify
 from qgraph.backends.tflite.arithmetic import ARITHMETICS
 from qgraph.backends.tflite.flat_tables import schema
 from qgraph.backends.tflite.model_builder import metadata_of
 from qgraph.backends.tflite.tflite_form import FILE, TfliteForm
 from qgraph.ir.graph import Graph
+from qgraph.program import run
 from qgraph.quant.profile import load_profile
+from qgraph.stored import load_network
 from tests.helpers.cli import small_network, typical_images
 from tests.helpers.forms import assert_forms, network_of, refused
 from tests.helpers.generators.graphs import graphs
@@ -26,18 +30,19 @@ for package in ("tflite", "ai_edge_litert", "tflite_micro"):
 FORM = TfliteForm()
 PROFILES = [load_profile(arithmetic.name) for arithmetic in ARITHMETICS]
 MADE_FOR = pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
-REFUSALS = ("sums reach", "a layer norm", "a softmax", "a product of two activations")
+REFUSALS = ("sums reach", "a layer norm", "a softmax", "with a zero point")
 ROUND = {"rounding": "half_even", "overflow": "saturate", "low": -128, "high": 127}
 
 
 @settings(max_examples=15)
-@given(graphs(), st.sampled_from(PROFILES), st.booleans(), st.booleans(), st.integers(0, 99))
-def test_random_networks(graph: Graph, profile, by_channel, signed, seed) -> None:
+@given(graphs(), st.sampled_from(PROFILES), st.tuples(*[st.booleans()] * 3), st.integers(0, 99))
+def test_random_networks(graph: Graph, profile, options, seed) -> None:
+    by_channel, signed, codes = options
     profile = replace(profile, per_channel=by_channel, signed_activations=signed)
     network = quantized_network(graph, profile, seed)
     reason = refused(FORM, network)
     if reason is None:
-        assert assert_forms(network, forms=[FORM], seed=seed)["tflite"]
+        assert assert_forms(network, forms=[TfliteForm(codes)], seed=seed)["tflite"]
     else:
         assert any(known in reason for known in REFUSALS), reason
 
@@ -102,6 +107,54 @@ def test_the_file_has_names_scales_and_a_signature(out, tmp_path) -> None:
     assert meta["executors"] == [*next(
         a.executors for a in ARITHMETICS if a.name == meta["arithmetic"]
     )]  # fmt: skip
+
+
+def run_alone(path: Path, inputs: np.ndarray) -> np.ndarray:
+    """The first output of a file for each sample, in LiteRT as users run it."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(model_path=str(path))
+    interpreter.allocate_tensors()
+    (given,), (made, *_) = interpreter.get_input_details(), interpreter.get_output_details()
+    found = []
+    for sample in inputs:
+        interpreter.set_tensor(given["index"], sample[None])
+        interpreter.invoke()
+        found.append(interpreter.get_tensor(made["index"])[0])
+    return np.stack(found)
+
+
+def test_a_softmax_at_the_end_is_in_the_file(tmp_path) -> None:
+    rng, graph = np.random.default_rng(0), Graph("net")
+    x = graph.input("x", "float32", (None, 6))
+    weights = graph.const(rng.normal(size=(6, 4)).astype(np.float32), "w")
+    scores = graph.add("matmul", x, weights, name="scores")
+    graph.outputs["p"] = graph.add("softmax", scores, name="p")
+    data = rng.normal(size=(32, 6)).astype(np.float32)
+    made = quantize(graph, data, profile="litert", plan="method=max")
+    made.save(tmp_path / "out")
+    export(tmp_path / "out", "tflite", tmp_path / "made")
+    assert not json.loads((tmp_path / "made/export.json").read_text()).get("warnings")
+    found = run_alone(tmp_path / "made" / FILE, data)
+    wanted = Session.open(tmp_path / "out").run({"x": data})["p"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    assert verify(tmp_path / "out", files=tmp_path / "made").equal
+
+
+def test_inputs_and_outputs_can_be_codes(out, tmp_path) -> None:
+    export(out, "tflite", tmp_path / "made", options={"codes": True})
+    path = tmp_path / "made" / FILE
+    meta, network = metadata_of(path.read_bytes()), load_network(out)
+    (entry,), (name, *_) = meta["entries"].values(), meta["exits"]
+    assert {entry["type"], meta["exits"][name]["type"]} == {"int8"}
+    (own,) = meta["entries"]
+    tensor = network.program.tensors[own]
+    codes = np.random.default_rng(0).integers(tensor.low, tensor.high + 1, (3, *tensor.shape[1:]))
+    wanted = run(network.program, {own: codes}, [name])[name]
+    if "XNNPACK" in meta["executors"][0]:
+        found = run_alone(path, (codes + entry["zero"]).astype(np.int8))
+        np.testing.assert_array_equal(found.astype(int) - meta["exits"][name]["zero"], wanted)
+    assert verify(out, files=tmp_path / "made").equal
 
 
 # -- refusals ---------------------------------------------------------------------------------

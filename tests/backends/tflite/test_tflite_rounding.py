@@ -6,7 +6,7 @@ import pytest
 from qgraph.backends.tflite.arithmetic import ARITHMETICS, TfliteExecutor
 from qgraph.ir.types import ROUNDINGS, Rounding
 from qgraph.numerics import round_shift
-from tests.helpers.tflite_operators import CODES, layer, pairs, quantizer, run_operator
+from tests.helpers.tflite_operators import CODES, layer, matrices, pairs, quantizer, run_operator
 
 for package in ("tflite", "ai_edge_litert", "tflite_micro"):
     pytest.importorskip(package, reason="pip install 'qgraph-compiler[tflite]'")
@@ -59,6 +59,15 @@ def test_pairs_of_codes(arithmetic, executor, op: str, shift: int) -> None:
         assert found >= {rounding}
         if not any(zeros):
             assert found == one_rounding(shift, rounding)
+
+
+@EVERY
+@pytest.mark.parametrize("shift", [3, 6, 9])
+@pytest.mark.parametrize("zero", [0, -128])
+def test_products_of_matrices(arithmetic, executor, shift: int, zero: int) -> None:
+    model, inputs, sums = matrices(shift, zero)
+    found = roundings_of(run_operator(executor, model, inputs), sums, shift, 0)
+    assert found == {arithmetic.layers}
 
 
 @EVERY

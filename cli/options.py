@@ -132,6 +132,21 @@ def shapes(texts: list[str] | None) -> dict[str, Shape] | None:
     return found
 
 
+def pairs(texts: list[str] | None) -> dict[str, str] | None:
+    """Names of outputs by the names of inputs, from `INPUT=OUTPUT`."""
+    if not texts:
+        return None
+    found: dict[str, str] = {}
+    for text in texts:
+        name, mark, output = text.partition("=")
+        if not mark or not name or not output:
+            raise UsageError(f"`{text}` is not INPUT=OUTPUT", hint="try --state h=hn")
+        if name in found:
+            raise UsageError(f"state `{name}` is given twice", hint="leave one of them out")
+        found[name] = output
+    return found
+
+
 def byte_count(text: str | None) -> int | None:
     """Parse a size in bytes: k and M are thousands and millions, Ki and Mi powers of 1024."""
     if text is None:

@@ -18,6 +18,7 @@ from qgraph.cli.network_options import (
     PlanOptions,
     RayOptions,
     ResultOptions,
+    StateOptions,
     TrainingOptions,
 )
 from qgraph.cli.option_groups import with_groups
@@ -61,6 +62,7 @@ def quantize(
     elsewhere: RayOptions,
     wanted: ResultOptions,
     loading: LoadOptions,
+    carried: StateOptions,
     listed: PassOptions,
     training: TrainingOptions,
     force: ForceDirectory = False,
@@ -109,7 +111,7 @@ def quantize(
     with form.reserve(output, force=force) as place:
         if calibration is not None:
             check_source(calibration)
-        options = search.keywords() | wanted.keywords() | loading.keywords()
+        options = search.keywords() | wanted.keywords() | loading.keywords() | carried.keywords()
         pipeline = listed.pipeline(target)
         pipeline.check(target)
         search.check(pipeline)

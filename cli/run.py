@@ -41,22 +41,27 @@ def run(
 ) -> None:
     """Run a quantized network in integer arithmetic, without TensorFlow.
 
-    The outputs equal those of every exported form, bit for bit.
+    The outputs equal those of every exported form, bit for bit. A network with states takes
+    sequences, [n, steps, ...], and carries its states from step to step.
     """
     from qgraph.cli.console import console, print_next, print_table, print_warnings
     from qgraph.evaluation.input_ranges import other_scale
+    from qgraph.ir.states import states_of
     from qgraph.quant.data import converted, load_data
+    from qgraph.quant.sequences import sequence_inputs
     from qgraph.runtime import Session
     from qgraph.stored import load_samples
 
     session = Session.open(directory, threads, level)
-    data = converted(session.graph, load_data(inputs, session.graph, limit, what="the input data"))
+    carried = bool(states_of(session.graph))
+    taken = sequence_inputs(session.graph) if carried else session.graph
+    data = converted(session.graph, load_data(inputs, taken, limit, what="the input data"))
+    samples = len(next(iter(data.values())))
     begin = time.perf_counter()
-    found = session.run(data, batch)
+    found = session.stream(samples).run(data) if carried else session.run(data, batch)
     seconds = time.perf_counter() - begin
     if output is not None:
         _write(output, found)
-    samples = len(next(iter(data.values())))
     warnings = other_scale(data, load_samples(directory))
     if as_json:
         facts = _facts(session.level, threads, samples, seconds, found)

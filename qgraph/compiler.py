@@ -31,6 +31,7 @@ from qgraph.foreign import KerasModel
 from qgraph.frontends import load
 from qgraph.frontends.checkpoint import files_of
 from qgraph.ir.graph import Graph
+from qgraph.ir.states import mark_states, states_of
 from qgraph.ir.types import Array, Shape
 from qgraph.names import path_text
 from qgraph.pass_text import describe_passes
@@ -39,10 +40,11 @@ from qgraph.pipelines import pipeline_of
 from qgraph.progress import Progress, silent
 from qgraph.quant.bits import budget_of
 from qgraph.quant.calibrate import Calibration
-from qgraph.quant.data import Data, converted
+from qgraph.quant.data import Data, check_source, converted, load_data
 from qgraph.quant.exponents import Exponents, load_exponents
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Profile, load_profile
+from qgraph.quant.sequences import sequence_inputs, steps_of
 from qgraph.quant.thresholds import Range
 from qgraph.quantized import Quantized
 from qgraph.quiet import quiet_tensorflow
@@ -97,6 +99,7 @@ def quantize(
     without: str | Sequence[str] = (),
     exponents: str | Path | Mapping[str, object] | Exponents | None = None,
     trust: bool = False,
+    states: Mapping[str, str] | None = None,
     progress: Progress = silent,
 ) -> Quantized:
     """Quantize a trained network.
@@ -141,6 +144,10 @@ def quantize(
         exponents: Exponents to use instead of calibration: a file that `Exponents.save` or an
             earlier run wrote, or exponents by tensor name. The plan is that of the file, unless one
             is given, and `calibration` is optional.
+        states: For a network that computes one step of a sequence: the inputs that are states, each
+            with the output that it follows, one step later. Both have one format and one scale.
+            Samples are then sequences, [n, steps, ...] for each input that is not a state; states
+            begin with zeros, and `limit` counts sequences.
         progress: Called with the stage, how much is done, and how much there is.
 
     Returns:
@@ -178,6 +185,9 @@ def quantize(
     first_plan(request)  # faults of the plan are reported before any file is read
     keeps = not training and may_keep_scales(request)
     graph = _loaded(model, inputs, outputs, input_shapes, signature, trust, progress, keeps)
+    mark_states(graph, states or {})
+    if states_of(graph):
+        calibration, limit = _steps(graph, calibration, limit), None
     ranges = dict(input_ranges or {})
     if has_kept_scales(graph):
         request = replace(request, plan=request.plan or pipeline.reduced(PLAIN), effort=None)
@@ -310,6 +320,12 @@ def _loaded(
         trust=trust,
         keep_scales=keep_scales,
     )
+
+
+def _steps(graph: Graph, sequences: Data | None, limit: int | None) -> dict[str, Array]:
+    """The steps of sequences as samples. Raises CalibrationError without sequences."""
+    check_source(sequences, "sequences")
+    return steps_of(graph, load_data(sequences, sequence_inputs(graph), limit, what="sequences"))
 
 
 def _built(

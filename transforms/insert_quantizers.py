@@ -29,6 +29,7 @@ from qgraph.ir.types import Role
 from qgraph.passes import Pass, option
 from qgraph.quant.kept_scales import BIAS_BITS, KeptScales
 from qgraph.quant.profile import Profile
+from qgraph.quant.step_states import state_before, unite_formats
 from qgraph.quant.topology import (
     CLIPS,
     SIGNED_ACTIVATIONS,
@@ -84,9 +85,13 @@ class _Inserter(KeptScales):
             for produced in node.values:
                 self.forms[produced] = ValueForm(kind, value if produced == node.name else produced)
         for public, value in self.graph.outputs.items():
-            self.graph.outputs[public] = self.exact(value, self.bits.output)
+            width = self.bits.output
+            if public in self.states.values():
+                width = max(self.state_bits(n) for n, o in self.states.items() if o == public)
+            self.graph.outputs[public] = self.exact(value, width)
         self.note_additions()
         self._unify_concat_signs()
+        unite_formats(self.graph)
         self._set_table_domains()
 
     def _handler(self, node: Node) -> Callable[[Node], tuple[str, str]]:
@@ -250,9 +255,12 @@ class _Inserter(KeptScales):
         return "wide", node.name
 
     def _concat(self, node: Node) -> tuple[str, str]:
-        if all(self.forms[v].kind in (*OUTSIDE, "const") for v in node.inputs):
+        carried = any(state_before(self.graph, self.forms[v].value) for v in node.inputs)
+        if not carried and all(self.forms[v].kind in (*OUTSIDE, "const") for v in node.inputs):
             return self._float(node, "all its inputs are float")
-        self.connect(node, *self.on_one_scale([self.codes(v) for v in node.inputs], one_sign=True))
+        take = self.kept if node.name in self.state_moves else self.codes
+        codes = [take(value) for value in node.inputs]
+        self.connect(node, *self.on_one_scale(codes, one_sign=True))
         return "codes", node.name
 
     def _move(self, node: Node) -> tuple[str, str]:
@@ -262,7 +270,8 @@ class _Inserter(KeptScales):
         if form.kind in (*OUTSIDE, "const"):
             self.connect(node, form.value)
             return "input" if form.kind == "input" else "float", node.name
-        take = self.kept if node.name in self.gates.moves else self.codes
+        keeps = node.name in self.gates.moves | self.state_moves
+        take = self.kept if keeps else self.codes
         self.connect(node, take(node.inputs[0]))
         return "codes", node.name
 

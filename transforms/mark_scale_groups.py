@@ -14,7 +14,9 @@ from qgraph.errors import ExactnessError
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops import op_definition
 from qgraph.ir.reading import spec_of
+from qgraph.ir.states import states_of
 from qgraph.passes import Pass
+from qgraph.quant.step_states import ends_of
 from qgraph.quant.topology import QUANTIZERS, has_integer_form, sources
 from qgraph.rewrite.rewriter import Rewriter
 from qgraph.rewrite.trace import SharedScale
@@ -50,6 +52,12 @@ class MarkScaleGroups(Pass):
                 forced = tuple(dict.fromkeys(members))
                 text = f"forces one scale on {', '.join(forced)}"
                 rewriter.log(node, text, SharedScale(node.op, forced))
+        rewriter.rule = "state"
+        for state in states_of(graph):
+            members = [name for names in ends_of(graph, state) for name in names]
+            joined.union(*members)
+            text = f"a state: one scale for {', '.join(members)}"
+            rewriter.log(graph.nodes[state], text, SharedScale("state", tuple(members)))
         self._name_groups(graph, quantizers, joined)
 
     def _name_groups(self, graph: Graph, quantizers: list[str], joined: UnionFind[str]) -> None:

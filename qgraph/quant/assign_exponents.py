@@ -15,12 +15,11 @@ from qgraph.ir.types import AnyExponent, Exponent, Role
 from qgraph.numerics import checked_exponent, exponent_for_max
 from qgraph.quant.exponents import Exponents, TensorExponent, chosen_quantizers
 from qgraph.quant.shifts import check_shifts
+from qgraph.quant.step_states import has_fixed_sign
 from qgraph.quant.topology import (
     QUANTIZERS,
-    SIGNED_ACTIVATIONS,
     ValueExponents,
     followed_accumulator,
-    is_joined,
     summing_layer,
     value_exponent,
 )
@@ -129,8 +128,7 @@ def _check_entry(graph: Graph, node: Node, entry: TensorExponent) -> None:
 def _may_lose_sign(graph: Graph, node: Node) -> bool:
     """Whether `node` is an input, whose sign depends on the data."""
     spec = spec_of(node)
-    fixed = SIGNED_ACTIVATIONS in graph.facts or is_joined(graph, node.name)
-    return spec.role == Role.INPUT and spec.signed and not fixed
+    return spec.role == Role.INPUT and spec.signed and not has_fixed_sign(graph, node.name)
 
 
 def _check_channels(graph: Graph, node: Node, exponent: Exponent) -> None:

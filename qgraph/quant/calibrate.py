@@ -35,14 +35,13 @@ from qgraph.quant.output_error import consumers_of, exponent_by_output
 from qgraph.quant.peers import ALONE, Peers, each_with
 from qgraph.quant.running_tensor import RunningTensor
 from qgraph.quant.shifts import check_shifts, fit_zeros, nearest_legal
+from qgraph.quant.step_states import has_fixed_sign
 from qgraph.quant.thresholds import Distribution, Range, choose_exponent
 from qgraph.quant.topology import (
     QUANTIZERS,
-    SIGNED_ACTIVATIONS,
     ValueExponents,
     final_nodes,
     followed_accumulator,
-    is_joined,
     known_exponent,
     sources,
     sources_spec,
@@ -391,8 +390,7 @@ class _Sweep:
             spec.role != Role.INPUT
             or not spec.signed
             or extremes[0] < 0
-            or SIGNED_ACTIVATIONS in self.graph.facts
-            or is_joined(self.graph, node.name)
+            or has_fixed_sign(self.graph, node.name)
         ):
             return spec
         unsigned = replace(spec, signed=False)

@@ -13,9 +13,11 @@ from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.base import Scale
 from qgraph.ir.ops.structure import QuantizerAttrs
+from qgraph.ir.states import states_of
 from qgraph.ir.types import Overflow, QuantSpec, Role
 from qgraph.quant.gates import gates_of
 from qgraph.quant.profile import Profile
+from qgraph.quant.step_states import moves_before, state_before, users_through_moves
 from qgraph.quant.topology import (
     CLIPS,
     before_layers,
@@ -66,6 +68,19 @@ class ValueForms:
         leaky = ((n.name, leaky_product(self.graph, n)) for n in self.graph.topological())
         self.leaky = {name: parts for name, parts in leaky if parts is not None}
         self.leaky_products = set(self.leaky.values())
+        self.states = states_of(self.graph)
+        self.ends_of_states = {n: self.graph.outputs[o] for n, o in self.states.items()}
+        gated = self.gates.products | self.gates.sums
+        self.wide_states = frozenset(
+            name
+            for name in self.states
+            if any(user.name in gated for user in users_through_moves(self.graph, name))
+        )
+        self.state_moves = frozenset(
+            move
+            for name in self.wide_states
+            for move in moves_before(self.graph, self.ends_of_states[name])
+        )
 
     def exact(self, value: str, width: int | None = None) -> str:
         """`value` as an output of the integer part, which is never wide."""
@@ -82,6 +97,9 @@ class ValueForms:
             return self.constant(value, Role.CONSTANT, self.bits.activation, signed)
         layer = node_of(value)
         usual, role = self._activation_bits(layer, value in self.normed), Role.ACTIVATION
+        state = state_before(self.graph, form.value) if form.kind in OUTSIDE else None
+        if state is not None:
+            return self._narrowed_state(value, state, width or usual)
         if form.kind in OUTSIDE:
             usual, role, width = self.bits.input, Role.INPUT, None
         bits = width or usual
@@ -90,6 +108,34 @@ class ValueForms:
             signed = self._has_sign(value)
             spec = self.spec(bits, signed, role, source=form.value)
             self.narrowed[key] = self.quantizer(form.value, layer, spec)
+        return self.narrowed[key]
+
+    def state_bits(self, state: str) -> int:
+        """Bits of a state at both of its ends: more where it takes part in sums of gates."""
+        if state in self.wide_states and self.bits.internal is not None:
+            return min(self.bits.internal, MAX_STATE_BITS)
+        return self._activation_bits(node_of(self.ends_of_states[state]))
+
+    def state_codes(self, value: str, state: str) -> str:
+        """The codes of a state as they enter the step."""
+        key = f"{value} state"
+        if key not in self.narrowed:
+            source = self.forms[value].value
+            signed = self._has_sign(self.ends_of_states[state])
+            spec = self.spec(self.state_bits(state), signed, Role.INPUT, source=source)
+            self.narrowed[key] = self.quantizer(source, node_of(value), spec)
+        return self.narrowed[key]
+
+    def _narrowed_state(self, value: str, state: str, bits: int) -> str:
+        """The codes of a state, with fewer bits if a user takes fewer."""
+        codes = self.state_codes(value, state)
+        if bits >= self.state_bits(state):
+            return codes
+        key = f"{value} {bits}"
+        if key not in self.narrowed:
+            signed = self._has_sign(self.ends_of_states[state])
+            spec = self.spec(bits, signed, Role.ACTIVATION, source=codes)
+            self.narrowed[key] = self.quantizer(codes, node_of(value), spec)
         return self.narrowed[key]
 
     def _activation_bits(self, layer: str, normed: bool = False) -> int:
@@ -103,6 +149,9 @@ class ValueForms:
     def kept(self, value: str) -> str:
         """`value` with the bits of the internal stage, of a gate or a state of a cell."""
         form = self.forms[value]
+        state = state_before(self.graph, form.value) if form.kind in OUTSIDE else None
+        if state is not None:
+            return self.state_codes(value, state)
         if self.bits.internal is None or form.kind != "wide":
             return self.codes(value)
         bits = min(self.bits.internal, MAX_STATE_BITS)

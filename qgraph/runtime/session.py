@@ -21,6 +21,7 @@ from qgraph.notebook import table_html
 from qgraph.numerics import quantize
 from qgraph.program import Program, segments
 from qgraph.program.islands import needed
+from qgraph.runtime.stream import Stream
 
 
 class Session:
@@ -131,6 +132,23 @@ class Session:
                 codes[name], values[name] = found, Fixed(found.astype(np.int64), held)
         self._compute(self._behind, values)
         return {public: as_float(values[name]) for public, name in self.graph.outputs.items()}
+
+    def stream(self, count: int = 1) -> Stream:
+        """Run sequences step by step, on a network with states.
+
+        Args:
+            count: Number of sequences that run side by side.
+
+        Returns:
+            A stream, whose states are zeros.
+
+        Raises:
+            UsageError: The network has no states.
+
+        Examples:
+            >>> stream = qgraph.Session.open("out").stream()
+        """
+        return Stream(self, count)
 
     @property
     def seconds(self) -> tuple[float, ...]:

@@ -10,12 +10,18 @@ from typer.testing import CliRunner
 
 import qgraph
 from qgraph import compiler
-from qgraph.cli.network_options import LoadOptions, PassOptions, PlanOptions, ResultOptions
+from qgraph.cli.network_options import (
+    LoadOptions,
+    PassOptions,
+    PlanOptions,
+    ResultOptions,
+    StateOptions,
+)
 from qgraph.cli.option_groups import OptionGroup, ReadBy, with_groups
 from qgraph.rl.policy import read_policy
 
 FUNCTIONS = {
-    compiler.quantize: (PlanOptions, ResultOptions, LoadOptions, PassOptions),
+    compiler.quantize: (PlanOptions, ResultOptions, LoadOptions, PassOptions, StateOptions),
     compiler.pareto: (PlanOptions, LoadOptions),
     qgraph.load: (LoadOptions,),
     qgraph.optimize: (PassOptions, LoadOptions),

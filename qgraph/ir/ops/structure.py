@@ -32,6 +32,7 @@ class InputAttrs(Attributes):
     """An input of the graph."""
 
     type: TensorType = attribute("of the input tensor")
+    state: str | None = attribute("the output that it follows, one step later", default=None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -85,10 +85,7 @@ class _Inserter(KeptScales):
             for produced in node.values:
                 self.forms[produced] = ValueForm(kind, value if produced == node.name else produced)
         for public, value in self.graph.outputs.items():
-            width = self.bits.output
-            if public in self.states.values():
-                width = max(self.state_bits(n) for n, o in self.states.items() if o == public)
-            self.graph.outputs[public] = self.exact(value, width)
+            self.graph.outputs[public] = self.exact(value, self.output_bits(public))
         self.note_additions()
         self._unify_concat_signs()
         unite_formats(self.graph)
@@ -183,7 +180,7 @@ class _Inserter(KeptScales):
             return "wide", node.name
         if node.op in CLIPS and self._clip(node):
             return "wide", node.name
-        if self.bits.output and self._leaves(node):
+        if self.bits.output and node.name in self.leaving:
             self.graph.set_attrs(node.name, outside=True)
             return self._float(node, "it only sums outputs of the network")
         if node.name in self.scores and self.masked(node):
@@ -195,10 +192,6 @@ class _Inserter(KeptScales):
             node, *self.on_one_scale([self.given_addend(node, v) or take(v) for v in node.inputs])
         )
         return "wide", node.name
-
-    def _leaves(self, node: Node) -> bool:
-        """Whether a value is an output of the network without other users."""
-        return node.name in self.graph.outputs.values() and not self.graph.users(node.name)
 
     def _clip(self, node: Node) -> bool:
         """Clip a wide value to a constant on its own scale, before it is narrowed.
@@ -270,15 +263,17 @@ class _Inserter(KeptScales):
         if form.kind in (*OUTSIDE, "const"):
             self.connect(node, form.value)
             return "input" if form.kind == "input" else "float", node.name
-        keeps = node.name in self.gates.moves | self.state_moves
-        take = self.kept if keeps else self.codes
-        self.connect(node, take(node.inputs[0]))
+        if node.name in self.gates.moves | self.state_moves:
+            self.connect(node, self.kept(node.inputs[0]))
+        else:
+            width = self.bits.output if node.name in self.leaving else None
+            self.connect(node, self.codes(node.inputs[0], width))
         return "codes", node.name
 
     def _table(self, node: Node) -> tuple[str, str]:
         if self.forms[node.inputs[0]].kind in (*OUTSIDE, "const"):
             return self._float(node, "its input is float")
-        width = self.bits.output if self._leaves(node) else None
+        width = self.bits.output if node.name in self.leaving else None
         bits, given = width or self._activation_bits(node.name), self.given_after(node)
         spec = self.spec(bits, self._has_sign(node.name), Role.ACTIVATION, table=True)
         if given is not None and given.exponent is not None:

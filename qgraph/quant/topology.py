@@ -168,6 +168,18 @@ def final_nodes(graph: Graph) -> frozenset[str]:
     return frozenset(graph.nodes.keys() - inner)
 
 
+def leaving_nodes(graph: Graph) -> frozenset[str]:
+    """Nodes from which only moves lead on, to outputs of the network."""
+    found, outputs = set[str](), {node_of(value) for value in graph.outputs.values()}
+    for node in graph.topological()[::-1]:
+        users = [user for value in node.values for user in graph.users(value)]
+        if (users or node.name in outputs) and all(
+            user.name in found and op_definition(user.op).moves for user in users
+        ):
+            found.add(node.name)
+    return frozenset(found)
+
+
 def before_layers(graph: Graph) -> frozenset[str]:
     """Nodes that a layer, or a product of matrices, follows."""
     inner: set[str] = set()

@@ -24,6 +24,7 @@ from qgraph.quant.topology import (
     before_softmaxes,
     end_layers,
     is_nonnegative,
+    leaving_nodes,
     masks_of,
     sources_spec,
 )
@@ -67,6 +68,7 @@ class ValueForms:
         self.nonnegative = is_nonnegative(self.graph)
         leaky = ((n.name, leaky_product(self.graph, n)) for n in self.graph.topological())
         self.leaky = {name: parts for name, parts in leaky if parts is not None}
+        self.leaving = leaving_nodes(self.graph)
         self.leaky_products = set(self.leaky.values())
         self.states = states_of(self.graph)
         self.ends_of_states = {n: self.graph.outputs[o] for n, o in self.states.items()}
@@ -115,6 +117,11 @@ class ValueForms:
         if state in self.wide_states and self.bits.internal is not None:
             return min(self.bits.internal, MAX_STATE_BITS)
         return self._activation_bits(node_of(self.ends_of_states[state]))
+
+    def output_bits(self, public: str) -> int | None:
+        """Bits of an output, of which states need more; None for those of activations."""
+        states = [name for name, output in self.states.items() if output == public]
+        return max(map(self.state_bits, states)) if states else self.bits.output
 
     def state_codes(self, value: str, state: str) -> str:
         """The codes of a state as they enter the step."""

@@ -146,7 +146,10 @@ class Session:
             UsageError: The network has no states.
 
         Examples:
-            >>> stream = qgraph.Session.open("out").stream()
+            >>> qgraph.Session.open("out").stream()  # of a network that was made without states
+            Traceback (most recent call last):
+            ...
+            qgraph.errors.UsageError: the network has no states...
         """
         return Stream(self, count)
 

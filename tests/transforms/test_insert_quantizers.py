@@ -3,6 +3,7 @@
 import numpy as np
 
 from qgraph.ir.types import TensorType
+from qgraph.quant.profile import parse_profile
 from tests.helpers.layers import WINDOW, Net, check_inserted
 from tests.helpers.quantized import INT4, INT32_BIAS
 
@@ -376,3 +377,38 @@ def test_padding_with_a_value_is_on_no_grid():
     check_inserted(
         net, y, golden, reasons=[("p", "stays float: its padding value 0.5 is not a code")]
     )
+
+
+WIDE_OUTPUTS = parse_profile({"name": "wide", "bits": {"output": 16}}, "wide")
+
+
+def test_a_table_before_moves_has_the_bits_of_outputs():
+    net = Net()
+    y = net.op("sigmoid", net.fc(net.x, "f"), name="s")
+    y = net.op("expand_dims", y, name="row", axis=1)
+    golden = """
+        %x/q8 = quantize(%x) {spec=<s8 input>}
+        %f/w/q8 = quantize(%f/w) {spec=<s8 weight>}
+        %f = matmul(%x/q8, %f/w/q8)
+        %f/q16 = quantize(%f) {spec=<s16 internal>}
+        %f/q8 = quantize(%f/q16) {spec=<s8 activation>}
+        %s = lookup(%f/q8) {domain=<s8 activation>, function="sigmoid", spec=<u16 activation>}
+        %row = expand_dims(%s) {axis=1}
+        return "y" = %row
+    """
+    check_inserted(net, y, golden, WIDE_OUTPUTS)
+
+
+def test_a_layer_before_moves_has_the_bits_of_outputs():
+    net = Net()
+    y = net.op("expand_dims", net.fc(net.x, "f"), name="row", axis=1)
+    golden = """
+        %x/q8 = quantize(%x) {spec=<s8 input>}
+        %f/w/q8 = quantize(%f/w) {spec=<s8 weight>}
+        %f = matmul(%x/q8, %f/w/q8)
+        %f/q16 = quantize(%f) {spec=<s16 internal>}
+        %f/q16_1 = quantize(%f/q16) {spec=<s16 activation>}
+        %row = expand_dims(%f/q16_1) {axis=1}
+        return "y" = %row
+    """
+    check_inserted(net, y, golden, WIDE_OUTPUTS)

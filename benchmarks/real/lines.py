@@ -22,7 +22,7 @@ NOISE = 0.03  # of pixels from -1 to 1
 
 @dataclass(frozen=True)
 class Lines:
-    """Images of lines, float32 [n, 3, height, width] from -1 to 1, and what each says."""
+    """Images of lines, float32 [n, 3, height, width] from -1 to 1, and the text of each."""
 
     images: Array
     texts: Sequence[str]

@@ -62,7 +62,7 @@ def tables() -> Iterator[Table]:
             "wide: 16 bits for the waveform, the STFT, indices of tables and the score; weights "
             "and all other activations have 8 bits",
             "streamed as one network: scores and states that differ between steps with carried "
-            "codes and the integer reference fed with its own states",
+            "codes and the quantized graph in numpy",
         ],
     )  # fmt: skip
     table.add("float", "-", auc(floats, labels), 1.0, float("inf"), "-", "-", 0.0)

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from benchmarks.onnx_node_integers import has_integer_form
 from benchmarks.result import JsonFile, report
 from benchmarks.tables import Table
 from qgraph.errors import QGraphError
@@ -25,6 +26,7 @@ from qgraph.ir.ops.structure import OpaqueAttrs
 from qgraph.ir.types import Array
 
 ARRAYS = np.ndarray | np.generic
+INTEGER = "has an integer form"
 HALF = 2.0**-6  # two units in the last place of bfloat16
 
 
@@ -46,6 +48,7 @@ class Outcome:
     op: str
     verdict: Verdict
     reason: str = ""
+    integer: bool = False
 
 
 @cache
@@ -90,10 +93,10 @@ def with_constants(model: Any, feeds: list[Any]) -> tuple[Any, dict[str, Array]]
     return frozen, fed
 
 
-def judged(case: Any) -> Outcome:
-    """Load, run and compare one test."""
+def judged(case: Any, integers: bool = False) -> Outcome:
+    """Load, run and compare one test; `integers` looks for its integer form, too."""
     try:
-        return _tried(case)
+        return _tried(case, integers)
     except QGraphError as error:
         return Outcome(case.name, op_of(case), Verdict.REFUSED, str(error))
     except Exception as error:  # the benchmark looks for exceptions that are not in the error tree
@@ -101,12 +104,12 @@ def judged(case: Any) -> Outcome:
         return Outcome(case.name, op_of(case), Verdict.CRASHED, told)
 
 
-def _tried(case: Any) -> Outcome:
+def _tried(case: Any, integers: bool) -> Outcome:
     from qgraph.frontends.onnx import import_model, read
     from qgraph.frontends.onnx.node import ir_name
     from qgraph.interpret import evaluate
 
-    verdict, reason = Verdict.EQUAL, ""
+    verdict, reason, integer = Verdict.EQUAL, "", integers
     for feeds, expected in case.data_sets:
         model, fed = with_constants(case.model, list(feeds))
         graph = import_model(read(model))
@@ -119,7 +122,8 @@ def _tried(case: Any) -> Outcome:
             told = difference(results[ir_name(value.name)], want, case.rtol, case.atol)
             if told:
                 return Outcome(case.name, op_of(case), Verdict.WRONG, f"{value.name}: {told}")
-    return Outcome(case.name, op_of(case), verdict, reason)
+        integer = integer and has_integer_form(graph, {k: run[k] for k in graph.inputs})
+    return Outcome(case.name, op_of(case), verdict, reason, integer and not reason)
 
 
 def difference(found: Array, want: Any, rtol: float, atol: float) -> str:
@@ -156,24 +160,26 @@ def _kind(array: Array) -> str:
     return "text" if array.dtype.kind in "OSU" else array.dtype.name
 
 
-def outcomes(only: Iterable[str] = ()) -> Iterator[Outcome]:
-    """The verdict on every node test, or on those of some ops."""
+def outcomes(only: Iterable[str] = (), integers: bool = False) -> Iterator[Outcome]:
+    """The verdict on every node test, or on those of some ops; see `judged`."""
     wanted = set(only)
     for case in node_cases():
         if not wanted or op_of(case) in wanted:
-            yield judged(case)
+            yield judged(case, integers)
 
 
 def table(found: Iterable[Outcome]) -> Table:
     """Counts of verdicts in total and by op."""
-    ops: dict[str, Counter[Verdict]] = defaultdict(Counter)
-    total: Counter[Verdict] = Counter()
+    ops: dict[str, Counter[str]] = defaultdict(Counter)
     for outcome in found:
-        ops[outcome.op][outcome.verdict] += 1
-        total[outcome.verdict] += 1
-    made = Table("ONNX's node tests", {"op": "", **{verdict.value: "d" for verdict in Verdict}})
-    for op, counts in [("all", total), *sorted(ops.items())]:
-        made.add(op, *(counts[verdict] or None for verdict in Verdict))
+        for counts in (ops["all"], ops[outcome.op]):
+            counts[outcome.verdict.value] += 1
+            counts[INTEGER] += int(outcome.integer)
+    first, *others = (verdict.value for verdict in Verdict)
+    columns = (first, INTEGER, *others)
+    made = Table("ONNX's node tests", {"op": "", **dict.fromkeys(columns, "d")})
+    for op in sorted(ops, key=lambda op: (op != "all", op)):
+        made.add(op, *(ops[op][column] or None for column in columns))
     return made
 
 
@@ -185,7 +191,7 @@ def main(
     json_file: JsonFile = None,
 ) -> None:
     """Count the verdicts on ONNX's node tests, by op."""
-    found = list(outcomes(only or ()))
+    found = list(outcomes(only or (), integers=True))
     for outcome in found:
         if outcome.verdict in (show or ()):
             print(f"{outcome.verdict.value} {outcome.case} ({outcome.op}): {outcome.reason}")

@@ -23,6 +23,8 @@ INTEGER_LATER = frozenset({"avg_pool", "batch_norm", "layer_norm", "leaky_relu",
 # of its range within one step is too steep for a table.
 STEP, MAX_CHANGE = 1 / 16, 0.25
 SMALLEST_STEP = 2.0**-40
+# Layers, and quantizers that an already quantized file gives.
+TO_CODES = (*COMPUTE, "quantize")
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def _all_take_codes(graph: Graph, value: str, into: set[str]) -> bool:
 
 def _takes_codes(graph: Graph, user: Node, into: set[str]) -> bool:
     """Whether a node and all users of its result work on codes."""
-    if user.op in COMPUTE or op_definition(user.op).pointwise:
+    if user.op in TO_CODES or op_definition(user.op).pointwise:
         return True
     if user.op == "mean":  # over channels it is part of a norm
         last = (graph.types[user.inputs[0]].rank or 0) - 1
@@ -170,10 +172,10 @@ def _is_integer(graph: Graph, node: Node) -> bool:
 
 
 def _behind_layers(nodes: list[Node]) -> set[str]:
-    """Values that depend on a layer without float arithmetic between."""
+    """Values that depend on a layer or a quantizer without float arithmetic between."""
     found: set[str] = set()
     for node in nodes:
         reached = any(value in found for value in node.inputs)
-        if node.op in COMPUTE or (reached and (_may_be_integer(node) or node.op == "mean")):
+        if node.op in TO_CODES or (reached and (_may_be_integer(node) or node.op == "mean")):
             found.update(node.values)
     return found

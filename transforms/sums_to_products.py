@@ -73,7 +73,7 @@ def _leads_to_layers(graph: Graph, value: str) -> bool:
             return False
         for user in graph.users(current):
             definition = op_definition(user.op)
-            if user.op in COMPUTE or definition.pointwise or user.name in seen:
+            if user.op in (*COMPUTE, "quantize") or definition.pointwise or user.name in seen:
                 continue
             if definition.integer is None:
                 return False

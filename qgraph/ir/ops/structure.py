@@ -250,6 +250,7 @@ OPS: tuple[AnyOp, ...] = (
     OpDef(
         "quantize", (1, 1), QuantizerAttrs, _quantized_type, _quantize, _requantize,
         scale=Scale.OWN, reach=reach_of_spec, in_place=_quantize_in_place, owns=True,
+        nonnegative=lambda attrs, inputs: inputs[0] or not attrs.spec.signed,
     ),
     OpDef(
         "lookup", (1, 1), TableAttrs, _quantized_type, _lookup, _integer_lookup,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.onnx_nodes import Outcome, Verdict, outcomes, table
+from benchmarks.onnx_nodes import Outcome, Verdict, judged, node_cases, outcomes, table
 
 
 @pytest.mark.slow
@@ -15,12 +15,22 @@ def test_no_node_test_is_wrong_or_crashes():
 
 def test_table_counts_by_op():
     made = table([
-        Outcome("a", "Add", Verdict.EQUAL),
+        Outcome("a", "Add", Verdict.EQUAL, integer=True),
         Outcome("b", "Add", Verdict.REFUSED, "why"),
         Outcome("c", "Abs", Verdict.EQUAL),
     ])  # fmt: skip
     assert made.markdown().splitlines()[2:] == [
-        "| all | 2 | - | 1 | - | - |",
-        "| Abs | 1 | - | - | - | - |",
-        "| Add | 1 | - | 1 | - | - |",
+        "| all | 2 | 1 | - | 1 | - | - |",
+        "| Abs | 1 | - | - | - | - | - |",
+        "| Add | 1 | 1 | - | 1 | - | - |",
     ]
+
+
+@pytest.mark.parametrize(
+    ("case", "integer"),
+    [("test_relu", True), ("test_exp", True), ("test_add", True), ("test_acosh", False)],
+)
+def test_integer_forms_are_found(case, integer):
+    found = next(c for c in node_cases() if c.name == case)
+    outcome = judged(found, integers=True)
+    assert (outcome.verdict, outcome.integer) == (Verdict.EQUAL, integer)

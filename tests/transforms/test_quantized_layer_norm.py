@@ -28,7 +28,10 @@ from tests.helpers.layers import WINDOW, Net, check_inserted, inserted
 from tests.helpers.quantized import INT8, INT32_BIAS, quantize
 
 POLICY = load_profile("policy-int8")
-REFUSED = {"onnx-qdq", "qonnx"}
+WRAPPING = replace(INT8, overflow="wrap", rounding="floor")
+# Forms that a profile excludes: they saturate, and round half to even; float32 cannot hold the sum
+# of the product with a scale and a bias of 32 bits.
+REFUSED = {WRAPPING: {"onnx-qdq", "qonnx"}, INT32_BIAS: {"onnx-qdq"}}
 
 
 def norm(net: Net, x: str, size: int = 4, **attrs) -> str:
@@ -181,8 +184,8 @@ def network(rank: int, profile, seed: int = 0) -> Network:
 
 @pytest.mark.parametrize(
     ("rank", "profile"),
-    [(2, POLICY), (3, INT32_BIAS), (4, replace(INT8, overflow="wrap", rounding="floor"))],
-    ids=["policy", "int32-bias", "wrap"],
+    [(2, POLICY), (3, INT32_BIAS), (3, INT8), (4, INT8), (4, WRAPPING)],
+    ids=["policy", "int32-bias", "rows", "images", "wrap"],
 )
 def test_every_form_has_the_same_codes(rank, profile) -> None:
     made = network(rank, profile)
@@ -195,7 +198,7 @@ def test_every_form_has_the_same_codes(rank, profile) -> None:
     carried = set()
     for name in ANY_PROFILE:
         refusal = form(name).refusal(made)
-        assert (refusal is None) == (name not in REFUSED), refusal
+        assert (refusal is None) == (name not in REFUSED.get(profile, ())), refusal
         if refusal is not None:
             continue
         with tempfile.TemporaryDirectory() as folder:

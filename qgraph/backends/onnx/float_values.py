@@ -14,13 +14,14 @@ from typing import ClassVar
 import numpy as np
 
 from qgraph.backends.onnx.emission import NO_NAMES, Lower, ProgramEmission
+from qgraph.backends.onnx.integer_steps import softmax_codes, standardized_codes
 from qgraph.backends.onnx.shared_lowerings import SHARED
 from qgraph.errors import UnsupportedError
-from qgraph.exact.sums import FLOAT32_EXACT
+from qgraph.exact.sums import FLOAT32_EXACT, FLOAT64_EXACT
 from qgraph.foreign import AttrValue
 from qgraph.ir.types import AnyExponent, Array, Overflow, QuantSpec, Rounding
 from qgraph.numerics import aligned
-from qgraph.ops.lowerings import LoweringRefusal, Lowerings
+from qgraph.ops.lowerings import Lowerings
 from qgraph.program import Program, Step, Tensor
 from qgraph.program.ops import OPS, ClipAttrs, LookupAttrs, MaxPoolAttrs, RequantizeAttrs
 
@@ -45,6 +46,7 @@ class ValueEmission(ProgramEmission):
         publics: Mapping[str, str] = NO_NAMES,
         reserved: Collection[str] = (),
     ) -> None:
+        self.wide: set[str] = set()  # tensors in float64, although the form has float32
         self.users: dict[str, list[Step]] = {}
         for step in program.steps:
             for name in step.inputs:
@@ -66,8 +68,8 @@ class ValueEmission(ProgramEmission):
     # -- entries and exits -------------------------------------------------------------------
 
     def enter(self) -> None:
-        for tensor in self.tensors.values():
-            check_exact(tensor, self.exact)
+        for name, tensor in self.tensors.items():
+            check_exact(tensor, FLOAT64_EXACT if name in self.wide else self.exact)
         for entry in self.program.entries:
             self._check_rounding(entry.tensor, entry.spec.rounding, entry.spec.overflow)
             name = entry.tensor
@@ -236,15 +238,44 @@ class ValueEmission(ProgramEmission):
 
     def _lookup(self, step: Step) -> None:
         (name, _), nchw = step.inputs, self.made_as(step.inputs[0])[1]
-        value, exponent = self.get(name, "float32", nchw), self.tensors[name].exponent
-        factor = self.model.constant(np.ldexp(np.float32(1), exponent), f"{step.output}/steps")
+        codes = self._steps(self.get(name, "float32", nchw), name, step.output)
         offset = self.model.constant(
             np.float32(step.attrs_as(LookupAttrs).offset), f"{step.output}/offset"
         )
-        codes = self.model.add("Mul", [value, factor], f"{step.output}/code")
         index = self.model.add("Sub", [codes, offset], f"{step.output}/place")
         whole = self.cast(index, "int64", f"{step.output}/index")
         self.put(step.output, self.table(step, whole), "float32", nchw)
+
+    def _steps(self, value: str, name: str, stem: str, dtype: str = "float32") -> str:
+        """The codes of a tensor as whole numbers of a float type."""
+        power = np.ldexp(np.float64(1), self.tensors[name].exponent)
+        factor = self.model.constant(np.asarray(power, dtype), f"{stem}/steps")
+        return self.model.add("Mul", [value, factor], f"{stem}/code")
+
+    # -- integer arithmetic between float values ----------------------------------------------
+
+    def from_codes(self, name: str, codes: str) -> str:
+        """Codes of a tensor in int64, as values; its codes are exact in float32."""
+        wide = self.cast(codes, "float32", f"{name}/whole")
+        return self.model.add("Mul", [wide, self.scale(self.tensors[name].exponent, name)], name)
+
+    def _codes(self, name: str, dtype: str, stem: str) -> str:
+        if name in self.program.constants:
+            held = self.program.constants[name].astype(dtype)
+            return self.model.constant(held, f"{name}/codes")
+        steps = self._steps(self.get(name, "float32"), name, stem)
+        return self.cast(steps, dtype, f"{stem}/codes")
+
+    def _standardize(self, step: Step) -> None:
+        codes = self._codes(step.inputs[0], "int64", step.output)
+        found = standardized_codes(self, step, codes)
+        self.put(step.output, self.from_codes(step.output, found), "float32")
+
+    def _softmax(self, step: Step) -> None:
+        (x, table), stem = step.inputs, step.output
+        codes, entries = self._codes(x, "int32", stem), self._codes(table, "int64", stem)
+        found = softmax_codes(self, step, codes, "int32", entries)
+        self.put(stem, self.from_codes(stem, found), "float32")
 
     # -- windows -----------------------------------------------------------------------------
 
@@ -262,10 +293,6 @@ class ValueEmission(ProgramEmission):
 
 def value_lowerings(place: str, form: str, **own: Lower) -> Lowerings[Lower]:
     """The table of a form of values. own: lowerings that differ from the common ones."""
-    norms = LoweringRefusal(
-        f"is a layer norm on integers, of which {form} has no op",
-        "onnx-integer, C, the engine and TensorFlow support it",
-    )
     lowered: dict[str, Lower] = {
         **SHARED,
         "conv2d": ValueEmission._conv2d,
@@ -277,13 +304,11 @@ def value_lowerings(place: str, form: str, **own: Lower) -> Lowerings[Lower]:
         "requantize": ValueEmission._requantize,
         "lookup": ValueEmission._lookup,
         "max_pool": ValueEmission._max_pool,
+        "standardize": ValueEmission._standardize,
+        "softmax": ValueEmission._softmax,
         **own,
     }
-    softmaxes = LoweringRefusal(
-        f"is a softmax on integers, of which {form} has no op",
-        "onnx-integer, C, the engine and TensorFlow support it",
-    )
-    return Lowerings(place, OPS, lowered, {"standardize": norms, "softmax": softmaxes})
+    return Lowerings(place, OPS, lowered)
 
 
 def reach(tensor: Tensor) -> int:

@@ -14,10 +14,17 @@ from functools import reduce
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from qgraph.backends.onnx.emission import Lower, ProgramEmission
-from qgraph.backends.onnx.requantize import INT32, Operate, Requantize
+from qgraph.backends.onnx.integer_steps import (
+    operate,
+    requantization,
+    requantized_codes,
+    softmax_codes,
+    standardized_codes,
+    with_numbers,
+)
+from qgraph.backends.onnx.requantize import INT32, Operate
 from qgraph.backends.onnx.shared_lowerings import SHARED
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import AttrValue
@@ -29,9 +36,6 @@ from qgraph.program.ops import (
     LookupAttrs,
     MaxPoolAttrs,
     ReduceMaxAttrs,
-    RequantizeAttrs,
-    SoftmaxProgramAttrs,
-    StandardizeAttrs,
 )
 
 BYTES = ("int8", "uint8")
@@ -62,11 +66,7 @@ class IntegerEmission(ProgramEmission):
         return np.asarray(codes).astype(dtype)
 
     def operate(self, op: str, a: str, b: str, dtype: str, stem: str) -> str:
-        if dtype == "int64" and op in ("Max", "Min"):
-            # On x86, ONNX Runtime's own kernels compare the low 32 bits only.
-            other = self.model.add("Less" if op == "Max" else "Greater", [a, b], f"{stem}/is_b")
-            return self.model.add("Where", [other, b, a], stem)
-        return self.model.add(op, [a, b], stem)
+        return operate(self.model, op, a, b, dtype, stem)
 
     def padded(self, step: Step, inputs: list[str], dtype: str, pooled: bool) -> str:
         value = self.model.add("Pad", inputs, step.output)
@@ -178,37 +178,15 @@ class IntegerEmission(ProgramEmission):
         return [*found, CodeByte(top, 8 * len(found), low, high)]
 
     def _number(self, dtype: str, stem: str) -> Operate:
-        def operate(op: str, value: str, numbers: npt.ArrayLike) -> str:
-            constant = self.model.constant(np.asarray(numbers).astype(dtype), f"{stem}/number")
-            return self.model.add(op, [value, constant], stem)
-
-        return operate
+        return with_numbers(self.model, dtype, stem)
 
     # -- elementwise -------------------------------------------------------------------------
 
     def _requantize(self, step: Step) -> None:
         (name,) = step.inputs
-        attrs = step.attrs_as(RequantizeAttrs)
-        tensor, nchw = self.tensors[name], self.made_as(name)[1]
-        rule = Requantize(
-            tensor.low,
-            tensor.high,
-            np.asarray(attrs.shift, np.int64),
-            attrs.rounding,
-            attrs.wraps,
-            attrs.low,
-            attrs.high,
-        )
-        dtype = rule.dtype
-
-        def operate(op: str, value: str, other: npt.ArrayLike) -> str:
-            if not isinstance(other, str):
-                array = np.asarray(other).astype(dtype)
-                array = array.reshape(-1, 1, 1) if nchw and array.ndim else array
-                other = self.model.constant(array, f"{step.output}/number")
-            return self.operate(op, value, other, dtype, step.output)
-
-        self.put(step.output, rule.emit(self.get(name, dtype, nchw), operate), dtype, nchw)
+        nchw, rule = self.made_as(name)[1], requantization(self, step)
+        found = requantized_codes(self, step, self.get(name, rule.dtype, nchw), nchw)
+        self.put(step.output, found, rule.dtype, nchw)
 
     def _lookup(self, step: Step) -> None:
         name, table = step.inputs
@@ -223,55 +201,14 @@ class IntegerEmission(ProgramEmission):
         self.put(step.output, value, held, nchw)
 
     def _standardize(self, step: Step) -> None:
-        """In int64, as in numpy. The root is computed in float64 and then corrected."""
-        (x,), numbers, stem = step.inputs, step.attrs_as(StandardizeAttrs), step.output
-        number = self._number("int64", stem)
-        codes, tensor = self.get(x, "int64"), self.tensors[stem]
-        channels = tensor.shape[-1]
-        axis = self.model.constant(np.array([-1], np.int64), f"{stem}/axis")
-
-        def add(op: str, *values: str, **attrs: AttrValue) -> str:
-            return self.model.add(op, [*values], stem, **attrs)
-
-        def square_is(op: str, root: str) -> str:
-            return self.cast(add(op, add("Mul", root, root), square), "int64", stem)
-
-        total = add("ReduceSum", codes, axis, keepdims=1)
-        squares = add("ReduceSum", add("Mul", codes, codes), axis, keepdims=1)
-        squares = number("Mul", squares, channels)
-        spread = number("Mul", add("Sub", squares, add("Mul", total, total)), 4**numbers.guard)
-        square = number("Add", spread, numbers.epsilon)
-        root = self.cast(add("Sqrt", self.cast(square, "double", stem)), "int64", stem)
-        root = add("Sub", root, square_is("Greater", root))
-        root = add("Add", root, square_is("LessOrEqual", number("Add", root, 1)))
-        root = number("Add", root, 1)
-        deviation = add("Sub", number("Mul", codes, channels), total)
-        # Div rounds towards 0, which is rounding down for a number that is large enough.
-        far = max(-tensor.low, tensor.high) + 1
-        above = number("Mul", root, 2 * far + 1)
-        doubled = add("Add", number("Mul", deviation, 2 << numbers.shift), above)
-        whole = add("Div", doubled, number("Mul", root, 2))
-        self.put(step.output, number("Sub", whole, far), "int64")
+        codes = self.get(step.inputs[0], "int64")
+        self.put(step.output, standardized_codes(self, step, codes), "int64")
 
     def _softmax(self, step: Step) -> None:
-        (x, table), attrs, stem = step.inputs, step.attrs_as(SoftmaxProgramAttrs), step.output
-        number = self._number("int64", stem)
-        last = self.model.constant(np.array([-1], np.int64), f"{stem}/axis")
+        x, table = step.inputs
         dtype = self.working(x)
-        codes = self.get(x, dtype)
-        most = self.model.add("ReduceMax", [codes, last], f"{stem}/most", keepdims=1)
-        distance = self.model.add("Sub", [most, codes], f"{stem}/distance")
-        entries = self.tensors[table].shape[0]
-        if self.tensors[x].high - self.tensors[x].low >= entries:
-            farthest = self.model.constant(np.asarray(entries - 1, dtype), f"{stem}/farthest")
-            distance = self.operate("Min", distance, farthest, dtype, f"{stem}/nearer")
-        found = self.model.add("Gather", [self.get(table, "int64"), distance], f"{stem}/e")
-        total = self.model.add("ReduceSum", [found, last], f"{stem}/total", keepdims=1)
-        half = number("Div", total, 2)
-        raised = self.model.add("Add", [number("Mul", found, 1 << attrs.bits), half], stem)
-        shares = self.model.add("Div", [raised, total], f"{stem}/shares")
-        highest = self.model.constant(np.int64(attrs.high), f"{stem}/highest")
-        self.put(stem, self.operate("Min", shares, highest, "int64", stem), "int64")
+        found = softmax_codes(self, step, self.get(x, dtype), dtype, self.get(table, "int64"))
+        self.put(step.output, found, "int64")
 
     def _max_pool(self, step: Step) -> None:
         (name,) = step.inputs

@@ -13,9 +13,11 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from qgraph.backends.onnx.emission import NO_NAMES
-from qgraph.backends.onnx.float_values import ValueEmission, value_lowerings
+from qgraph.backends.onnx.float_values import ValueEmission, reach, value_lowerings
+from qgraph.backends.onnx.integer_steps import requantization, requantized_codes
 from qgraph.backends.onnx.layouts import turned
 from qgraph.errors import UnsupportedError
+from qgraph.exact.sums import FLOAT32_EXACT
 from qgraph.foreign import AttrValue
 from qgraph.ir.types import Array, QuantSpec, Rounding
 from qgraph.program import Program, Step
@@ -42,6 +44,17 @@ class QdqEmission(ValueEmission):
         self.dequantized: set[str] = set()  # outputs of DequantizeLinear nodes
         self.bytes: set[str] = set()  # those of them that fit in 8 bits
         self.far: set[str] = set()  # tensors whose codes exceed int32 before they saturate
+        # Products beyond float32, as in layer norms: in float64, then rounded in integers.
+        self.wide = {step.output for step in program.steps if self._is_wide_product(step)}
+
+    def _is_wide_product(self, step: Step) -> bool:
+        tensor, users = self.tensors[step.output], self.users.get(step.output, [])
+        rounded = bool(users) and all(user.op == "requantize" for user in users)
+        one_scale = isinstance(tensor.exponent, int) and step.output not in self.program.exits
+        return step.op == "mul" and reach(tensor) > FLOAT32_EXACT and rounded and one_scale
+
+    def working(self, *names: str) -> str:
+        return "float32" if self.wide.isdisjoint(names) else "float64"
 
     def quantized(self, value: str, name: str, spec: QuantSpec, nchw: bool) -> str:
         low, high = spec.lo, spec.hi
@@ -56,6 +69,14 @@ class QdqEmission(ValueEmission):
         return self._on_grid(value, name, dtype, nchw)
 
     def _requantize(self, step: Step) -> None:
+        (name,) = step.inputs
+        if name in self.wide:
+            nchw, dtype = self.made_as(name)[1], requantization(self, step).dtype
+            value = self.get(name, "float64", nchw)
+            codes = self.cast(self._steps(value, name, step.output, "float64"), dtype, name)
+            rounded = requantized_codes(self, step, codes, nchw)
+            self.put(step.output, self.from_codes(step.output, rounded), "float32", nchw)
+            return
         shift = int(np.min(step.attrs_as(RequantizeAttrs).shift))
         source = self.tensors[step.inputs[0]]
         if max(-source.low, source.high) << max(-shift, 0) > INT32_MAX:
@@ -102,6 +123,8 @@ class QdqEmission(ValueEmission):
         return self._constants[key]
 
     def constant(self, name: str, dtype: str, nchw: bool = False) -> str:
+        if dtype == "float64":
+            return self.cast(self.constant(name, "float32", nchw), dtype, f"{name}/wide")
         codes, tensor = self.program.constants[name], self.tensors[name]
         codes = turned(codes) if nchw else codes
         kind = tensor.storage if tensor.storage in ACTIVATIONS else "int32"
@@ -144,8 +167,15 @@ class QdqEmission(ValueEmission):
         dtype = narrowest(step.output, self.tensors[name].low, self.tensors[name].high)
         entries = self.model.constant(self.program.constants[name].astype(dtype), name)
         codes = self.model.add("Gather", [entries, index], f"{step.output}/codes")
-        grid, _ = self._grid(name, dtype, 0)
-        made = self.model.add("DequantizeLinear", [codes, *grid], step.output)
+        return self._dequantized(step.output, codes, name, dtype)
+
+    def from_codes(self, name: str, codes: str) -> str:
+        dtype = narrowest(name, self.tensors[name].low, self.tensors[name].high)
+        return self._dequantized(name, self.cast(codes, dtype, f"{name}/codes"), name, dtype)
+
+    def _dequantized(self, name: str, codes: str, grid_of: str, dtype: str) -> str:
+        grid, _ = self._grid(grid_of, dtype, 0)
+        made = self.model.add("DequantizeLinear", [codes, *grid], name)
         self.dequantized.add(made)
         return made
 

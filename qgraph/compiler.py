@@ -42,6 +42,7 @@ from qgraph.quant.bits import budget_of
 from qgraph.quant.calibrate import Calibration
 from qgraph.quant.data import Data, check_source, converted, load_data
 from qgraph.quant.exponents import Exponents, load_exponents
+from qgraph.quant.kept_scales import has_kept_scales
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Profile, load_profile
 from qgraph.quant.sequences import sequence_inputs, steps_of
@@ -58,7 +59,7 @@ from qgraph.static.choice import Choice, PlanRequest, choose, first_plan
 from qgraph.static.choice import pareto as pareto_of
 from qgraph.static.facts import AgreementFacts, Facts
 from qgraph.static.given_exponents import check_given, recorded_input_ranges, samples_with
-from qgraph.static.kept_scales import has_kept_scales, may_keep_scales
+from qgraph.static.kept_scales import WITHOUT_DATA, may_keep_scales
 from qgraph.static.mixed import Mixed
 from qgraph.static.preparations import Preparations
 from qgraph.static.sample_parts import Split, first_samples, samples_of
@@ -183,7 +184,8 @@ def quantize(
         plan = plan or given.plan or PLAIN
     request = PlanRequest(looks, plan, thresholds, budget, bits, memory, pipeline, held_out)
     first_plan(request)  # faults of the plan are reported before any file is read
-    keeps = not training and may_keep_scales(request)
+    keeps = may_keep_scales(request) if given is None else given.kept_scales
+    keeps = keeps and not training
     graph = _loaded(model, inputs, outputs, input_shapes, signature, trust, progress, keeps)
     mark_states(graph, states or {})
     if states_of(graph):
@@ -197,6 +199,8 @@ def quantize(
     wanted = (calibration, ranges, limit, measures, progress, pipeline)
     if given is None:
         samples = samples_for(graph, *wanted)
+        if samples.generated and has_kept_scales(graph):
+            samples = replace(samples, warnings=[WITHOUT_DATA])
     else:
         samples = samples_with(given, target, first_plan(request)[0], graph, *wanted)
     preparations = Preparations(graph, pipeline)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from qgraph.exact.bounds import Bound
 from qgraph.exact.compare import Measured
@@ -12,6 +12,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.quant.calibrate import Calibration
 from qgraph.quant.exponents import Exponents, exponents_of
+from qgraph.quant.kept_scales import has_kept_scales
 from qgraph.quant.profile import Profile
 from qgraph.rewrite.trace import Trace
 from qgraph.static.facts import Facts
@@ -45,7 +46,8 @@ class FixedPointNetwork:
         near = self.facts.agreement
         held_out = near is not None and near.held_out
         plan = self.facts.choice.plan_spec
-        return exponents_of(self.graph, scaled_features(self.floating), plan, held_out)
+        found = exponents_of(self.graph, scaled_features(self.floating), plan, held_out)
+        return replace(found, kept_scales=has_kept_scales(self.floating))
 
     @property
     def sqnr(self) -> Mapping[str, float]:

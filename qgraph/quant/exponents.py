@@ -81,6 +81,7 @@ class Exponents:
         held_out: Whether corrections were learned on part of the samples, and the report used the
             others.
         factors: Factors of the outputs of equalized layers, as log2 in sixteenths, by layer.
+        kept_scales: Whether the network keeps scales of an already quantized file.
 
     Examples:
         >>> Exponents({"image/codes": TensorExponent(8)}).tensors["image/codes"].exponent
@@ -92,6 +93,7 @@ class Exponents:
     plan: str | None = None
     held_out: bool = False
     factors: Factors = field(default_factory=dict)
+    kept_scales: bool = False
 
     def dump(self) -> str:
         """The text form, one tensor in each line.
@@ -109,6 +111,7 @@ class Exponents:
             "held_out": self.held_out,
             "features": dict(self.features),
             "factors": dict(self.factors),
+            **({"kept_scales": True} if self.kept_scales else {}),
         }
         lines = "".join(
             f" {json.dumps(key)}: {json.dumps(value)},\n" for key, value in head.items()
@@ -214,7 +217,7 @@ def parse_exponents(data: object) -> Exponents:
         raise CalibrationError(
             f"not exponents of format {FORMAT}", hint=f"give the {FILE} of an output directory"
         )
-    known = ("format", "plan", "held_out", "features", "factors", "tensors")
+    known = ("format", "plan", "held_out", "features", "factors", "kept_scales", "tensors")
     unknown = [key for key in data if key not in known]
     if unknown:
         raise CalibrationError(f"unknown key `{unknown[0]}`", hint=f"known: {', '.join(known)}")
@@ -225,8 +228,10 @@ def parse_exponents(data: object) -> Exponents:
         raise CalibrationError("`tensors`, `features` and `factors` must be mappings")
     if plan is not None and not isinstance(plan, str):
         raise CalibrationError("`plan` must be text, as --plan takes it, or null")
-    if not isinstance(held_out, bool):
-        raise CalibrationError("`held_out` must be true or false")
+    switches = {"held_out": held_out, "kept_scales": data.get("kept_scales", False)}
+    for key, value in switches.items():
+        if not isinstance(value, bool):
+            raise CalibrationError(f"`{key}` must be true or false")
     return Exponents(
         {name: _entry(name, value) for name, value in tensors.items()},
         {
@@ -236,6 +241,7 @@ def parse_exponents(data: object) -> Exponents:
         plan,
         held_out,
         {name: _integers(name, value, "channels") for name, value in factors.items()},
+        bool(switches["kept_scales"]),
     )
 
 

@@ -27,6 +27,12 @@ WIDEST = 32  # bits of a value on a finer scale
 BIAS_BITS = 32
 
 
+def has_kept_scales(graph: Graph) -> bool:
+    """Whether a float graph has scales from its file."""
+    nodes = graph.nodes.values()
+    return any(n.op == "quantize" or marks_of(n).grid is not None for n in nodes)
+
+
 class KeptScales(ValueForms):
     """Forms of values where a file has given quantizers."""
 

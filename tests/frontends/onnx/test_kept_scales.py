@@ -125,6 +125,9 @@ def test_codes_equal_those_of_onnx_runtime(profile, kind, per_channel, tmp_path)
     assert made.graph.notes == [
         "the model is already quantized: 19 of 19 scales are powers of two: kept"
     ]
+    assert [w.split(";")[0] for w in made.facts.warnings] == [
+        "no data: scales as in the file, others from noise at the inputs"
+    ]
     assert_codes_of_runtime(made, tmp_path / "powers.onnx", least=9)
 
 
@@ -181,3 +184,11 @@ def test_an_export_gives_the_same_network_again(profile, tmp_path) -> None:
     assert len(found) == len(wanted)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_exponents_of_a_run_give_it_again(tmp_path) -> None:
+    path = quantized_model(tmp_path, "QDQ", "QInt8", False, model=float_model())
+    made = qgraph.quantize(with_powers_of_two(path), X)
+    out = made.save(tmp_path / "out")
+    again = qgraph.quantize(tmp_path / "powers.onnx", X, exponents=out / "exponents.json")
+    assert str(again.graph) == str(made.graph)

@@ -5,7 +5,14 @@ from pathlib import Path
 
 from benchmarks.topics import site
 from qgraph.quant import key_tables
-from tests.helpers import actor_tables, agent_tables, levels, program_tables, project
+from tests.helpers import (
+    actor_tables,
+    agent_tables,
+    import_tables,
+    levels,
+    program_tables,
+    project,
+)
 
 ROOT = Path(__file__).parents[2]
 TABLES = {
@@ -13,6 +20,7 @@ TABLES = {
     **actor_tables.TABLES,
     **agent_tables.TABLES,
     **program_tables.TABLES,
+    **import_tables.TABLES,
     **project.TABLES,
     **levels.TABLES,
     **site.TABLES,

@@ -22,7 +22,7 @@ from qgraph.frontends.tf_ops import (
     transposed,
 )
 
-_THEMES = (
+THEMES = (
     control,
     elementwise,
     fake_quantizers,
@@ -40,7 +40,7 @@ _THEMES = (
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(
     {
         **elementwise.NAMED,
-        **{op: importer for theme in _THEMES for op, importer in theme.IMPORTERS.items()},
+        **{op: importer for theme in THEMES for op, importer in theme.IMPORTERS.items()},
     }
 )
 EVALUATORS: Mapping[str, Evaluator] = shapes.EVALUATORS

@@ -1,4 +1,4 @@
-"""FakeQuant ops of quantization-aware training (TFMOT), on activations.
+"""Quantizers of quantization-aware training (TFMOT), on activations: left out.
 
 They are left out, so that the network can be quantized again. One whose range begins at 0 cuts off
 negative values, and a ReLU takes its place. Those of constants are folded (`fold-opaque`), so

@@ -1,4 +1,4 @@
-"""TensorFlow's fused compute ops, split into the layers that they contain."""
+"""Fused compute ops, split into the layers that they contain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops of TensorFlow 2 (`While`), written out, and the lists of tensors that they read and fill.
+"""Loops of TensorFlow 2, written out, and the lists of tensors that they read and fill.
 
 The condition is computed before each step, from values that are known when the graph is loaded.
 A list exists only during import: it holds the values of its elements.

@@ -1,4 +1,4 @@
-"""Transposed convolutions (`qgraph.frontends.transposed`), as in Conv2DTranspose of Keras."""
+"""Transposed convolutions."""
 
 from __future__ import annotations
 

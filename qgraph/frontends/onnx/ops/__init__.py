@@ -26,7 +26,7 @@ from qgraph.frontends.onnx.ops import (
     transposed,
 )
 
-_THEMES = (
+THEMES = (
     activations,
     attention,
     control,
@@ -48,7 +48,7 @@ _THEMES = (
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(
     {
         **elementwise.NAMED,
-        **{op: importer for theme in _THEMES for op, importer in theme.IMPORTERS.items()},
+        **{op: importer for theme in THEMES for op, importer in theme.IMPORTERS.items()},
     }
 )
 EVALUATORS: Mapping[str, Evaluator] = shapes.EVALUATORS

@@ -1,4 +1,4 @@
-"""Batch norms; instance, layer and local response norms in float ops."""
+"""Norms: of batches, and over channels, groups of channels, positions or rows."""
 
 from __future__ import annotations
 

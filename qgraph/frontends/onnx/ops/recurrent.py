@@ -1,4 +1,4 @@
-"""Recurrent layers (`LSTM`, `GRU`, `RNN`), written out as the ops of every step.
+"""Recurrent layers, written out as the ops of every step.
 
 The products of all steps with the inputs are one product of matrices; each step takes its columns.
 Samples are the first axis here, whatever the layout of the layer, so that transposes around it

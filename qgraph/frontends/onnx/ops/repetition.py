@@ -1,4 +1,4 @@
-"""Ops that repeat a tensor along axes: `Expand`, `Tile`, `ConstantOfShape`.
+"""Ops that repeat a tensor along axes.
 
 Along an axis of known size, elements are picked more than once. To match an unknown size of another
 tensor, such as a batch, a tensor is broadcast by a select between itself and itself with a

@@ -1,4 +1,4 @@
-"""Transposed convolutions (`qgraph.frontends.transposed`)."""
+"""Transposed convolutions."""
 
 from __future__ import annotations
 

@@ -28,7 +28,9 @@ def table(themes: Iterable[ModuleType], importers: Iterable[str], evaluators: It
 
 
 def _code(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in sorted(names, key=str.lower) if name != INITIALIZER)
+    """Names of ops, without those that qgraph itself puts in place of others."""
+    ops = (name for name in names if name != INITIALIZER and "." not in name)
+    return ", ".join(f"`{name}`" for name in sorted(ops, key=str.lower))
 
 
 TABLES: Mapping[str, Callable[[], str]] = {

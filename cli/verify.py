@@ -101,7 +101,8 @@ def _forms(
     if as_json:
         print(json.dumps(to_json(found.certificate)))
     else:
-        _print_certificate(found.certificate, "" if files is None else f"files in {files} ")
+        title = "" if files is None else f"files in {files} "
+        _print_certificate(found.certificate, title, hints=bool(forms))
     if not found.equal:
         raise ExactnessError(
             "forms differ from the integer reference"
@@ -110,11 +111,13 @@ def _forms(
             node=str(directory),
         )
     if not as_json:
-        export = ["export", str(directory), "--format", "c", "--output", "exported"]
+        target = forms[0] if len(forms) == 1 else ExportFormat.C
+        export = ["export", str(directory), "--format", target, "--output", "exported"]
         print_next(export if files is None else ["report", str(directory)])
 
 
-def _print_certificate(found: Certificate, files: str) -> None:
+def _print_certificate(found: Certificate, files: str, *, hints: bool) -> None:
+    """Print the tables. hints: whether forms that were left out come with what to do."""
     from qgraph.cli.console import console, print_table
     from qgraph.verification.certificate import ComparedForm
 
@@ -135,7 +138,7 @@ def _print_certificate(found: Certificate, files: str) -> None:
     print_table(
         f"{files}against the integer reference, tolerance 0, on\n{cases}",
         ("form", ">tensors", ">elements", ">differences", ">seconds", ""),
-        [_form(name, form) for name, form in found.forms.items()],
+        [_form(name, form, hints) for name, form in found.forms.items()],
     )
     _print_islands(found)
     for form in found.forms.values():
@@ -183,11 +186,12 @@ def _requantization(found: RequantizationEntry, saturated: Saturation) -> tuple[
     return (Names(found.tensor), text, found.rounding, *counts)
 
 
-def _form(name: str, form: ComparedForm | SkippedForm) -> tuple[str, ...]:
+def _form(name: str, form: ComparedForm | SkippedForm, hints: bool) -> tuple[str, ...]:
     from qgraph.verification.certificate import SkippedForm
 
     if isinstance(form, SkippedForm):
-        return (name, "", "", "", "", f"not compared: {form.reason}")
+        reason = form.reason if hints else form.reason.split("\n")[0]
+        return (name, "", "", "", "", f"not compared: {reason}")
     verdict = "equal" if not form.differences else "DIFFERS"
     numbers = (f"{n:,}" for n in (form.tensors, form.elements, form.differences))
     return (name, *numbers, f"{form.seconds:.1f}", verdict)

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from qgraph.errors import UsageError
+from qgraph.ir.graph import Graph
 from qgraph.ir.states import states_of
 from qgraph.ir.types import Array
 from qgraph.quant.sequences import first_states, takes_one_sample
 
-if TYPE_CHECKING:
-    from qgraph.runtime.session import Session
+
+class StepRunner(Protocol):
+    """Runs one step: a `Session`."""
+
+    @property
+    def graph(self) -> Graph:
+        """The network of one step."""
+
+    def run(self, feeds: Mapping[str, Array]) -> Mapping[str, Array]:
+        """The outputs by name, from arrays by input name."""
 
 
 class Stream:
@@ -39,7 +48,7 @@ class Stream:
         ...     scores = stream.step({"input": frame})["scores"]
     """
 
-    def __init__(self, session: Session, count: int = 1) -> None:
+    def __init__(self, session: StepRunner, count: int = 1) -> None:
         self._follows = states_of(session.graph)
         if not self._follows:
             raise UsageError(

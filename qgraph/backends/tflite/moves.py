@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from qgraph.backends.tflite.flat_tables import FieldValue
 from qgraph.backends.tflite.layers import pad, padding_of
-from qgraph.backends.tflite.writer import BYTE
+from qgraph.backends.tflite.writer import BYTE, TensorWriter
 from qgraph.program import Step
 from qgraph.program.ops import (
     ConcatAttrs,
@@ -22,12 +21,9 @@ from qgraph.program.ops import (
     TransposeAttrs,
 )
 
-if TYPE_CHECKING:
-    from qgraph.backends.tflite.emission import TfliteEmission, TfliteLower
-
 
 def _moved(
-    emission: TfliteEmission,
+    emission: TensorWriter,
     step: Step,
     op: str,
     *others: int,
@@ -44,23 +40,23 @@ def _moved(
     )
 
 
-def _integers(emission: TfliteEmission, step: Step, stem: str, numbers: npt.ArrayLike) -> int:
+def _integers(emission: TensorWriter, step: Step, stem: str, numbers: npt.ArrayLike) -> int:
     held = np.asarray(numbers, np.int32)
     return emission.model.constant(f"{step.output}/{stem}", held)
 
 
-def _reshape(emission: TfliteEmission, step: Step) -> None:
+def _reshape(emission: TensorWriter, step: Step) -> None:
     name = step.output
     shape, value = emission.tensors[name].shape, emission.get_like(step.inputs[0], name)
     emission.held[name] = emission.reshaped(value, shape, name, name)
 
 
-def _transpose(emission: TfliteEmission, step: Step) -> None:
+def _transpose(emission: TensorWriter, step: Step) -> None:
     order = _integers(emission, step, "order", step.attrs_as(TransposeAttrs).perm)
     _moved(emission, step, "TRANSPOSE", order, options="TransposeOptions")
 
 
-def _slice(emission: TfliteEmission, step: Step) -> None:
+def _slice(emission: TensorWriter, step: Step) -> None:
     attrs = step.attrs_as(SliceAttrs)
     to_the_end = [axis for axis, end in enumerate(attrs.end) if end is None]
     ends = [0 if end is None else end for end in attrs.end]
@@ -72,7 +68,7 @@ def _slice(emission: TfliteEmission, step: Step) -> None:
     _moved(emission, step, "STRIDED_SLICE", *numbers, options="StridedSliceOptions", EndMask=mask)
 
 
-def _concat(emission: TfliteEmission, step: Step) -> None:
+def _concat(emission: TensorWriter, step: Step) -> None:
     name = step.output
     values = [emission.get_like(value, name) for value in step.inputs]
     emission.held[name] = emission.model.operator(
@@ -85,20 +81,20 @@ def _concat(emission: TfliteEmission, step: Step) -> None:
     )
 
 
-def _pad(emission: TfliteEmission, step: Step) -> None:
+def _pad(emission: TensorWriter, step: Step) -> None:
     name = step.output
     value, made = emission.get_like(step.inputs[0], name), emission.add_tensor(name)
     paddings = step.attrs_as(PadAttrs).paddings
     emission.held[name] = pad(emission, step.inputs[0], value, paddings, made=made)
 
 
-def _take(emission: TfliteEmission, step: Step) -> None:
+def _take(emission: TensorWriter, step: Step) -> None:
     attrs = step.attrs_as(TakeAttrs)
     indices = _integers(emission, step, "indices", attrs.indices)
     _moved(emission, step, "GATHER", indices, options="GatherOptions", Axis=attrs.axis)
 
 
-def _max_pool(emission: TfliteEmission, step: Step) -> None:
+def _max_pool(emission: TensorWriter, step: Step) -> None:
     attrs, x = step.attrs_as(MaxPoolAttrs), step.inputs[0]
     value, sizes = emission.get_like(x, step.output), emission.tensors[x].shape[1:3]
     padding = padding_of(sizes, attrs.ksize, attrs.strides, (1, 1), attrs.pads)
@@ -118,21 +114,21 @@ def _max_pool(emission: TfliteEmission, step: Step) -> None:
     )
 
 
-def _reduce_max(emission: TfliteEmission, step: Step) -> None:
+def _reduce_max(emission: TensorWriter, step: Step) -> None:
     attrs = step.attrs_as(ReduceMaxAttrs)
     axes = _integers(emission, step, "axes", attrs.axes)
     _moved(emission, step, "REDUCE_MAX", axes, options="ReducerOptions", KeepDims=attrs.keepdims)
 
 
-def _larger(emission: TfliteEmission, step: Step) -> None:
+def _larger(emission: TensorWriter, step: Step) -> None:
     _chosen(emission, step, "MAXIMUM")
 
 
-def _smaller(emission: TfliteEmission, step: Step) -> None:
+def _smaller(emission: TensorWriter, step: Step) -> None:
     _chosen(emission, step, "MINIMUM")
 
 
-def _chosen(emission: TfliteEmission, step: Step, op: str) -> None:
+def _chosen(emission: TensorWriter, step: Step, op: str) -> None:
     """The larger or the smaller of two codes; saturation to the result's range changes neither."""
     name = step.output
     values = [emission.get_like(value, name) for value in step.inputs]
@@ -141,7 +137,7 @@ def _chosen(emission: TfliteEmission, step: Step, op: str) -> None:
     )
 
 
-LOWERINGS: Mapping[str, TfliteLower] = {
+LOWERINGS: Mapping[str, Callable[[TensorWriter, Step], None]] = {
     "reshape": _reshape,
     "transpose": _transpose,
     "slice": _slice,

@@ -5,6 +5,7 @@ Codes that are never negative are stored as int8 with zero point -128, others wi
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -23,7 +24,7 @@ RELU6 = 6
 ANOTHER_PROFILE = "use profile `litert` or `tflm`, or another format"
 
 
-class TensorWriter:
+class TensorWriter(ABC):
     """Writes tensors and operators; `held` has the number of each tensor of the program."""
 
     def __init__(
@@ -35,6 +36,10 @@ class TensorWriter:
         self.lowest_weights: list[str] = []  # layers with weights of -128
 
     # -- tensors -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def get_like(self, name: str, like: str) -> int:
+        """A tensor, stored with the zero point of another; codes that do not fit saturate."""
 
     def codes(self, name: str) -> Codes | None:
         """Codes of a constant; None for other tensors."""

@@ -18,10 +18,8 @@ from qgraph.backends.tosa.graph_builder import StoredAs
 from qgraph.backends.tosa.lowering import LOWERINGS
 from qgraph.backends.tosa.tosa_file import NUMPY_TYPES, TosaType
 from qgraph.backends.tosa.tosa_tools import (
-    HINT,
-    REFERENCE_MODEL,
-    find_tool,
     reference_model,
+    required_reference_model,
     validate,
 )
 from qgraph.backends.vela import write_estimates
@@ -109,8 +107,7 @@ class TosaForm:
         Raises UnsupportedError if the reference model is not installed, ExactnessError if the file
         is not valid.
         """
-        if find_tool(REFERENCE_MODEL) is None:
-            raise UnsupportedError(f"{REFERENCE_MODEL} was not found", hint=HINT)
+        required_reference_model()
         validate(folder / FILE)
         with reading(folder / PORTS):
             ports = from_json(TosaPorts, read_json(folder / PORTS))

@@ -29,6 +29,14 @@ def find_tool(name: str) -> str | None:
     return shutil.which(name, path=os.environ.get(FOLDER_VARIABLE)) or shutil.which(name)
 
 
+def required_reference_model() -> str:
+    """The path of the reference model. Raises UnsupportedError if it is not installed."""
+    tool = find_tool(REFERENCE_MODEL)
+    if tool is None:
+        raise UnsupportedError("tosa-tools was not found", hint=HINT)
+    return tool
+
+
 def validate(file: Path) -> None:
     """Check a file with `tosa-opt` for the profile of integers of TOSA 1.0, if it is installed.
 
@@ -64,9 +72,7 @@ def reference_model(
         UnsupportedError: The reference model is not installed.
         ExactnessError: It refuses the file, or fails.
     """
-    tool = find_tool(REFERENCE_MODEL)
-    if tool is None:
-        raise UnsupportedError(f"{REFERENCE_MODEL} was not found", hint=HINT)
+    tool = required_reference_model()
     with tempfile.TemporaryDirectory(prefix="qgraph-") as folder:
         given = [f"in{i}.npy" for i in range(len(inputs))]
         made = [f"out{i}.npy" for i in range(len(outputs))]

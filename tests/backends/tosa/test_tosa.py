@@ -67,7 +67,7 @@ def test_a_missing_tool_is_named(digits_tosa: Path, tmp_path: Path, monkeypatch)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
     network = load_network(digits_tosa)
-    with pytest.raises(UnsupportedError, match="tosa_reference_model was not found") as raised:
+    with pytest.raises(UnsupportedError, match="tosa-tools was not found") as raised:
         FORM.runner(network, tmp_path)
     assert "pipx install tosa-tools" in str(raised.value.hint)
 

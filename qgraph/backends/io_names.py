@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from qgraph.backends.network_forms import Network
@@ -56,3 +56,12 @@ def is_program_alone(network: Network) -> bool:
     values = sorted(graph.outputs.values())
     alone = sources == sorted(graph.inputs) and values == sorted(program.exits)
     return alone or not graph.outputs
+
+
+def left_to_the_host(outputs: Iterable[str], because: str = "") -> str:
+    """The warning about a file that lacks the float ops of its network."""
+    ends = ", ".join(f"`{name}`" for name in outputs)
+    return (
+        f"the file contains only the integer part of the network{because}. Its outputs are {ends}; "
+        "compute the float ops on the host"
+    )

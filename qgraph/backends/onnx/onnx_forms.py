@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import onnx
 
-from qgraph.backends.io_names import io_names_of, is_program_alone
+from qgraph.backends.io_names import io_names_of, is_program_alone, left_to_the_host
 from qgraph.backends.network_forms import Network, Runner
 from qgraph.backends.onnx.boundary_models import dequantize_model, quantize_model
 from qgraph.backends.onnx.builder import metadata_of, save
@@ -99,7 +99,7 @@ class OnnxInteger(OnnxForm):
 
     def warnings(self, network: Network) -> list[str]:
         model, missing = self._model(network)
-        return [] if missing is None else [_left_to_the_host(model, missing)]
+        return [] if missing is None else [_incomplete(model, missing)]
 
     def executed(self, network: Network, folder: Path) -> Mapping[str, Array]:
         return run_from_codes(folder / FILE, network)
@@ -131,7 +131,7 @@ class OnnxQdq(OnnxForm):
 
     def warnings(self, network: Network) -> list[str]:
         model, missing = self._model(network)
-        return [] if missing is None else [_left_to_the_host(model, missing)]
+        return [] if missing is None else [_incomplete(model, missing)]
 
     def _model(self, network: Network) -> tuple[onnx.ModelProto, UnsupportedError | None]:
         """The model, and the reason why it has no float parts, if the network has some."""
@@ -169,13 +169,9 @@ class Qonnx(OnnxForm):
         return qonnx_executor(folder / FILE)
 
 
-def _left_to_the_host(model: onnx.ModelProto, missing: UnsupportedError) -> str:
-    ends = ", ".join(f"`{value.name}`" for value in model.graph.output)
-    return (
-        "the file contains only the integer part of the network, because ONNX does not support "
-        f"`{missing.node}`: {missing.message}. Its outputs are {ends}; compute what follows on "
-        "the host"
-    )
+def _incomplete(model: onnx.ModelProto, missing: UnsupportedError) -> str:
+    because = f", because ONNX does not support `{missing.node}`: {missing.message}"
+    return left_to_the_host((value.name for value in model.graph.output), because)
 
 
 FORMS = (OnnxInteger(), OnnxQdq(), Qonnx())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from qgraph.backends.io_names import left_to_the_host
 from qgraph.backends.network_forms import Network, Runner
 from qgraph.backends.tflite.arithmetic import ARITHMETICS, TfliteArithmetic, TfliteExecutor
 from qgraph.backends.tflite.emission import TfliteEmission
@@ -65,11 +66,7 @@ class TfliteForm:
         meta = metadata_of(self.emit(network))
         found = []
         if not meta["complete"]:
-            ends = ", ".join(f"`{one['name']}`" for one in meta["exits"].values())
-            found.append(
-                "the file contains only the integer part of the network. Its outputs are "
-                f"{ends}; compute the float ops on the host"
-            )
+            found.append(left_to_the_host(str(one["name"]) for one in meta["exits"].values()))
         if meta["lowest_weights"]:
             layers = ", ".join(f"`{name}`" for name in meta["lowest_weights"])
             found.append(

@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from qgraph.archives import read_json, reading
+from qgraph.backends.io_names import is_program_alone, left_to_the_host
 from qgraph.backends.network_forms import Network, Runner
 from qgraph.backends.tosa.emission import TosaEmission
 from qgraph.backends.tosa.graph_builder import StoredAs
@@ -99,6 +100,12 @@ class TosaForm:
     def renamed(self, network: Network) -> Mapping[str, str]:
         ports = written(network.program).ports
         return {p.tensor: p.name for p in (*ports.inputs, *ports.outputs) if p.tensor != p.name}
+
+    def warnings(self, network: Network) -> list[str]:
+        """Report float ops, which are not in the file."""
+        if is_program_alone(network):
+            return []
+        return [left_to_the_host(port.name for port in written(network.program).ports.outputs)]
 
     def runner(self, network: Network, folder: Path) -> Runner:
         """Validate the file, and run it for each sample in the reference model. A copy for all

@@ -15,8 +15,7 @@ from qgraph.backends.tosa.emission import TosaEmission
 from qgraph.backends.tosa.lowering import LOWERINGS
 from qgraph.backends.tosa.tosa_file import TosaRounding
 from qgraph.backends.tosa.tosa_form import FILE, TosaForm, written
-from qgraph.backends.tosa.tosa_tools import FOLDER_VARIABLE
-from qgraph.errors import ExactnessError, UnsupportedError
+from qgraph.errors import ExactnessError
 from qgraph.exports import export
 from qgraph.ir.types import ROUNDINGS
 from qgraph.stored import load_network
@@ -61,15 +60,6 @@ def test_a_file_that_is_not_valid_is_refused(digits_tosa: Path, tmp_path: Path) 
     (tmp_path / "tosa" / FILE).write_bytes(data[:-64])
     with pytest.raises(ExactnessError, match=r"refuses the file|reference model failed"):
         FORM.runner(network, tmp_path / "tosa")(codes_of(network.program))
-
-
-def test_a_missing_tool_is_named(digits_tosa: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
-    network = load_network(digits_tosa)
-    with pytest.raises(UnsupportedError, match="tosa-tools was not found") as raised:
-        FORM.runner(network, tmp_path)
-    assert "pipx install tosa-tools" in str(raised.value.hint)
 
 
 @settings(max_examples=25, deadline=None)

@@ -1,4 +1,4 @@
-"""What `qgraph export --format tosa` writes and reports, without the tools of TOSA."""
+"""Files and messages of `qgraph export --format tosa`, without the tools of TOSA."""
 
 import json
 from pathlib import Path

@@ -98,6 +98,20 @@ def test_the_directory_stores_unsupported_ops(case, batch, tmp_path):
         np.testing.assert_allclose(values[name], array, rtol=1e-5, atol=1e-5)
 
 
+def test_each_output_of_an_op_is_compared_with_itself():
+    """Both outputs have one shape, so that the wrong one would give a number too."""
+
+    def build():
+        x = v1.placeholder("float32", (None, 4, 4), "x")
+        found = tf.raw_ops.LogMatrixDeterminant(input=x)
+        return [tf.matmul(tf.reshape(values, (-1, 1)), weights(1, 3)) for values in found]
+
+    data = np.random.default_rng(3).normal(0, 2, (64, 4, 4)).astype(np.float32)
+    result = quantize(load_graph_def(graph_def_of(build)), data, effort="plain")
+    known = {name: db for name, db in result.sqnr.items() if not name.startswith("x/")}
+    assert len(known) > 3 and min(known.values()) > 25, known
+
+
 def test_ops_that_stand_beside_other_nodes_are_written(tmp_path):
     """Embeddings of a SavedModel are to be where their table is, and that is another node there."""
 

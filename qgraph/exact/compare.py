@@ -164,7 +164,7 @@ def _share(parts: list[Clips]) -> float:
 
 def original(quantized: Graph, name: str) -> str:
     """The value of the float graph that corresponds to a quantizer."""
-    node = quantized.nodes[name]
-    while node.op == "quantize":
-        node = quantized.producer(node.inputs[0])
-    return node.name
+    value = name
+    while (node := quantized.producer(value)).op == "quantize":
+        (value,) = node.inputs
+    return value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -52,8 +52,40 @@ def _reshape(emission: TensorWriter, step: Step) -> None:
 
 
 def _transpose(emission: TensorWriter, step: Step) -> None:
-    order = _integers(emission, step, "order", step.attrs_as(TransposeAttrs).perm)
-    _moved(emission, step, "TRANSPOSE", order, options="TransposeOptions")
+    """Axes that stay side by side are one axis: TFLM does not transpose six."""
+    (x,), name = step.inputs, step.output
+    perm = step.attrs_as(TransposeAttrs).perm
+    sizes, order = joined_axes(emission.tensors[x].shape, perm)
+    numbers = _integers(emission, step, "order", order)
+    value = emission.get_like(x, name)
+    if len(order) == len(perm):
+        _moved(emission, step, "TRANSPOSE", numbers, options="TransposeOptions", value=value)
+        return
+    value = emission.reshaped(value, sizes, name, f"{name}/joined")
+    made = emission.add_tensor(name, f"{name}/turned", [sizes[axis] for axis in order])
+    value = emission.model.operator("TRANSPOSE", [value, numbers], made, "TransposeOptions", 2)
+    emission.held[name] = emission.reshaped(value, emission.tensors[name].shape, name, name)
+
+
+def joined_axes(shape: Sequence[int], perm: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The same transpose on fewer axes: its sizes before, and its order.
+
+    Axes of size 1 are left out, and axes that follow each other before and after are one.
+    """
+    groups: list[list[int]] = []
+    for axis in (axis for axis in perm if shape[axis] != 1):
+        before = groups[-1][-1] if groups else None
+        if (
+            before is not None
+            and all(shape[a] == 1 for a in range(before + 1, axis))
+            and (axis > before)
+        ):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    places = sorted(groups) or [[0]]
+    sizes = [int(np.prod([shape[axis] for axis in group])) for group in places]
+    return sizes, [places.index(group) for group in groups or places]
 
 
 def _slice(emission: TensorWriter, step: Step) -> None:

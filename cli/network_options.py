@@ -247,8 +247,8 @@ class StateOptions(OptionGroup):
         typer.Option(
             "--state",
             metavar="INPUT=OUTPUT",
-            help="For a network that computes one step of a sequence: an input that is a state, "
-            "and the output that it follows. Samples are then sequences, [n, steps, ...]. "
+            help="A state of a network that computes one step of a sequence: its input, and the "
+            "output with its next value. Samples are then sequences, [n, steps, ...]. "
             "Repeatable.",
         ),
         ReadBy(pairs),

@@ -145,8 +145,8 @@ def quantize(
         exponents: Exponents to use instead of calibration: a file that `Exponents.save` or an
             earlier run wrote, or exponents by tensor name. The plan is that of the file, unless one
             is given, and `calibration` is optional.
-        states: For a network that computes one step of a sequence: the inputs that are states, each
-            with the output that it follows, one step later. Both have one format and one scale.
+        states: The states of a network that computes one step of a sequence: each state input,
+            with the output that has its next value. Both have one format and one scale.
             Samples are then sequences, [n, steps, ...] for each input that is not a state; states
             begin with zeros, and `limit` counts sequences.
         progress: Called with the stage, how much is done, and how much there is.

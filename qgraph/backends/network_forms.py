@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from qgraph.errors import UnsupportedError
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.ops.lowerings import Lowerings
@@ -19,6 +20,15 @@ from qgraph.quant.profile import Profile
 # From codes of every entry (N samples if the batch is free) to codes of exits, and of other tensors
 # that the form can return.
 Runner = Callable[[Mapping[str, Array]], Mapping[str, Array]]
+
+
+def refusal_by(emit: Callable[[], object]) -> str | None:
+    """The reason why a network cannot be emitted; None if it can."""
+    try:
+        emit()
+    except UnsupportedError as error:
+        return str(error)
+    return None
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class LayerChannels:
 def channels_behind(graph: Graph, value: str, user: Node) -> LayerChannels | None:
     """The channels of a layer that `value` consists of, if only `user` takes them.
 
-    The value of each channel is repeated for each row. None if there is no such layer.
+    Each row repeats the value of its channel. Returns None if the value comes from another op.
     """
     chain: list[Node] = []
     node = graph.producer(value)

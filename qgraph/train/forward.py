@@ -30,8 +30,8 @@ class Chain:
     """Nodes in order that run as one op; the values between them have no other users.
 
     x: the input value. run: computes the value of the last node from the values by name. normed:
-    the same if `x` is the output of a layer whose batch norm was left out, which it gets; None if
-    there is no such op.
+    the same for the output of a layer whose batch norm was left out; it takes that norm. None if
+    the fused op is not available.
     """
 
     x: str

@@ -10,7 +10,7 @@ from typing import ClassVar
 import onnx
 
 from qgraph.backends.io_names import io_names_of, is_program_alone, left_to_the_host
-from qgraph.backends.network_forms import Network, Runner
+from qgraph.backends.network_forms import Network, Runner, refusal_by
 from qgraph.backends.onnx.boundary_models import dequantize_model, quantize_model
 from qgraph.backends.onnx.builder import metadata_of, save
 from qgraph.backends.onnx.emission import ProgramEmission
@@ -44,11 +44,7 @@ class OnnxForm:
         return self.emission.lowerings
 
     def refusal(self, network: Network) -> str | None:
-        try:
-            self.emit(network)
-        except UnsupportedError as error:
-            return str(error)
-        return None
+        return refusal_by(lambda: self.emit(network))
 
     def write(self, network: Network, folder: Path) -> None:
         save(self.emit(network), folder / FILE)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from qgraph.backends.io_names import left_to_the_host
-from qgraph.backends.network_forms import Network, Runner
+from qgraph.backends.network_forms import Network, Runner, refusal_by
 from qgraph.backends.tflite.arithmetic import ARITHMETICS, TfliteArithmetic, TfliteExecutor
 from qgraph.backends.tflite.emission import TfliteEmission
 from qgraph.backends.tflite.executors import runner_in, same_in_all, titled
@@ -33,11 +33,7 @@ class TfliteForm:
     lowerings: ClassVar[Lowerings[object]] = TfliteEmission.lowerings
 
     def refusal(self, network: Network) -> str | None:
-        try:
-            self.emit(network)
-        except UnsupportedError as error:
-            return str(error)
-        return None
+        return refusal_by(lambda: self.emit(network))
 
     def write(self, network: Network, folder: Path) -> None:
         (folder / FILE).write_bytes(self.emit(network))

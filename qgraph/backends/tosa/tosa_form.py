@@ -13,7 +13,7 @@ import numpy as np
 
 from qgraph.archives import read_json, reading
 from qgraph.backends.io_names import is_program_alone, left_to_the_host
-from qgraph.backends.network_forms import Network, Runner
+from qgraph.backends.network_forms import Network, Runner, refusal_by
 from qgraph.backends.tosa.emission import TosaEmission
 from qgraph.backends.tosa.graph_builder import StoredAs
 from qgraph.backends.tosa.lowering import LOWERINGS
@@ -24,7 +24,6 @@ from qgraph.backends.tosa.tosa_tools import (
     validate,
 )
 from qgraph.backends.vela import write_estimates
-from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array, Codes, Exponent
 from qgraph.ops.lowerings import Lowerings
 from qgraph.program import Program
@@ -85,11 +84,7 @@ class TosaForm:
     accelerators: tuple[str, ...] = ()
 
     def refusal(self, network: Network) -> str | None:
-        try:
-            TosaEmission(network.program, LOWERINGS).emit()
-        except UnsupportedError as error:
-            return str(error)
-        return None
+        return refusal_by(TosaEmission(network.program, LOWERINGS).emit)
 
     def write(self, network: Network, folder: Path) -> None:
         made = written(network.program)

@@ -116,12 +116,25 @@ class ValueEmission(ProgramEmission):
 
     # -- layers ------------------------------------------------------------------------------
 
+    def weighted(self, value: str, weights: str) -> str:
+        """The input of a layer with these weights."""
+        return value
+
     @abstractmethod
-    def weights(self, name: str, codes: Array, axis: int, x: str) -> str:
-        """Constant weights that the value `x` is multiplied with.
+    def weights(self, name: str, codes: Array, axis: int, x: str | None) -> str:
+        """Constant weights that the value `x` is multiplied with; None if they are its first
+        operand.
 
         If their scales are per channel, channels are along `axis`.
         """
+
+    def weight_values(self, name: str, codes: Array, axis: int) -> Array:
+        """Codes of weights in float32; `axis` as in `weights`."""
+        exponent = np.asarray(self.tensors[name].exponent)
+        if exponent.ndim:
+            exponent = exponent.reshape((-1,) + (1,) * (codes.ndim - 1 - axis))
+        values: Array = np.ldexp(codes.astype(np.float64), -exponent).astype(np.float32)
+        return values
 
     def bias(self, name: str) -> str | None:
         """A constant bias, flat, as an input of a layer; None if layers leave it to an Add."""
@@ -131,7 +144,7 @@ class ValueEmission(ProgramEmission):
         x, w = step.inputs
         codes, groups = self.filters(step, self.constant_weights(step))
         attrs = self.convolution(step, groups)
-        value = self.get(x, "float32", True)
+        value = self.weighted(self.get(x, "float32", True), w)
         inputs = [value, self.weights(w, codes, 0, value)]
         self._with_bias(step, "Conv", inputs, nchw=True, **attrs)
 
@@ -140,24 +153,24 @@ class ValueEmission(ProgramEmission):
 
     def _matmul(self, step: Step) -> None:
         x, w = step.inputs
-        constant, dtype = self.program.constants.get(w), self.working(x, w, step.output)
-        value = self.get(x, dtype)
-        if constant is None or dtype != "float32":
-            weights = self.get(w, dtype)
-        else:
-            weights = self.weights(w, constant, 1, value)
-        self._with_bias(step, "MatMul", [value, weights], nchw=False)
+        dtype = self.working(x, w, step.output)
+        value = self.weighted(self._factor(x, dtype, None), w)
+        self._with_bias(step, "MatMul", [value, self._factor(w, dtype, value)], nchw=False)
 
-    def _batch_matmul(self, step: Step) -> None:
-        dtype = self.working(*step.inputs, step.output)
-        inputs = [self.get(name, dtype) for name in step.inputs]
-        self._with_bias(step, "MatMul", inputs, nchw=False)
+    def _factor(self, name: str, dtype: str, x: str | None) -> str:
+        """An operand of a matrix product; `x` as in `weights`."""
+        constant = self.program.constants.get(name)
+        if constant is None or dtype != "float32":
+            return self.get(name, dtype)
+        return self.weights(name, constant, constant.ndim - 1, x)
 
     def _with_bias(
         self, step: Step, op: str, inputs: list[str], nchw: bool, **attrs: AttrValue
     ) -> None:
         """A layer and its bias as one node, if the bias is added to nothing else."""
         made, add = step.output, self._bias_step(step)
+        if op == "MatMul" and len(self.tensors[made].shape) != 2:
+            add = None  # Gemm multiplies matrices only
         bias = self.bias(add.inputs[1 - add.inputs.index(step.output)]) if add else None
         if add is not None and bias is not None:
             made, inputs = add.output, [*inputs, bias]
@@ -254,7 +267,7 @@ class ValueEmission(ProgramEmission):
 
     # -- integer arithmetic between float values ----------------------------------------------
 
-    def from_codes(self, name: str, codes: str) -> str:
+    def from_codes(self, name: str, codes: str, nchw: bool = False) -> str:
         """Codes of a tensor in int64, as values; its codes are exact in float32."""
         wide = self.cast(codes, "float32", f"{name}/whole")
         return self.model.add("Mul", [wide, self.scale(self.tensors[name].exponent, name)], name)
@@ -298,7 +311,7 @@ def value_lowerings(place: str, form: str, **own: Lower) -> Lowerings[Lower]:
         "conv2d": ValueEmission._conv2d,
         "depthwise_conv2d": ValueEmission._depthwise_conv2d,
         "matmul": ValueEmission._matmul,
-        "batch_matmul": ValueEmission._batch_matmul,
+        "batch_matmul": ValueEmission._matmul,
         "add": ValueEmission._add,
         "clip": ValueEmission._clip,
         "requantize": ValueEmission._requantize,

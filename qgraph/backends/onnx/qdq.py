@@ -59,14 +59,33 @@ class QdqEmission(ValueEmission):
     def quantized(self, value: str, name: str, spec: QuantSpec, nchw: bool) -> str:
         low, high = spec.lo, spec.hi
         dtype = narrowest(name, low, high)
-        if value in self.dequantized or name in self.far:
+        if value in self.dequantized or name in self.far or self._is_per_channel(name):
             # ONNX Runtime merges two pairs in a row, and then rounds once instead of twice. In its
-            # integer kernels, codes would exceed int32 before they saturate.
-            lowest = self.model.constant(np.float32(np.finfo(np.float32).min), "lowest")
-            value = self.model.add("Max", [value, lowest], f"{name}/apart")
+            # integer kernels, codes would exceed int32 before they saturate, and results have one
+            # scale.
+            value = self._apart(value, name)
         if (np.iinfo(dtype).min, np.iinfo(dtype).max) != (low, high):
             value = self.clipped(value, name, low, high, nchw, f"{name}/clipped")
         return self._on_grid(value, name, dtype, nchw)
+
+    def _is_per_channel(self, name: str) -> bool:
+        return isinstance(self.tensors[name].exponent, tuple)
+
+    def _apart(self, value: str, name: str) -> str:
+        """The same values, by a node that ONNX Runtime does not fuse with a quantizer."""
+        lowest = self.model.constant(np.float32(np.finfo(np.float32).min), "lowest")
+        return self.model.add("Max", [value, lowest], f"{name}/apart")
+
+    def _factor(self, name: str, dtype: str, x: str | None) -> str:
+        value = super()._factor(name, dtype, x)
+        if name in self.program.constants:
+            return value
+        # ONNX Runtime's integer kernels take one scale for a matrix that varies. Its sums of
+        # products of uint8 and int8 saturate at 16 bits on x86 without VNNI. It makes signed codes
+        # unsigned itself, but not those that several nodes read.
+        readers = len(self.users.get(name, [])) + (name in self.program.exits)
+        saturates = x is not None and self.tensors[name].low < 0 and readers > 1
+        return self._apart(value, name) if saturates or self._is_per_channel(name) else value
 
     def _requantize(self, step: Step) -> None:
         (name,) = step.inputs
@@ -75,7 +94,7 @@ class QdqEmission(ValueEmission):
             value = self.get(name, "float64", nchw)
             codes = self.cast(self._steps(value, name, step.output, "float64"), dtype, name)
             rounded = requantized_codes(self, step, codes, nchw)
-            self.put(step.output, self.from_codes(step.output, rounded), "float32", nchw)
+            self.put(step.output, self.from_codes(step.output, rounded, nchw), "float32", nchw)
             return
         shift = int(np.min(step.attrs_as(RequantizeAttrs).shift))
         source = self.tensors[step.inputs[0]]
@@ -92,13 +111,16 @@ class QdqEmission(ValueEmission):
         return self._on_grid(value, name, narrowest(name, tensor.low, tensor.high), nchw)
 
     def _on_grid(self, value: str, name: str, dtype: str, nchw: bool) -> str:
-        grid, axis = self._grid(name, dtype, 1 if nchw else len(self.tensors[name].shape) - 1)
+        grid, axis = self._grid(name, dtype, self._channel_axis(name, nchw))
         codes = self.model.add("QuantizeLinear", [value, *grid], f"{name}/codes", **axis)
         made = self.model.add("DequantizeLinear", [codes, *grid], name, **axis)
         self.dequantized.add(made)
         if dtype in ("int8", "uint8"):
             self.bytes.add(made)
         return made
+
+    def _channel_axis(self, name: str, nchw: bool) -> int:
+        return 1 if nchw else len(self.tensors[name].shape) - 1
 
     def _grid(self, name: str, dtype: str, axis: int) -> tuple[list[str], dict[str, AttrValue]]:
         """Scale and zero point of a tensor, along `axis` if they are per channel.
@@ -130,17 +152,24 @@ class QdqEmission(ValueEmission):
         kind = tensor.storage if tensor.storage in ACTIVATIONS else "int32"
         return self._values_of(name, codes, kind, 1 if nchw else codes.ndim - 1)
 
-    def weights(self, name: str, codes: Array, axis: int, x: str) -> str:
+    def weighted(self, value: str, weights: str) -> str:
+        # ONNX Runtime would make an integer layer of float weights too, after rounding them to 8
+        # bits.
+        held = weights in self.program.constants and value in self.dequantized
+        apart = held and self.tensors[weights].storage not in ACTIVATIONS
+        return self._apart(value, weights) if apart else value
+
+    def weights(self, name: str, codes: Array, axis: int, x: str | None) -> str:
         tensor = self.tensors[name]
-        product = codes.ndim == 2  # a matrix product; the rest are convolutions
+        product = axis == codes.ndim - 1  # filters of convolutions have their channels first
         if x not in (self.bytes if product else self.dequantized):
-            # With 4- or 8-bit weights, ONNX Runtime multiplies float values with less precision;
-            # with 16-bit weights, it does so for matrices.
-            return self._values_of(name, codes, "int32", axis)
+            # With dequantized weights of 4 or 8 bits, ONNX Runtime multiplies float values with
+            # less precision; with 16 bits, it does so for matrices. With 8-bit constants as the
+            # first operand, its sums of two products saturate at 16 bits on x86 without VNNI.
+            return self.model.constant(self.weight_values(name, codes, axis), name)
         if not product and INT4[0] <= tensor.low and tensor.high <= INT4[1]:
             return self._int4(name, codes, axis)
-        kind = tensor.storage if tensor.storage in ACTIVATIONS else "int32"
-        return self._values_of(name, codes, kind, axis)
+        return self._values_of(name, codes, tensor.storage, axis)
 
     def _int4(self, name: str, codes: Array, axis: int) -> str:
         exponent = self.tensors[name].exponent
@@ -167,15 +196,18 @@ class QdqEmission(ValueEmission):
         dtype = narrowest(step.output, self.tensors[name].low, self.tensors[name].high)
         entries = self.model.constant(self.program.constants[name].astype(dtype), name)
         codes = self.model.add("Gather", [entries, index], f"{step.output}/codes")
-        return self._dequantized(step.output, codes, name, dtype)
+        return self._dequantized(step.output, codes, self._grid(name, dtype, 0))
 
-    def from_codes(self, name: str, codes: str) -> str:
+    def from_codes(self, name: str, codes: str, nchw: bool = False) -> str:
         dtype = narrowest(name, self.tensors[name].low, self.tensors[name].high)
-        return self._dequantized(name, self.cast(codes, dtype, f"{name}/codes"), name, dtype)
+        grid = self._grid(name, dtype, self._channel_axis(name, nchw))
+        return self._dequantized(name, self.cast(codes, dtype, f"{name}/codes"), grid)
 
-    def _dequantized(self, name: str, codes: str, grid_of: str, dtype: str) -> str:
-        grid, _ = self._grid(grid_of, dtype, 0)
-        made = self.model.add("DequantizeLinear", [codes, *grid], name)
+    def _dequantized(
+        self, name: str, codes: str, grid: tuple[list[str], dict[str, AttrValue]]
+    ) -> str:
+        inputs, attrs = grid
+        made = self.model.add("DequantizeLinear", [codes, *inputs], name, **attrs)
         self.dequantized.add(made)
         return made
 

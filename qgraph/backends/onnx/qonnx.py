@@ -165,12 +165,8 @@ class QonnxEmission(ValueEmission):
             return self.model.constant(values, name)
         return self._constant_quant(name, values, -3 if nchw else -1)
 
-    def weights(self, name: str, codes: Array, axis: int, x: str) -> str:
-        exponent = np.asarray(self.tensors[name].exponent)
-        if exponent.ndim:
-            exponent = exponent.reshape((-1,) + (1,) * (codes.ndim - 1 - axis))
-        values: Array = np.ldexp(codes.astype(np.float64), -exponent).astype(np.float32)
-        return self._constant_quant(name, values, axis)
+    def weights(self, name: str, codes: Array, axis: int, x: str | None) -> str:
+        return self._constant_quant(name, self.weight_values(name, codes, axis), axis)
 
     # -- ops ---------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from qgraph.program import lower, run
 from tests.helpers.forms import assert_form, carried, network_of, random_codes
 from tests.helpers.generators.programs import programs
 from tests.helpers.layers import Net
-from tests.helpers.program_builder import ProgramBuilder, padded_pool
+from tests.helpers.program_builder import ProgramBuilder, padded_pool, requantized
 from tests.helpers.quantized import PROFILES, network_programs, quantize
 
 FORM = OnnxQdq()
@@ -46,6 +46,97 @@ def test_every_tie_is_rounded_to_even(bits) -> None:
         builder.step("requantize", y, shift=shift, **rule)
         builder.step("requantize", x, shift=shift, **rule)
     assert_form(FORM, builder.program(), codes={"x": np.arange(-256, 256).reshape(-1, 8)})
+
+
+@pytest.mark.parametrize("rounded", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    ("op", "shape"), [("matmul", (1, 2)), ("batch_matmul", (1, 2)), ("batch_matmul", (1, 3, 2))]
+)
+def test_float_values_times_constants_are_exact(op, shape, bias, rounded) -> None:
+    """With 4- or 8-bit constants, ONNX Runtime would round the float values to 8 bits itself."""
+    builder = ProgramBuilder()
+    x = builder.entry(shape, name="x")
+    y = builder.step("add", x, x)
+    codes = np.array([[35, -7, 3], [2, 11, -90]])
+    weights = builder.constant(codes.reshape((1,) * (len(shape) - 2) + codes.shape), exponent=2)
+    y = builder.step(op, y, weights)
+    y = builder.step("add", y, builder.constant([1, 2, 3], exponent=2)) if bias else y
+    if rounded:
+        builder.step("requantize", y, **requantized(7))
+    assert_form(FORM, builder.program())
+
+
+@pytest.mark.parametrize("reader", [None, "abs", "reshape"])
+@pytest.mark.parametrize("first", [(0, 255), (-128, 127)])
+@pytest.mark.parametrize("rounded", [True, False])
+def test_products_of_two_varying_matrices_are_exact(first, reader, rounded) -> None:
+    """ONNX Runtime's sums of uint8 and int8 products saturate at 16 bits on x86 without VNNI."""
+    builder = ProgramBuilder()
+    x, y = builder.entry((1, 3, 16), first, "x"), builder.entry((1, 16, 5), name="y")
+    made = builder.step("batch_matmul", x, y)
+    made = builder.step("requantize", made, **requantized(10)) if rounded else made
+    attrs = {"shape": (1, 80)} if reader == "reshape" else {}
+    others = [builder.step(reader, y, **attrs)] if reader else []
+    rng = np.random.default_rng(0)
+    codes = {"x": rng.choice(first, (9, 3, 16)), "y": rng.choice([-128, 127], (9, 16, 5))}
+    assert_form(FORM, builder.program(made, *others), codes=codes)
+
+
+@pytest.mark.parametrize("rounded", [True, False])
+@pytest.mark.parametrize("shape", [(11, 16), (1, 11, 16)])
+def test_constants_times_a_varying_matrix_are_exact(shape, rounded) -> None:
+    builder = ProgramBuilder()
+    y = builder.entry((1, 16, 4), name="y")
+    rng = np.random.default_rng(0)
+    made = builder.step("batch_matmul", builder.constant(rng.integers(-128, 128, shape)), y)
+    made = builder.step("requantize", made, **requantized(10)) if rounded else made
+    assert_form(FORM, builder.program(made, y), codes={"y": rng.choice([-128, 127], (9, 16, 4))})
+
+
+@pytest.mark.parametrize("channels_last", [True, False])
+def test_products_beyond_float32_are_rounded_per_channel(channels_last) -> None:
+    builder = ProgramBuilder()
+    x = builder.entry((1, 2, 3, 4), name="x")
+    if not channels_last:
+        window = {"ksize": (1, 1), "strides": (1, 1), "pads": ((0, 0), (0, 0))}
+        x = builder.step("max_pool", x, **window)
+    wide = builder.step("mul", x, builder.constant([1 << 20, 3 << 19, 5 << 18, 7 << 18]))
+    builder.step("requantize", wide, **requantized((19, 20, 21, 22)))
+    assert_form(FORM, builder.program())
+
+
+def test_results_of_layers_have_scales_of_channels() -> None:
+    """ONNX Runtime would make a layer with one scale for its results."""
+    builder = ProgramBuilder()
+    x = builder.entry((1, 1, 2, 3), (-8, 7), "x", exponent=-2)
+    w = builder.constant(np.arange(-9, 9).reshape(1, 3, 1, 6))
+    y = builder.step("conv2d", x, w, **{**WINDOW, "groups": 3})
+    builder.step("requantize", y, **requantized((4, 1, 3, 0, 0, 3), (0, 255)))
+    assert_form(FORM, builder.program())
+
+
+def test_a_varying_matrix_has_scales_of_channels() -> None:
+    builder = ProgramBuilder()
+    x = builder.entry((1, 2, 2), (0, 255), name="x")
+    y = builder.step("requantize", x, **requantized((5, 2), (0, 255)))
+    builder.step("batch_matmul", x, y)
+    assert_form(FORM, builder.program())
+
+
+@pytest.mark.parametrize("op", ["conv2d", "depthwise_conv2d", "matmul"])
+def test_weights_over_16_bits_are_exact(op) -> None:
+    """ONNX Runtime refuses integer layers of int32 weights, and rounds float ones to 8 bits."""
+    builder = ProgramBuilder()
+    product = op == "matmul"
+    x = builder.entry((1, 6) if product else (1, 4, 4, 6), (-2, 1), "x")
+    shape = {"conv2d": (3, 3, 1, 6), "depthwise_conv2d": (3, 3, 6, 1), "matmul": (6, 5)}[op]
+    w = builder.constant(np.random.default_rng(0).integers(-99_999, 99_999, shape))
+    window = {"conv2d": {**WINDOW, "groups": 6}, "matmul": {}}
+    shared = {name: value for name, value in WINDOW.items() if name != "groups"}
+    y = builder.step(op, x, w, **window.get(op, shared))
+    builder.step("requantize", y, **requantized(5, (-32768, 32767)))
+    assert_form(FORM, builder.program())
 
 
 @pytest.mark.parametrize("shift", [-12, -20, -30, -58])

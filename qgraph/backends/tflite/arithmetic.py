@@ -24,7 +24,8 @@ class TfliteArithmetic:
 
     layers: convolutions and products. additions: sums and differences of two tensors. inputs:
     floats that become codes. moves: QUANTIZE from codes to codes. largest_sum: of a layer, that is
-    requantized exactly; if `shifts_left`, after the left shift with which a requantization begins.
+    requantized exactly. largest_left_shift: behind a layer. fixed_point_below: sums that are
+    shifted by less are multiplied in 32 bits, after the left shift with which that begins.
     signed_matrices: whether the second factor of BATCH_MATMUL needs zero point 0.
     """
 
@@ -34,7 +35,8 @@ class TfliteArithmetic:
     inputs: Rounding
     moves: Rounding
     largest_sum: int
-    shifts_left: bool
+    largest_left_shift: int
+    fixed_point_below: int
     signed_matrices: bool
     executors: tuple[TfliteExecutor, ...]
 
@@ -56,7 +58,8 @@ LITERT = TfliteArithmetic(
     inputs=Rounding.HALF_EVEN,
     moves=Rounding.HALF_UP,
     largest_sum=1 << 24,  # sums are converted to float32
-    shifts_left=False,
+    largest_left_shift=7,  # XNNPACK does not load a file with a larger one
+    fixed_point_below=-7,  # XNNPACK leaves products and QUANTIZE to other kernels
     signed_matrices=True,
     executors=(TfliteExecutor.XNNPACK,),
 )
@@ -67,7 +70,8 @@ TFLM = TfliteArithmetic(
     inputs=Rounding.HALF_AWAY,
     moves=Rounding.DOUBLE,
     largest_sum=INT32_MAX,
-    shifts_left=True,
+    largest_left_shift=31,
+    fixed_point_below=1,
     signed_matrices=False,
     executors=(TfliteExecutor.REFERENCE, TfliteExecutor.MICRO),
 )

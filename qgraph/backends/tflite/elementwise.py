@@ -68,6 +68,7 @@ def write_codes(writer: TensorWriter, out: LayerOutput, value: int) -> None:
     if shifts == {0} and bias is None:
         writer.finish(converted(writer, value, source, out.name), out, False)
         return
+    writer.check_sums(out)
     fits = isinstance(shift, int) and writer.exponent(source) - shift == writer.exponent(out.name)
     if bias is None and fits and rounds_alike(out.rounding, writer.arithmetic.moves, shifts):
         made = writer.result(out, False)

@@ -158,6 +158,7 @@ def parameters(
     one scale that round differently. shared: they are written once for all channels.
     """
     source, weights = out.operands
+    writer.check_left_shift(out, int(np.min(shift)))
     channels, x = filters.shape[axis], writer.exponent(source)
     found = np.broadcast_to(np.asarray(shift, np.int64) + writer.exponent(out.name) - x, channels)
     exponents = tuple(int(e) for e in found)

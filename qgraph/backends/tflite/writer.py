@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from qgraph.backends.tflite.arithmetic import TfliteArithmetic, rounds_alike
+from qgraph.backends.tflite.arithmetic import INT32_MAX, TfliteArithmetic, rounds_alike
 from qgraph.backends.tflite.model_builder import QuantizedScale, TfliteModelBuilder
 from qgraph.backends.tflite.pending import LayerOutput
 from qgraph.errors import UnsupportedError
@@ -109,16 +109,29 @@ class TensorWriter(ABC):
     def check_sums(self, out: LayerOutput) -> None:
         """Raise UnsupportedError unless executors requantize all sums of a layer exactly."""
         tensor = self.tensors[out.pending.sums]
-        reach = max(-tensor.low, tensor.high)
-        # The fixed-point multiplier is 2^30: a shift by less than one bit begins with a left shift.
-        left = max(1 - int(np.min(out.shift)), 0) if self.arithmetic.shifts_left else 0
-        largest = self.arithmetic.largest_sum >> left
+        reach, shift = max(-tensor.low, tensor.high), int(np.min(out.shift))
+        largest, own = self.arithmetic.largest_sum, self.arithmetic.largest_sum < INT32_MAX
+        if shift < self.arithmetic.fixed_point_below:
+            # The multiplier is 2^30, so that a shift by less than one bit begins with a left shift.
+            largest = min(largest, INT32_MAX >> 1 - shift)
         if reach > largest:
             raise UnsupportedError(
                 f"sums reach {reach:,}, but {self.arithmetic.executors[0]} is exact up to "
-                f"{largest:,} only",
+                f"{largest:,} only where they are shifted by {shift}",
                 node=out.name,
-                hint="use another format, or profile `tflm`, which is exact for larger sums",
+                hint="use another format"
+                + (", or profile `tflm`, which is exact for larger sums" if own else ""),
+            )
+
+    def check_left_shift(self, out: LayerOutput, shift: int) -> None:
+        """Raise UnsupportedError unless executors shift the sums of a layer so far to the left."""
+        most = self.arithmetic.largest_left_shift
+        if -shift > most:
+            raise UnsupportedError(
+                f"sums are shifted left by {-shift}, but {self.arithmetic.executors[0]} supports "
+                f"at most {most}",
+                node=out.name,
+                hint="use another format",
             )
 
     # -- limits ------------------------------------------------------------------------------

@@ -15,13 +15,15 @@ from qgraph.backends.tflite.flat_tables import schema
 from qgraph.backends.tflite.model_builder import metadata_of
 from qgraph.backends.tflite.tflite_form import FILE, TfliteForm
 from qgraph.ir.graph import Graph
+from qgraph.ir.types import Rounding
 from qgraph.program import run
 from qgraph.quant.profile import load_profile
 from qgraph.stored import load_network
 from tests.helpers.cli import small_network, typical_images
-from tests.helpers.forms import assert_forms, network_of, refused
+from tests.helpers.forms import assert_form, assert_forms, network_of, refused
 from tests.helpers.generators.graphs import graphs
-from tests.helpers.program_builder import ProgramBuilder
+from tests.helpers.generators.programs import programs
+from tests.helpers.program_builder import ProgramBuilder, requantized
 from tests.helpers.quantized import quantized_network
 
 for package in ("tflite", "ai_edge_litert", "tflite_micro"):
@@ -45,6 +47,44 @@ def test_random_networks(graph: Graph, profile, options, seed) -> None:
         assert assert_forms(network, forms=[TfliteForm(codes)], seed=seed)["tflite"]
     else:
         assert any(known in reason for known in REFUSALS), reason
+
+
+@settings(max_examples=60)
+@given(programs())
+def test_random_programs(program) -> None:
+    if refused(FORM, network_of(program)) is None:
+        assert_form(FORM, program)
+
+
+@pytest.mark.parametrize("rounding", [Rounding.HALF_EVEN, Rounding.DOUBLE])
+@pytest.mark.parametrize("op", ["take", "conv2d", "matmul", "mul"])
+def test_codes_shifted_far_to_the_left_are_exact_or_refused(op: str, rounding) -> None:
+    """Executors load no such layer, or their sums exceed 32 bits before they saturate."""
+    entry = Rounding.HALF_EVEN if rounding == Rounding.HALF_EVEN else Rounding.HALF_AWAY
+    window = {"strides": (1, 1), "dilations": (1, 1), "pads": ((0, 0), (0, 0)), "groups": 1}
+    reasons = {}
+    for shift in (0, -6, -7, -8, -14, -15, -16, -22, -23, -24, -29, -31, -32, -58):
+        builder = ProgramBuilder()
+        shape = (1, 3, 3, 2) if op == "conv2d" else (1, 6)
+        x = builder.entry(shape, name="x", rounding=entry)
+        y = x
+        if op == "take":
+            y = builder.step(op, x, axis=1, indices=(1, 2))
+        elif op == "mul":
+            y = builder.step(op, x, builder.entry(shape, name="y", rounding=entry))
+        else:
+            w = np.array([[9, -7]] * shape[-1])
+            w = builder.constant(w.reshape(1, 1, *w.shape) if op == "conv2d" else w)
+            y = builder.step(op, x, w, **(window if op == "conv2d" else {}))
+        builder.step("requantize", y, **requantized(shift, rounding=rounding))
+        program = builder.program()
+        reasons[shift] = refused(FORM, network_of(program))
+        if reasons[shift] is None:
+            assert_form(FORM, program)
+        else:
+            assert "shifted" in reasons[shift]
+    assert reasons[-7] is None
+    assert reasons[-29] is not None
 
 
 @pytest.fixture(scope="module", params=[profile.name for profile in PROFILES])

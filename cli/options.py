@@ -31,7 +31,7 @@ Model = Annotated[
     Path,
     typer.Argument(
         help="Model to read: an ONNX file, a frozen graph (.pb or .pbtxt), a SavedModel directory, "
-        "a Keras file (.h5 or .keras), or a checkpoint (.meta)."
+        "a Keras file (.h5 or .keras), a TensorFlow Lite file (.tflite), or a checkpoint (.meta)."
     ),
 ]
 Profile = Annotated[

@@ -52,6 +52,35 @@ def import_graph_def(
     graph_def, narrow = widened(graph_def)
     graph_def = inline_calls(graph_def)
     nodes = read_nodes(graph_def)
+    library = graph_def.library.SerializeToString(deterministic=True)
+    return import_nodes(
+        nodes,
+        GraphBuilder(name, nodes, library, IMPORTERS, EVALUATORS),
+        inputs=inputs,
+        outputs=outputs,
+        input_shapes=input_shapes,
+        signature=signature,
+        shapes_known=graph_def.versions.producer >= FIRST_PRODUCER_WITH_SHAPES,
+        narrow=narrow,
+    )
+
+
+def import_nodes(
+    nodes: Mapping[str, TFNode],
+    builder: GraphBuilder,
+    *,
+    inputs: Sequence[str] | None,
+    outputs: Sequence[str] | None,
+    input_shapes: Mapping[str, Shape] | None,
+    signature: Mapping[str, str] | None,
+    shapes_known: bool = True,
+    narrow: Collection[str] = (),
+) -> Graph:
+    """Nodes as a verified Graph, made by `builder`; other arguments as in `import_graph_def`.
+
+    shapes_known: Whether a placeholder of rank 0 is a scalar.
+    narrow: Float types of the file that became float32.
+    """
     ends = _output_refs(nodes, outputs, signature)
     cut = dict.fromkeys(_input_name(nodes, i) for i in inputs or ())
     order = needed(nodes, list(ends.values()), cut)
@@ -60,12 +89,8 @@ def import_graph_def(
     if inputs:
         _refuse_unnamed(order, cut)
     shapes = given_shapes(starts, input_shapes)
-    builder = GraphBuilder(
-        name, nodes, graph_def.library.SerializeToString(deterministic=True), IMPORTERS, EVALUATORS
-    )
     for start in starts:
-        known = graph_def.versions.producer >= FIRST_PRODUCER_WITH_SHAPES
-        builder.add_input(start, *_input_type(nodes[start], shapes, known))
+        builder.add_input(start, *_input_type(nodes[start], shapes, shapes_known))
     try:
         for node in order:
             builder.add(node)

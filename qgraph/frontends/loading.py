@@ -7,7 +7,7 @@ from pathlib import Path
 
 from qgraph.errors import GraphError, LoadError, QGraphError, UsageError
 from qgraph.foreign import KerasModel, Proto
-from qgraph.frontends import checkpoint, graphdef, keras, onnx, other_formats, saved_model
+from qgraph.frontends import checkpoint, graphdef, keras, onnx, other_formats, saved_model, tflite
 from qgraph.frontends.frozen import Frozen
 from qgraph.frontends.importing import import_graph_def
 from qgraph.ir.cast import cast_floats
@@ -38,8 +38,9 @@ def load(
     Args:
         model: A model of Keras 2 or 3 in memory, or the path of a file: a frozen GraphDef (`.pb`,
             `.pbtxt`), a SavedModel directory, a Keras file (`.h5`, `.hdf5`, `.keras`), a checkpoint
-            with its MetaGraph (the `.meta` file or the prefix) or an ONNX model (`.onnx`), for
-            which TensorFlow is not imported. A graph gives a copy; other arguments have no effect.
+            with its MetaGraph (the `.meta` file or the prefix), an ONNX model (`.onnx`) or a
+            TensorFlow Lite model (`.tflite`); for the last two, TensorFlow is not imported. A graph
+            gives a copy; other arguments have no effect.
         inputs: Names of nodes that are inputs, needed if they cannot be detected.
         outputs: Names of nodes that are outputs, needed if they cannot be detected.
         input_shapes: Shapes of inputs by name, instead of those of the model.
@@ -84,6 +85,17 @@ def load(
             return _in_float32(
                 onnx.import_model(
                     onnx.read(proto, path.parent, keep_scales),
+                    inputs=inputs,
+                    outputs=outputs,
+                    input_shapes=input_shapes,
+                    name=path_text(path.stem),
+                )
+            )
+        lite = _lite_model(path)
+        if lite is not None:
+            return _in_float32(
+                tflite.import_tflite(
+                    lite,
                     inputs=inputs,
                     outputs=outputs,
                     input_shapes=input_shapes,
@@ -190,6 +202,22 @@ def is_onnx(path: Path) -> bool:
         return False
 
 
+def _lite_model(path: Path) -> tflite.LiteModel | None:
+    """The TensorFlow Lite model in `path`, recognised by its content; None for other files.
+
+    Raises LoadError where only the suffix suggests one.
+    """
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        head = file.read(8)
+    if tflite.is_tflite(head):
+        return tflite.read(path.read_bytes())
+    if path.suffix == tflite.SUFFIX:
+        raise other_formats.unreadable(path, "not a TensorFlow Lite file")
+    return None
+
+
 def _onnx_model(path: Path) -> Proto | None:
     """The ONNX model in `path`, recognised by its content; None for other files.
 
@@ -199,7 +227,7 @@ def _onnx_model(path: Path) -> Proto | None:
         return None
     with path.open("rb") as file:
         head = file.read(8)
-    if head.startswith((HDF5, other_formats.ZIP)):
+    if head.startswith((HDF5, other_formats.ZIP)) or tflite.is_tflite(head):
         return None
     model = onnx.parse(path.read_bytes())
     if model is None and path.suffix == ".onnx" and head:

@@ -22,7 +22,6 @@ DAMAGED = "the file may be truncated, or of another format"
 
 PYTORCH = WrongFile("a PyTorch file, which qgraph does not read", TO_ONNX)
 CORE_ML = WrongFile("a Core ML model, which qgraph does not read", ORIGINAL)
-TFLITE = WrongFile("a TensorFlow Lite file, which qgraph does not read", ORIGINAL)
 ARRAYS = WrongFile("a file of arrays, not a model", "give it with --calibration or --data")
 SAFETENSORS = WrongFile(
     "a safetensors file, which holds weights but no network",
@@ -43,7 +42,6 @@ SUFFIXES = {
     ".safetensors": SAFETENSORS,
     ".mlmodel": CORE_ML,
     ".mlpackage": CORE_ML,
-    ".tflite": TFLITE,
     **dict.fromkeys((".pkl", ".pickle", ".joblib"), PICKLE),
     ".json": WrongFile("a JSON file, not a model", SUPPORTED),
     ".caffemodel": WrongFile(
@@ -55,7 +53,7 @@ SUFFIXES = {
     ),
 }
 SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
-MODELS = (".onnx", ".pb", ".pbtxt", ".keras", ".h5", ".hdf5", ".meta")
+MODELS = (".onnx", ".pb", ".pbtxt", ".keras", ".h5", ".hdf5", ".meta", ".tflite")
 
 
 def refuse(path: Path) -> None:
@@ -118,8 +116,6 @@ def _by_content(path: Path, head: bytes) -> WrongFile | None:
     for beginning, found in BEGINNINGS.items():
         if head.startswith(beginning):
             return found
-    if head[4:8] == b"TFL3":
-        return TFLITE
     if head[8:9] == b"{" and int.from_bytes(head[:8], "little") < path.stat().st_size:
         return SAFETENSORS
     if head.startswith(ZIP):

@@ -44,7 +44,6 @@ FILES = {
     "old.pth": (b"\x80\x02\x8a\nl\xfc", "a PyTorch"),
     "random.pth": (bytes(range(255, 100, -1)), "a PyTorch"),
     "forest.pkl": (b"\x80\x04\x95", "a Python pickle"),
-    "lite.pb": (b"\x1c\0\0\0TFL3" + bytes(40), "a TensorFlow Lite file.*\n.*converted from"),
     "net.safetensors": (safetensors(), "a safetensors.*weights"),
     "apple.mlmodel": (bytes(range(255, 100, -1)), "a Core ML model"),
     "calib.npz": (archive("image.npy"), "a file of arrays.*\n.*--calibration"),

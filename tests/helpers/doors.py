@@ -146,6 +146,14 @@ def onnx_model(folder: Path) -> None:
     onnx.save(chained(models[:4], Random(0)), folder / "m.onnx")
 
 
+def tflite_file(folder: Path) -> None:
+    import tensorflow as tf
+    import tf_keras
+
+    made = tf.lite.TFLiteConverter.from_keras_model(model(tf_keras)).convert()
+    (folder / "m.tflite").write_bytes(made)
+
+
 def keras_file(version: str, suffix: str) -> Callable[[Path], object]:
     def write(folder: Path) -> None:
         import importlib
@@ -259,6 +267,7 @@ DOORS = {
     "saved_model": Door(saved_model, load(".")),
     "checkpoint": Door(checkpoint, load("m.meta")),
     "onnx": Door(onnx_model, load("m.onnx")),
+    "tflite": Door(tflite_file, load("m.tflite")),
     "keras2_h5": Door(keras_file("tf_keras", "h5"), load("m.h5")),
     "keras3_h5": Door(keras_file("keras", "h5"), load("m.h5")),
     "keras2": Door(keras_file("tf_keras", "keras"), load("m.keras")),

@@ -27,6 +27,7 @@ LAYERS = (
         "quiet",
         "records",
         "stopping",
+        "tflite_schema",
         "words",
     ),
     ("ir", "numerics", "kernels", "archives", "parallel", "_native"),

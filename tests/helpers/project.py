@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 PURPOSES = {
     "demo": "the data of `examples/digits/`",
     "qonnx": "the executor that checks `qonnx` exports in `qgraph verify`",
-    "tflite": "writing `tflite` exports, and the executors that check them in `qgraph verify`",
+    "tflite": "`.tflite` files, and the executors that check them in `qgraph verify`",
     "figures": "figures of `qgraph rl evaluate`, `qgraph rl train` and of the benchmarks",
     "rl": "tasks of dm_control, and images of them (with libosmesa6)",
     "atari": "Atari games (`ALE/Pong-v5`)",

@@ -12,12 +12,12 @@ import numpy as np
 from qgraph.archives import JsonObject
 from qgraph.backends.network_forms import Runner
 from qgraph.backends.tflite.arithmetic import TfliteExecutor
-from qgraph.backends.tflite.flat_tables import EXTRA, schema
 from qgraph.backends.tflite.model_builder import metadata_of
 from qgraph.distribution import install_hint, version_of
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.ir.types import Array
 from qgraph.quiet import silenced
+from qgraph.tflite_schema import EXTRA, schema
 
 LITERT_PACKAGE, MICRO_PACKAGE = "ai-edge-litert", "tflite-micro"
 BYTES = {"FLOAT32": 4, "INT32": 4, "INT8": 1, "BOOL": 1}

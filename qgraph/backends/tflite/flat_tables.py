@@ -12,13 +12,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from qgraph.distribution import install_hint
-from qgraph.errors import UnsupportedError
 from qgraph.foreign import FlatObject
 from qgraph.ir.types import Array
+from qgraph.tflite_schema import IDENTIFIER, schema
 
-EXTRA = "tflite"
-IDENTIFIER = b"TFL3"
 ALIGNMENT = 16  # of buffers, which executors read in place
 
 FieldValue: TypeAlias = "bool | int | float | str | bytes | Array | FlatTable | Sequence[FlatTable]"
@@ -33,18 +30,6 @@ class FlatTable:
 
     kind: str
     fields: Mapping[str, FieldValue]
-
-
-def schema() -> FlatObject:
-    """The package `tflite`. Raises UnsupportedError if it is not installed."""
-    try:
-        import flatbuffers  # noqa: F401
-        import tflite
-    except ImportError:
-        raise UnsupportedError(
-            "tflite is not installed", hint=install_hint("flatbuffers", "tflite", extra=EXTRA)
-        ) from None
-    return tflite
 
 
 def serialized(root: FlatTable) -> bytes:

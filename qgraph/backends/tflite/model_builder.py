@@ -9,9 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from qgraph.archives import JsonObject
-from qgraph.backends.tflite.flat_tables import FieldValue, FlatTable, schema, serialized
+from qgraph.backends.tflite.flat_tables import FieldValue, FlatTable, serialized
 from qgraph.ir.types import Array, Exponent
 from qgraph.names import Namespace, onnx_name
+from qgraph.tflite_schema import schema
 
 METADATA = "qgraph"
 SCHEMA_VERSION = 3

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from qgraph import Session, export, quantize, verify
 from qgraph.backends.tflite.arithmetic import ARITHMETICS
-from qgraph.backends.tflite.flat_tables import schema
 from qgraph.backends.tflite.model_builder import metadata_of
 from qgraph.backends.tflite.tflite_form import FILE, TfliteForm
 from qgraph.ir.graph import Graph
@@ -19,6 +18,7 @@ from qgraph.ir.types import Rounding
 from qgraph.program import run
 from qgraph.quant.profile import load_profile
 from qgraph.stored import load_network
+from qgraph.tflite_schema import schema
 from tests.helpers.cli import small_network, typical_images
 from tests.helpers.forms import assert_form, assert_forms, network_of, refused
 from tests.helpers.generators.graphs import graphs

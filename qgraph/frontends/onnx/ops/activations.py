@@ -11,6 +11,7 @@ import numpy as np
 from qgraph.errors import GraphError
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
+from qgraph.frontends.prelu import prelu
 
 SIXTH = float(np.float32(1 / 6))
 SELU = (1.6732632423543772, 1.0507009873554805)  # alpha, gamma
@@ -28,15 +29,7 @@ def _leaky_relu(site: OnnxSite) -> Result:
 
 
 def _prelu(site: OnnxSite) -> Result:
-    """A leaky ReLU; with slopes up to 1 max(x, slope * x); else relu(x) - slope * relu(-x)."""
-    x, slopes = _float(site), site.constant(1)
-    if slopes is not None and slopes.size and (slopes == slopes.flat[0]).all():
-        return site.emit("leaky_relu", x, alpha=float(slopes.flat[0]))
-    if slopes is not None and slopes.size and (slopes <= 1).all():
-        return site.emit("maximum", x, site.helper("sloped", "mul", x, site.inputs[1]))
-    below = site.helper("below", "relu", site.helper("negated", "neg", x))
-    lost = site.helper("sloped", "mul", below, site.inputs[1])
-    return site.emit("sub", site.helper("above", "relu", x), lost)
+    return prelu(site, _float(site))
 
 
 def _bound(site: OnnxSite, key: str, i: int) -> float | str | None:

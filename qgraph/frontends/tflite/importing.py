@@ -1,0 +1,166 @@
+"""Model -> Graph: operators as nodes of TensorFlow ops, imported like those of a GraphDef."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+from qgraph.archives import most_unpacked
+from qgraph.errors import GraphError, LoadError, UnsupportedError, first_line
+from qgraph.foreign import AttrValue
+from qgraph.frontends.importing import import_nodes
+from qgraph.frontends.site import Ref
+from qgraph.frontends.tflite.builder import LiteGraphBuilder
+from qgraph.frontends.tflite.lite_node import LiteNode
+from qgraph.frontends.tflite.model import DAMAGED, HINT, LiteModel, LiteOperator, decoded
+from qgraph.frontends.tflite.operators import OPERATORS
+from qgraph.frontends.tflite.tensors import LiteTensor, dtype_of
+from qgraph.frontends.tflite.translation import TensorNames, Translation
+from qgraph.ir.graph import Graph
+from qgraph.ir.narrow_floats import NARROW, widened_array, widened_dtype
+from qgraph.ir.types import Array, Shape
+
+CAST = "DEQUANTIZE"
+UNKNOWN = "Unknown"  # the op of a node for an operator that is not read
+
+
+def import_tflite(
+    model: LiteModel,
+    *,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+    input_shapes: Mapping[str, Shape] | None = None,
+    name: str = "graph",
+) -> Graph:
+    """A model as a verified Graph.
+
+    `inputs` and `outputs` name tensors, as the file or as the graph calls them; without them they
+    are the model's, less the inputs that no output needs. Images are in NHWC, as in the file.
+    Raises UsageError for names that do not exist, GraphError, LoadError or UnsupportedError naming
+    the node.
+    """
+    nodes, refs = _Nodes(model).written()
+    texts = {t.name: _text(refs[i]) for i, t in enumerate(model.tensors) if i in refs and t.name}
+    narrow = {t.kind.lower() for t in model.tensors} & set(NARROW)
+    builder = LiteGraphBuilder(name, nodes)
+    graph = import_nodes(
+        nodes,
+        builder,
+        inputs=None if inputs is None else [texts.get(i, i) for i in inputs],
+        outputs=None if outputs is None else [texts.get(o, o) for o in outputs],
+        input_shapes={texts.get(key, key): shape for key, shape in (input_shapes or {}).items()},
+        signature={public: _text(refs[index]) for public, index in model.outputs.items()},
+        narrow=narrow,
+    )
+    builder.check()
+    return graph
+
+
+def _text(ref: Ref) -> str:
+    return ref[0] if not ref[1] else f"{ref[0]}:{ref[1]}"
+
+
+class _Nodes:
+    """The nodes of a model, and where the value of each of its tensors is."""
+
+    def __init__(self, model: LiteModel) -> None:
+        self.model = model
+        self.refs: dict[int, Ref] = {}
+        self.names = TensorNames(set(), self.refs)
+        self.constants: dict[int, partial[Array]] = {}
+        self.unpacked = 0
+
+    def written(self) -> tuple[dict[str, LiteNode], Mapping[int, Ref]]:
+        nodes = [*self._ends()]
+        for operator in self.model.operators:
+            self._claim(operator)
+        nodes += self._constant_nodes()
+        for operator in self._without_casts():
+            nodes += self._of(operator)
+        return {node.name: node for node in nodes}, self.refs
+
+    def _ends(self) -> Iterator[LiteNode]:
+        for index in self.model.inputs:
+            if index not in self.refs:
+                tensor = self.model.tensors[index]
+                name = self._named(index)
+                dtype = widened_dtype(dtype_of(tensor.kind, name))
+                attrs = {"dtype": dtype, "shape": tensor.dims}
+                yield LiteNode(name, "Placeholder", (), (), None, attrs, "input")
+
+    def _named(self, index: int, output: int = 0) -> str:
+        name = self.names.free(self.model.tensors[index].short or f"tensor{index}")
+        self.refs[index] = (name, output)
+        return name
+
+    def _claim(self, operator: LiteOperator) -> None:
+        """Name the outputs of an operator."""
+        if not operator.outputs or operator.outputs[0] < 0:
+            raise GraphError(f"`{operator.op}` has no outputs")
+        name = ""
+        for i, index in enumerate(operator.outputs):
+            if index in self.refs:
+                raise GraphError("two operators compute this tensor", node=self.refs[index][0])
+            if not i:
+                name = self._named(index)
+            elif index >= 0:
+                self.refs[index] = (name, i)
+
+    def _constant_nodes(self) -> Iterator[LiteNode]:
+        """Constants, decoded where they are needed, and tensors without a value."""
+        used = dict.fromkeys(i for o in self.model.operators for i in o.inputs if i >= 0)
+        for index in (*used, *self.model.outputs.values()):
+            if index in self.refs:
+                continue
+            tensor = self.model.tensors[index]
+            name = self._named(index)
+            if not tensor.is_constant:
+                yield LiteNode(name, UNKNOWN, (), (), None, {}, f"{tensor.state} tensor".strip())
+                continue
+            self.constants[index] = partial(self._constant, tensor, name)
+            attrs = {"value": self.constants[index]}
+            yield LiteNode(name, "Const", (), (), None, attrs, "constant")
+
+    def _without_casts(self) -> list[LiteOperator]:
+        """The operators, less those that only turn a constant into float32, which it is."""
+        left = []
+        for operator in self.model.operators:
+            known = self.constants.get(operator.inputs[0]) if operator.inputs else None
+            if operator.op != CAST or known is None:
+                left.append(operator)
+                continue
+            self.constants[operator.outputs[0]] = known
+            self.refs[operator.outputs[0]] = self.refs[operator.inputs[0]]
+        return left
+
+    def _of(self, operator: LiteOperator) -> list[LiteNode]:
+        """The nodes of an operator; one that cannot be written is an error where it is needed."""
+        name = self.refs[operator.outputs[0]][0]
+        t = Translation(name, operator, self.model.tensors, self.names, self.constants)
+        write = OPERATORS.get(operator.op)
+        try:
+            nodes = [] if write is None else t.finished(write(t))
+            if unread := t.unread():
+                raise UnsupportedError(f"`{operator.op}` with {', '.join(unread)}", node=name)
+        except LoadError:
+            raise
+        except (GraphError, UnsupportedError) as error:
+            return [self._unknown(operator, name, {"error": error})]
+        except Exception as error:  # the schema's functions may raise anything on a damaged file
+            raise LoadError(f"{DAMAGED}: {first_line(error)}", node=name, hint=HINT) from None
+        return nodes or [self._unknown(operator, name, {})]
+
+    def _unknown(
+        self, operator: LiteOperator, name: str, attrs: Mapping[str, AttrValue]
+    ) -> LiteNode:
+        inputs = tuple(self.refs[i] for i in operator.inputs if i >= 0)
+        return LiteNode(name, UNKNOWN, inputs, (), None, attrs, operator.op)
+
+    def _constant(self, tensor: LiteTensor, name: str) -> Array:
+        """The numbers of a constant. Codes and float16 take more memory than the file."""
+        array = widened_array(decoded(tensor, name))
+        if array.base is None:
+            self.unpacked += array.nbytes
+            if self.unpacked > most_unpacked(self.model.size):
+                raise LoadError(f"{DAMAGED}: its constants need {self.unpacked:,} bytes")
+        return array

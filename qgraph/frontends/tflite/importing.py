@@ -89,7 +89,14 @@ class _Nodes:
                 yield LiteNode(name, "Placeholder", (), (), None, attrs, "input")
 
     def _named(self, index: int, output: int = 0) -> str:
-        name = self.names.free(self.model.tensors[index].short or f"tensor{index}")
+        tensor = self.model.tensors[index]
+        name = self.names.free(tensor.short or f"tensor{index}")
+        if tensor.scale is not None and not tensor.is_constant:
+            raise UnsupportedError(
+                f"activations as {tensor.kind.lower()} codes: the file is quantized already",
+                node=name,
+                hint="give the float model that it was converted from",
+            )
         self.refs[index] = (name, output)
         return name
 

@@ -17,7 +17,7 @@ import numpy as np
 from qgraph.archives import reading
 from qgraph.errors import LoadError, UnsupportedError
 from qgraph.foreign import FlatObject
-from qgraph.frontends.tflite.tensors import LiteTensor, CodeScale, dtype_of
+from qgraph.frontends.tflite.tensors import CODES, CodeScale, LiteTensor, dtype_of
 from qgraph.ir.types import Array
 from qgraph.tflite_schema import IDENTIFIER, schema
 
@@ -157,7 +157,7 @@ class _Reader:
             shape,
             tuple(None if d < 0 else d for d in dims),
             self.content(buffers[number]) if buffers and number else b"",
-            self.scale(tensor.Quantization()),
+            self.scale(tensor.Quantization()) if kind in CODES else None,
             "sparse" if tensor.Sparsity() else "variable" if tensor.IsVariable() else "",
         )
 

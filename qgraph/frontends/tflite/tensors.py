@@ -21,6 +21,9 @@ DTYPES: Mapping[str, str] = MappingProxyType(
 )  # fmt: skip
 
 
+CODES = ("INT8", "UINT8", "INT16", "INT32", "INT64")  # types that may have a scale
+
+
 def dtype_of(kind: str, name: str) -> str:
     """The name of a type of the schema. Raises UnsupportedError for one that is not read."""
     found = DTYPES.get(kind)

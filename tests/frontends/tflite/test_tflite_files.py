@@ -12,6 +12,7 @@ pytest.importorskip("ai_edge_litert", reason="pip install ai-edge-litert")
 import tensorflow as tf
 
 import qgraph
+from qgraph.backends.tflite.model_builder import QuantizedScale, TfliteModelBuilder
 from qgraph.errors import LoadError, UnsupportedError, UsageError
 from qgraph.frontends import load
 from qgraph.frontends.tflite import model as reader
@@ -159,6 +160,22 @@ def test_an_option_that_is_not_read_is_refused(folder, op, options, fields, mess
     path.write_bytes(written((2, 3), operator))
     with pytest.raises(UnsupportedError, match=f"^y: .*{message}"):
         load(path)
+
+
+def test_codes_of_activations_are_refused_and_those_of_constants_are_read(folder):
+    codes = np.array([[1, -3, 5]], "i1")
+    for name, scale in (("codes", QuantizedScale(4)), ("weights", None)):
+        builder = TfliteModelBuilder("m")
+        dtype = "float32" if scale is None else "int8"
+        builder.inputs["x"] = builder.tensor("x", (2, 3), dtype, scale)
+        weights = builder.constant("w", codes, QuantizedScale((1, 2, 3), axis=1))
+        made = builder.tensor("y", (2, 3), dtype, scale)
+        builder.outputs["y"] = builder.operator("MUL", [builder.inputs["x"], weights], made)
+        (folder / f"{name}.tflite").write_bytes(builder.model({}))
+    with pytest.raises(UnsupportedError, match="^x: activations as int8 codes"):
+        load(folder / "codes.tflite")
+    found = evaluate(load(folder / "weights.tflite"), {"x": np.ones((2, 3), "f4")})["y"]
+    assert np.array_equal(found, [[0.5, -0.75, 0.625]] * 2)
 
 
 def test_a_file_is_recognized_by_its_content(folder):

@@ -172,7 +172,7 @@ def test_codes_of_activations_are_refused_and_those_of_constants_are_read(folder
         made = builder.tensor("y", (2, 3), dtype, scale)
         builder.outputs["y"] = builder.operator("MUL", [builder.inputs["x"], weights], made)
         (folder / f"{name}.tflite").write_bytes(builder.model({}))
-    with pytest.raises(UnsupportedError, match="^x: activations as int8 codes"):
+    with pytest.raises(UnsupportedError, match=r"^x: activations as int8 codes"):
         load(folder / "codes.tflite")
     found = evaluate(load(folder / "weights.tflite"), {"x": np.ones((2, 3), "f4")})["y"]
     assert np.array_equal(found, [[0.5, -0.75, 0.625]] * 2)

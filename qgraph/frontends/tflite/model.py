@@ -17,7 +17,7 @@ import numpy as np
 from qgraph.archives import reading
 from qgraph.errors import LoadError, UnsupportedError
 from qgraph.foreign import FlatObject
-from qgraph.frontends.tflite.tensors import CODES, CodeScale, LiteTensor, dtype_of
+from qgraph.frontends.tflite.tensors import CODES, LiteScale, LiteTensor, dtype_of
 from qgraph.ir.types import Array
 from qgraph.tflite_schema import IDENTIFIER, schema
 
@@ -175,7 +175,7 @@ class _Reader:
             return memoryview(self.data)[start : start + size]
         return memoryview(buffer.DataAsNumpy()) if buffer.DataLength() else b""
 
-    def scale(self, held: FlatObject | None) -> CodeScale | None:
+    def scale(self, held: FlatObject | None) -> LiteScale | None:
         if held is None or not held.ScaleLength():
             return None
         scales = self.numbers(held.ScaleLength(), held.ScaleAsNumpy)
@@ -183,7 +183,7 @@ class _Reader:
         zeros = zeros if zeros.size else np.zeros(1, np.int64)
         if zeros.size not in (1, scales.size):
             raise LoadError(f"{DAMAGED}: {scales.size} scales and {zeros.size} zero points")
-        return CodeScale(scales, zeros, held.QuantizedDimension())
+        return LiteScale(scales, zeros, held.QuantizedDimension())
 
     def operator(self, operator: FlatObject, codes: list[str], tensors: int) -> LiteOperator:
         code = operator.OpcodeIndex()

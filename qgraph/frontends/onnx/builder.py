@@ -17,8 +17,8 @@ import numpy as np
 
 from qgraph.errors import GraphError, LoadError, UnsupportedError
 from qgraph.foreign import OnnxObject
+from qgraph.frontends.grids import Grid, mark
 from qgraph.frontends.inexpressible import Inexpressible
-from qgraph.frontends.onnx.grids import Grid, mark
 from qgraph.frontends.onnx.node import OnnxNode, ir_name
 from qgraph.frontends.onnx.opaque import OnnxSource, infer_types, source_of
 from qgraph.frontends.onnx.subgraphs import Scope, body_nodes, check_inputs

@@ -4,7 +4,7 @@ Two spellings are read: QDQ (QuantizeLinear and DequantizeLinear around float op
 (QLinearConv and its like, from ONNX and from ONNX Runtime). Weights become float numbers.
 Quantizers of activations are left out, so that the network can be quantized again. One whose zero
 point is its lowest code cuts off negative values: converters drop a ReLU before it, and it is put
-back. If scales are to be kept, quantizers with a grid (`qgraph.frontends.onnx.grids`) stay.
+back. If scales are to be kept, quantizers with a grid (`qgraph.frontends.grids`) stay.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from qgraph.foreign import Proto
+from qgraph.frontends.grids import ACTIVATION_BITS, DOMAIN, QUANTIZED, Grid, ScalesOfFile, grid_of
 from qgraph.frontends.onnx.dynamic import OPS as DYNAMIC_OPS
 from qgraph.frontends.onnx.dynamic import float_layers
 from qgraph.frontends.onnx.editing import ModelEditor, rewrite
-from qgraph.frontends.onnx.grids import ACTIVATION_BITS, DOMAIN, QUANTIZED, Grid, grid_of
 from qgraph.frontends.onnx.qoperators import EVERY, OWN_ATTRIBUTES, QOPERATORS, QOperator
 from qgraph.ir.types import Array
 from qgraph.words import counted
@@ -72,17 +72,8 @@ class Dequantized:
 
     @property
     def _of_scales(self) -> tuple[str, ...]:
-        if not self.scales and not self.left_out:
-            return ()
-        counts = f"{self.with_grid} of {self.scales} scales are powers of two"
-        if not self.kept and not self.grids:
-            return (
-                "the model is already quantized: its weights were dequantized and "
-                f"{self.left_out} quantizers of activations left out; the network is quantized "
-                f"again, with powers of two ({counts} in the file)",
-            )
-        rest = "" if self.with_grid == self.scales else "; the others are chosen again"
-        return (f"the model is already quantized: {counts}: kept{rest}",)
+        keeps = bool(self.kept or self.grids)
+        return ScalesOfFile(self.scales, self.with_grid, self.left_out, keeps).notes()
 
 
 def dequantized(proto: Proto, folder: Path | None, keep_scales: bool = False) -> Dequantized:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from qgraph.errors import GraphError, LoadError, QGraphError, UnsupportedError
 from qgraph.foreign import AttrValue, OnnxObject, Proto
+from qgraph.frontends.grids import Grid
 from qgraph.frontends.onnx.dequantized import dequantized
 from qgraph.frontends.onnx.functions import inlined
-from qgraph.frontends.onnx.grids import Grid
 from qgraph.frontends.onnx.node import INITIALIZER, INPUT, OnnxNode, ir_name
 from qgraph.frontends.onnx.subgraphs import captured
 from qgraph.frontends.onnx.tensors import dtype_name, narrow_types

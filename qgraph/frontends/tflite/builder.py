@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from types import MappingProxyType
 
 import numpy as np
 
 from qgraph.errors import QGraphError, UnsupportedError
 from qgraph.frontends.builder import GraphBuilder, Importer, Result, TfSite
+from qgraph.frontends.grids import QUANTIZED, Grid, mark, spec_of_attributes
 from qgraph.frontends.partial import Partial
 from qgraph.frontends.prelu import prelu
 from qgraph.frontends.tf_node import TFNode
@@ -17,13 +19,27 @@ from qgraph.frontends.tf_ops import IMPORTERS as TF_IMPORTERS
 from qgraph.frontends.tflite.lite_node import LiteNode
 from qgraph.ir.types import TensorType
 
+NO_GRIDS: Mapping[str, Grid] = MappingProxyType({})
+
 
 class LiteGraphBuilder(GraphBuilder):
     """Refuses operators that it cannot express, because no other program computes them alone."""
 
-    def __init__(self, name: str, nodes: Mapping[str, TFNode]) -> None:
+    def __init__(
+        self, name: str, nodes: Mapping[str, TFNode], grids: Mapping[str, Grid] = NO_GRIDS
+    ) -> None:
         super().__init__(name, nodes, b"", IMPORTERS, EVALUATORS)
+        self._grids = grids  # of constants, by node
         self.refusals: dict[str, QGraphError] = {}  # of nodes that must not stay
+
+    def add(self, node: TFNode) -> None:
+        """Import a node, and mark it with the grid of its constant."""
+        before = len(self.graph.nodes)
+        super().add(node)
+        made = list(islice(reversed(self.graph.nodes), max(len(self.graph.nodes) - before, 0)))
+        for name, _ in node.inputs[:2]:
+            if name in self._grids:
+                mark(self.graph, node.op, made, self._grids[name])
 
     def check(self) -> None:
         """Raise the refusal of an operator that an output needs."""
@@ -79,6 +95,11 @@ def _hard_swish(site: TfSite) -> Result:
     return site.emit("hard_swish", site.inputs[0])
 
 
+def _quantized(site: TfSite) -> Result:
+    """A quantizer whose scale is kept."""
+    return site.emit("quantize", site.inputs[0], spec=spec_of_attributes(site.node.attrs))
+
+
 def _prelu(site: TfSite) -> Result:
     return prelu(site, site.inputs[0])
 
@@ -91,6 +112,7 @@ OWN: Mapping[str, Importer] = MappingProxyType(
         "Gelu": _gelu,
         "HardSwish": _hard_swish,
         "PRelu": _prelu,
+        QUANTIZED: _quantized,
     }
 )
 IMPORTERS: Mapping[str, Importer] = MappingProxyType({**TF_IMPORTERS, **OWN})

@@ -14,10 +14,11 @@ from qgraph.frontends.tflite.builder import LiteGraphBuilder
 from qgraph.frontends.tflite.lite_node import LiteNode
 from qgraph.frontends.tflite.model import DAMAGED, HINT, LiteModel, LiteOperator, decoded
 from qgraph.frontends.tflite.operators import OPERATORS
+from qgraph.frontends.tflite.quantizers import LiteQuantizers
 from qgraph.frontends.tflite.tensors import LiteTensor, dtype_of
 from qgraph.frontends.tflite.translation import TensorNames, Translation
 from qgraph.ir.graph import Graph
-from qgraph.ir.narrow_floats import NARROW, widened_array, widened_dtype
+from qgraph.ir.narrow_floats import NARROW, WIDE, widened_array, widened_dtype
 from qgraph.ir.types import Array, Shape
 
 CAST = "DEQUANTIZE"
@@ -31,6 +32,7 @@ def import_tflite(
     outputs: Sequence[str] | None = None,
     input_shapes: Mapping[str, Shape] | None = None,
     name: str = "graph",
+    keep_scales: bool = False,
 ) -> Graph:
     """A model as a verified Graph.
 
@@ -39,10 +41,11 @@ def import_tflite(
     Raises UsageError for names that do not exist, GraphError, LoadError or UnsupportedError naming
     the node.
     """
-    nodes, refs = _Nodes(model).written()
+    quantizers = LiteQuantizers(keep_scales)
+    nodes, refs = _Nodes(model, quantizers).written()
     texts = {t.name: _text(refs[i]) for i, t in enumerate(model.tensors) if i in refs and t.name}
     narrow = {t.kind.lower() for t in model.tensors} & set(NARROW)
-    builder = LiteGraphBuilder(name, nodes)
+    builder = LiteGraphBuilder(name, nodes, quantizers.grids)
     graph = import_nodes(
         nodes,
         builder,
@@ -53,6 +56,7 @@ def import_tflite(
         narrow=narrow,
     )
     builder.check()
+    graph.notes += quantizers.notes()
     return graph
 
 
@@ -63,8 +67,9 @@ def _text(ref: Ref) -> str:
 class _Nodes:
     """The nodes of a model, and where the value of each of its tensors is."""
 
-    def __init__(self, model: LiteModel) -> None:
+    def __init__(self, model: LiteModel, quantizers: LiteQuantizers) -> None:
         self.model = model
+        self.quantizers = quantizers
         self.refs: dict[int, Ref] = {}
         self.names = TensorNames(set(), self.refs)
         self.constants: dict[int, partial[Array]] = {}
@@ -85,18 +90,17 @@ class _Nodes:
                 tensor = self.model.tensors[index]
                 name = self._named(index)
                 dtype = widened_dtype(dtype_of(tensor.kind, name))
-                attrs = {"dtype": dtype, "shape": tensor.dims}
+                step = self.quantizers.step(tensor)
+                attrs = {"dtype": dtype if step is None else WIDE, "shape": tensor.dims}
                 yield LiteNode(name, "Placeholder", (), (), None, attrs, "input")
+                if step is not None:
+                    made = self.names.free(f"{name}/quantized")
+                    self.refs[index] = (made, 0)
+                    yield LiteNode(made, step[0], ((name, 0),), (), None, step[1], "input")
 
     def _named(self, index: int, output: int = 0) -> str:
         tensor = self.model.tensors[index]
         name = self.names.free(tensor.short or f"tensor{index}")
-        if tensor.scale is not None and not tensor.is_constant:
-            raise UnsupportedError(
-                f"activations as {tensor.kind.lower()} codes: the file is quantized already",
-                node=name,
-                hint="give the float model that it was converted from",
-            )
         self.refs[index] = (name, output)
         return name
 
@@ -125,6 +129,7 @@ class _Nodes:
                 yield LiteNode(name, UNKNOWN, (), (), None, {}, f"{tensor.state} tensor".strip())
                 continue
             self.constants[index] = partial(self._constant, tensor, name)
+            self.quantizers.constant(tensor, name)
             attrs = {"value": self.constants[index]}
             yield LiteNode(name, "Const", (), (), None, attrs, "constant")
 
@@ -143,10 +148,13 @@ class _Nodes:
     def _of(self, operator: LiteOperator) -> list[LiteNode]:
         """The nodes of an operator; one that cannot be written is an error where it is needed."""
         name = self.refs[operator.outputs[0]][0]
-        t = Translation(name, operator, self.model.tensors, self.names, self.constants)
+        grids = self.quantizers.grids
+        t = Translation(name, operator, self.model.tensors, self.names, self.constants, grids)
         write = OPERATORS.get(operator.op)
+        if write is None:
+            return [self._unknown(operator, name, {})]
         try:
-            nodes = [] if write is None else t.finished(write(t))
+            nodes = t.finished(self.quantizers.after(t, write(t)))
             if unread := t.unread():
                 raise UnsupportedError(f"`{operator.op}` with {', '.join(unread)}", node=name)
         except LoadError:
@@ -155,7 +163,7 @@ class _Nodes:
             return [self._unknown(operator, name, {"error": error})]
         except Exception as error:  # the schema's functions may raise anything on a damaged file
             raise LoadError(f"{DAMAGED}: {first_line(error)}", node=name, hint=HINT) from None
-        return nodes or [self._unknown(operator, name, {})]
+        return nodes
 
     def _unknown(
         self, operator: LiteOperator, name: str, attrs: Mapping[str, AttrValue]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import GraphError, UnsupportedError
+from qgraph.frontends.grids import Grid
 from qgraph.frontends.site import Ref
 from qgraph.frontends.tflite.lite_node import LiteNode
 from qgraph.frontends.tflite.model import LiteOperator
@@ -54,6 +55,7 @@ class Translation:
     tensors: tuple[LiteTensor, ...]
     names: TensorNames
     constants: Mapping[int, Callable[[], Array]]
+    grids: dict[str, Grid]  # of constants, by node
     nodes: list[LiteNode] = field(default_factory=list)
     read: set[str] = field(default_factory=set)
 
@@ -139,6 +141,14 @@ class Translation:
         node = LiteNode(name, "Const", (), (), None, {"value": lambda: array}, self.operator.op)
         self.nodes.append(node)
         return name, 0
+
+    def weights(self, array: Array, i: int) -> Ref:
+        """The constant of input `i` in another order; it has the same grid."""
+        made = self.const(array, "weights")
+        grid = self.grids.get(self.input(i)[0])
+        if grid is not None:
+            self.grids[made[0]] = grid
+        return made
 
     def integers(self, values: object, what: str) -> Ref:
         return self.const(np.asarray(values, np.int32), what)

@@ -162,19 +162,15 @@ def test_an_option_that_is_not_read_is_refused(folder, op, options, fields, mess
         load(path)
 
 
-def test_codes_of_activations_are_refused_and_those_of_constants_are_read(folder):
-    codes = np.array([[1, -3, 5]], "i1")
-    for name, scale in (("codes", QuantizedScale(4)), ("weights", None)):
-        builder = TfliteModelBuilder("m")
-        dtype = "float32" if scale is None else "int8"
-        builder.inputs["x"] = builder.tensor("x", (2, 3), dtype, scale)
-        weights = builder.constant("w", codes, QuantizedScale((1, 2, 3), axis=1))
-        made = builder.tensor("y", (2, 3), dtype, scale)
-        builder.outputs["y"] = builder.operator("MUL", [builder.inputs["x"], weights], made)
-        (folder / f"{name}.tflite").write_bytes(builder.model({}))
-    with pytest.raises(UnsupportedError, match=r"^x: activations as int8 codes"):
-        load(folder / "codes.tflite")
-    found = evaluate(load(folder / "weights.tflite"), {"x": np.ones((2, 3), "f4")})["y"]
+def test_codes_of_constants_are_read_as_numbers(folder):
+    builder = TfliteModelBuilder("m")
+    builder.inputs["x"] = builder.tensor("x", (2, 3), "float32")
+    weights = builder.constant("w", np.array([[1, -3, 5]], "i1"), QuantizedScale((1, 2, 3), axis=1))
+    made = builder.tensor("y", (2, 3), "float32")
+    builder.outputs["y"] = builder.operator("MUL", [builder.inputs["x"], weights], made)
+    (folder / "weights.tflite").write_bytes(builder.model({}))
+    graph = load(folder / "weights.tflite")
+    found = evaluate(graph, {"x": np.ones((2, 3), "f4")})["y"]
     assert np.array_equal(found, [[0.5, -0.75, 0.625]] * 2)
 
 

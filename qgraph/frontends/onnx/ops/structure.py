@@ -8,8 +8,8 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.errors import UnsupportedError
+from qgraph.frontends.grids import DOMAIN, QUANTIZED, spec_of_attributes
 from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
-from qgraph.frontends.onnx.grids import DOMAIN, QUANTIZED, spec_of_attributes
 from qgraph.frontends.onnx.node import INITIALIZER
 from qgraph.frontends.onnx.tensors import dtype_name
 

@@ -34,7 +34,7 @@ def _weights(t: Translation, i: int, perm: tuple[int, ...]) -> Ref:
         return t.emit("Transpose", t.input(i), t.integers(perm, "perm"))
     if known.ndim != len(perm):
         raise GraphError(f"weights of rank {known.ndim}", node=t.name)
-    return t.const(np.transpose(known, perm), "weights")
+    return t.weights(np.transpose(known, perm), i)
 
 
 def _conv(t: Translation) -> Ref:
@@ -53,7 +53,7 @@ def _depthwise(t: Translation) -> Ref:
         raise GraphError(f"filters {list(known.shape)} for {list(shape)}", node=t.name)
     filters: Array = known.reshape(*known.shape[1:3], channels, known.shape[3] // channels)
     attrs = {**_window(t), **_dilations(t)}
-    made = t.emit("DepthwiseConv2dNative", t.input(0), t.const(filters, "weights"), **attrs)
+    made = t.emit("DepthwiseConv2dNative", t.input(0), t.weights(filters, 1), **attrs)
     return _biased(t, made, 2)
 
 

@@ -21,9 +21,14 @@ from qgraph.ir.types import Array, QuantSpec, Role
 DOMAIN, QUANTIZED = "qgraph.grids", "Quantized"  # the op in whose form a reader gives a quantizer
 MAX_EXPONENT = 126
 ACTIVATION_BITS = (8, 16)
-# Ops whose constant has a scale of its own; other ops of ONNX are layers.
+# Ops of ONNX and of TensorFlow whose constant has a scale of its own; others are layers.
 ELEMENTWISE: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"Add": ("add",), "Sub": ("add", "sub"), "Mul": ("mul",), "Div": ("mul", "div")}
+    {
+        **dict.fromkeys(("Add", "AddV2"), ("add",)),
+        "Sub": ("add", "sub"),
+        "Mul": ("mul",),
+        **dict.fromkeys(("Div", "RealDiv"), ("mul", "div")),
+    }
 )
 
 
@@ -42,7 +47,7 @@ class Grid:
         return QuantSpec(self.bits, self.signed, role, exponent, per_channel=not same)
 
     def attributes(self) -> Mapping[str, int]:
-        """As the attributes of an ONNX node."""
+        """As the attributes of a node of a file."""
         return {"bits": self.bits, "signed": int(self.signed), "exponent": self.exponents[0]}
 
 
@@ -68,7 +73,9 @@ def grid_of(
 
 
 def mark(graph: Graph, kind: str, names: Iterable[str], grid: Grid) -> None:
-    """Mark what an op of ONNX was imported as, among `names`, with the grid of its constant."""
+    """Mark what an op `kind` of a file was imported as, among `names`, with the grid of its
+    constant.
+    """
     ops = ELEMENTWISE.get(kind, COMPUTE)
     for name in names:
         node = graph.nodes.get(name)
@@ -83,3 +90,27 @@ def spec_of_attributes(attrs: Mapping[str, AttrValue]) -> QuantSpec:
     """The spec that `Grid.attributes` describes."""
     bits, signed, exponent = (int(attrs[key]) for key in ("bits", "signed", "exponent"))
     return QuantSpec(bits, bool(signed), Role.ACTIVATION, exponent)
+
+
+@dataclass(frozen=True)
+class ScalesOfFile:
+    """Counts for the note to the user: scales, and quantizers of activations."""
+
+    scales: int
+    with_grid: int
+    left_out: int
+    keeps: bool  # whether scales with a grid stay as they are
+
+    def notes(self) -> tuple[str, ...]:
+        """A note on the scales that stay; empty for a file without any."""
+        if not self.scales and not self.left_out:
+            return ()
+        counts = f"{self.with_grid} of {self.scales} scales are powers of two"
+        if not self.keeps:
+            return (
+                "the model is already quantized: its weights were dequantized and "
+                f"{self.left_out} quantizers of activations left out; the network is quantized "
+                f"again, with powers of two ({counts} in the file)",
+            )
+        rest = "" if self.with_grid == self.scales else "; the others are chosen again"
+        return (f"the model is already quantized: {counts}: kept{rest}",)

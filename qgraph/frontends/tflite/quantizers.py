@@ -1,0 +1,85 @@
+"""Scales of codes in a `.tflite` file: quantizers that stay, or are left out.
+
+Every tensor is read as the numbers that it stands for. After an operator whose results are codes,
+a quantizer stays if its scale is to be kept and has a grid (`qgraph.frontends.grids`). Otherwise it
+is left out. One whose zero point is its lowest code cuts off negative values, as a ReLU does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from qgraph.frontends.grids import ACTIVATION_BITS, QUANTIZED, Grid, ScalesOfFile, grid_of
+from qgraph.frontends.site import Ref
+from qgraph.frontends.tflite.operators.codes import MOVES
+from qgraph.frontends.tflite.tensors import DTYPES, LiteScale, LiteTensor
+from qgraph.frontends.tflite.translation import Translation
+
+WIDEST = 1 << 24  # codes up to this are exact in float32
+
+
+@dataclass
+class LiteQuantizers:
+    """keep: whether scales with a grid stay. `grids` are those of constants, by node."""
+
+    keep: bool
+    grids: dict[str, Grid] = field(default_factory=dict)
+    scales: int = 0
+    with_grid: int = 0
+    left_out: int = 0
+    kept: int = 0
+
+    def constant(self, tensor: LiteTensor, name: str) -> None:
+        """Note the scale of a constant, which a node of this name holds."""
+        grid = self._counted(tensor)
+        if grid is not None and self.keep:
+            self.grids[name] = grid
+
+    def step(self, tensor: LiteTensor) -> tuple[str, dict[str, int]] | None:
+        """The op that stands for the quantizer of a tensor, and its attributes; None without."""
+        if tensor.scale is None:
+            return None
+        grid = self._counted(tensor, activation=True)
+        if grid is not None and self.keep:
+            self.kept += 1
+            return QUANTIZED, dict(grid.attributes())
+        self.left_out += 1
+        lowest = np.iinfo(DTYPES[tensor.kind]).min
+        return ("Relu", {}) if (tensor.scale.zeros == lowest).all() else ("Identity", {})
+
+    def after(self, t: Translation, value: Ref) -> Ref:
+        """The result of an operator after the quantizer of its output."""
+        if t.operator.op in MOVES and all(
+            _same(t.tensor(i).scale, t.output().scale)
+            for i in range(len(t))
+            if t.has(i) and t.tensor(i).scale is not None
+        ):
+            return value
+        step = self.step(t.output())
+        return value if step is None else t.emit(step[0], value, **step[1])
+
+    def notes(self) -> tuple[str, ...]:
+        """Notes for the user about the scales."""
+        keeps = bool(self.kept or self.grids)
+        return ScalesOfFile(self.scales, self.with_grid, self.left_out, keeps).notes()
+
+    def _counted(self, tensor: LiteTensor, activation: bool = False) -> Grid | None:
+        """The grid of a tensor. That of an activation has one exponent, and 8 or 16 bits."""
+        if tensor.scale is None:
+            return None
+        scale = tensor.scale
+        grid = grid_of(scale.scales, scale.zeros, np.dtype(DTYPES[tensor.kind]))
+        if grid is not None and activation:
+            fits = grid.bits in ACTIVATION_BITS and len(grid.exponents) == 1
+            grid = grid if fits else None
+        self.scales += 1
+        self.with_grid += grid is not None
+        return grid
+
+
+def _same(one: LiteScale | None, other: LiteScale | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one.scales, other.scales) and np.array_equal(one.zeros, other.zeros)

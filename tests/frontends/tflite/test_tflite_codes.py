@@ -1,0 +1,137 @@
+"""int8 `.tflite` files: scales that are powers of two are kept, others are left out."""
+
+import re
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tflite", reason="pip install tflite")
+pytest.importorskip("ai_edge_litert", reason="pip install ai-edge-litert")
+
+import tensorflow as tf
+
+import qgraph
+from qgraph.backends.tflite.arithmetic import ARITHMETICS
+from qgraph.backends.tflite.executors import sessions_of
+from qgraph.backends.tflite.model_builder import QuantizedScale, TfliteModelBuilder
+from qgraph.backends.tflite.tflite_form import FILE
+from qgraph.exact.reference import Reference
+from qgraph.frontends import load
+from qgraph.frontends.tflite import model as reader
+from qgraph.interpret import evaluate
+from qgraph.ir.types import Fixed
+from tests.helpers.cli import small_network, typical_images
+from tests.helpers.tflite_files import litert
+
+KEPT = "scales are powers of two: kept"
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "m.pb"
+    path.write_bytes(small_network(tf.nn.relu6).SerializeToString())
+    return load(path)
+
+
+def codes_of_reference(made, feed):
+    """The codes of the integer reference by tensor, with the exponent."""
+    found = Reference(made.graph).run(feed)
+    return {name: value for name, value in found.items() if isinstance(value, Fixed)}
+
+
+@pytest.mark.parametrize("codes", [False, True])
+@pytest.mark.parametrize("arithmetic", ARITHMETICS, ids=lambda a: a.name)
+def test_an_export_gives_the_same_codes_again(arithmetic, codes, graph, tmp_path):
+    """The codes of each tensor equal those of the executor, and outputs those of the network."""
+    images = typical_images()
+    first = qgraph.quantize(graph, images, profile=arithmetic.name, effort="plain")
+    first.save(tmp_path / "first")
+    qgraph.export(tmp_path / "first", "tflite", tmp_path / "made", options={"codes": codes})
+    path = tmp_path / "made" / FILE
+    again = qgraph.quantize(path, images, profile=arithmetic.name)
+    (note,) = again.graph.notes
+    assert re.fullmatch(rf"the model is already quantized: (\d+) of \1 {KEPT}", note)
+    again.save(tmp_path / "again")
+    session, *_ = sessions_of(arithmetic.executors[0], path.read_bytes())
+    tensors = reader.read(path.read_bytes()).tensors
+    compared = set()
+    for image in images[:4]:
+        wanted = codes_of_reference(first, {"image": image[None]})
+        found = codes_of_reference(again, {again.graph.inputs[0]: image[None]})
+        if not codes:
+            session.run([image[None]])
+        for index, tensor in enumerate(tensors):
+            if tensor.scale is None or tensor.is_constant or tensor.short not in found:
+                continue
+            value = found[tensor.short]
+            if not codes:
+                held = session.tensor(index).astype(int) - int(tensor.scale.zeros[0])
+                np.testing.assert_array_equal(value.codes, held, err_msg=tensor.short)
+            if tensor.short in wanted:
+                np.testing.assert_array_equal(value.codes, wanted[tensor.short].codes)
+            compared.add(tensor.short)
+    assert len(compared) >= 3, compared
+
+
+def scaled_file(exponent, zero=-128, scale=None):
+    """y = x * weights + x, as int8."""
+    builder = TfliteModelBuilder("m")
+    code = QuantizedScale(exponent, zero)
+    builder.inputs["x"] = x = builder.tensor("x", (2, 3), "int8", code)
+    weights = builder.constant("w", np.array([[64, -128, 127]], "i1"), QuantizedScale(7))
+    product = builder.operator("MUL", [x, weights], builder.tensor("t", (2, 3), "int8", code))
+    builder.outputs["y"] = builder.operator(
+        "RESHAPE",
+        [product, builder.constant("s", np.array([3, 2], "i4"))],
+        builder.tensor("y", (3, 2), "int8", code),
+    )
+    return builder.model({})
+
+
+def test_quantizers_that_are_left_out_cut_off_negative_values(tmp_path):
+    path, x = tmp_path / "m.tflite", np.array([[4.0, 4, 4], [-1, 2, 3]], "f4")
+    for zero, wanted in ((-128, [2, 0, 3.96875, 0, 0, 2.9765625]), (0, None)):
+        path.write_bytes(scaled_file(4, zero))
+        graph = load(path)
+        assert "its weights were dequantized and 2 quantizers" in graph.notes[0]
+        plain = (x * np.array([0.5, -1, 0.9921875], "f4")).ravel()
+        found = evaluate(graph, {"x": x})["y"]
+        assert found.shape == (3, 2)
+        np.testing.assert_array_equal(found.ravel(), plain if wanted is None else wanted)
+
+
+def test_kept_quantizers_round_to_the_codes_of_the_file(tmp_path):
+    path = tmp_path / "m.tflite"
+    path.write_bytes(scaled_file(4))
+    graph = load(path, keep_scales=True)
+    assert graph.notes == ["the model is already quantized: 3 of 3 " + KEPT]
+    x = np.random.default_rng(0).uniform(0, 16, (2, 3)).astype("f4")
+    codes = np.clip(np.rint(x * 16), 0, 255)
+    (held,) = litert(path.read_bytes(), [(codes - 128).astype("i1")])
+    found = evaluate(graph, {"x": x})["y"] * 16 - 128
+    np.testing.assert_allclose(found, held, atol=1)  # LiteRT rounds ties in another way
+
+
+def test_a_file_of_the_converter_is_read_as_float(tmp_path, graph):
+    """Its scales are not powers of two; the float network is near the int8 one."""
+    rng = np.random.default_rng(0)
+    weights = rng.normal(0, 0.4, (3, 3, 3, 6)).astype("f4")
+
+    @tf.function(input_signature=[tf.TensorSpec((1, 8, 8, 3), tf.float32)], autograph=False)
+    def function(x):
+        y = tf.nn.relu(tf.nn.conv2d(x, weights, 2, "SAME") + 0.1)
+        return tf.reduce_mean(tf.concat([y, y * 2], -1), (1, 2))
+
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function.get_concrete_function()])
+    converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    converter.representative_dataset = lambda: ([image[None]] for image in typical_images())
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+    path, image = tmp_path / "m.tflite", typical_images(1)
+    path.write_bytes(converter.convert())
+    graph = load(path)
+    assert "quantized again, with powers of two" in graph.notes[0]
+    (wanted,) = litert(path.read_bytes(), [image])
+    (found,) = evaluate(graph, {graph.inputs[0]: image}).values()
+    np.testing.assert_allclose(found, wanted, atol=0.02 * np.abs(wanted).max())
+    made = qgraph.quantize(path, typical_images(), effort="plain")
+    assert made.graph.notes

@@ -22,6 +22,7 @@ from qgraph.ir.narrow_floats import NARROW, WIDE, widened_array, widened_dtype
 from qgraph.ir.types import Array, Shape
 
 CAST = "DEQUANTIZE"
+STATES = ("ASSIGN_VARIABLE", "CALL_ONCE")
 UNKNOWN = "Unknown"  # the op of a node for an operator that is not read
 
 
@@ -106,6 +107,11 @@ class _Nodes:
 
     def _claim(self, operator: LiteOperator) -> None:
         """Name the outputs of an operator."""
+        if operator.op in STATES:
+            raise UnsupportedError(
+                f"operator `{operator.op}`: the network keeps variables from run to run",
+                hint="convert one step with its states as inputs and outputs (docs/streaming.md)",
+            )
         if not operator.outputs or operator.outputs[0] < 0:
             raise GraphError(f"`{operator.op}` has no outputs")
         name = ""
@@ -174,6 +180,7 @@ class _Nodes:
     def _constant(self, tensor: LiteTensor, name: str) -> Array:
         """The numbers of a constant. Codes and float16 take more memory than the file."""
         array = widened_array(decoded(tensor, name))
+        self.quantizers.check(tensor, name, array)
         if array.base is None:
             self.unpacked += array.nbytes
             if self.unpacked > most_unpacked(self.model.size):

@@ -183,6 +183,8 @@ class _Reader:
         zeros = zeros if zeros.size else np.zeros(1, np.int64)
         if zeros.size not in (1, scales.size):
             raise LoadError(f"{DAMAGED}: {scales.size} scales and {zeros.size} zero points")
+        if not np.all((scales >= 0) & (scales < np.inf)):
+            raise LoadError(f"{DAMAGED}: a scale that is not a positive number")
         return LiteScale(scales, zeros, held.QuantizedDimension())
 
     def operator(self, operator: FlatObject, codes: list[str], tensors: int) -> LiteOperator:

@@ -16,8 +16,7 @@ from qgraph.frontends.site import Ref
 from qgraph.frontends.tflite.operators.codes import MOVES
 from qgraph.frontends.tflite.tensors import DTYPES, LiteScale, LiteTensor
 from qgraph.frontends.tflite.translation import Translation
-
-WIDEST = 1 << 24  # codes up to this are exact in float32
+from qgraph.ir.types import Array
 
 
 @dataclass
@@ -30,12 +29,22 @@ class LiteQuantizers:
     with_grid: int = 0
     left_out: int = 0
     kept: int = 0
+    rounded: list[str] = field(default_factory=list)
 
     def constant(self, tensor: LiteTensor, name: str) -> None:
         """Note the scale of a constant, which a node of this name holds."""
         grid = self._counted(tensor)
         if grid is not None and self.keep:
             self.grids[name] = grid
+
+    def check(self, tensor: LiteTensor, name: str, values: Array) -> None:
+        """Note a constant with a grid whose codes float32 cannot hold; `values` are its numbers."""
+        if name not in self.grids or tensor.kind != "INT32" or name in self.rounded:
+            return
+        codes = np.frombuffer(tensor.content, np.int32).reshape(values.shape)
+        assert tensor.scale is not None
+        if not np.array_equal(tensor.scale.codes_of(values), codes):
+            self.rounded.append(name)
 
     def step(self, tensor: LiteTensor) -> tuple[str, dict[str, int]] | None:
         """The op that stands for the quantizer of a tensor, and its attributes; None without."""
@@ -63,7 +72,11 @@ class LiteQuantizers:
     def notes(self) -> tuple[str, ...]:
         """Notes for the user about the scales."""
         keeps = bool(self.kept or self.grids)
-        return ScalesOfFile(self.scales, self.with_grid, self.left_out, keeps).notes()
+        notes = ScalesOfFile(self.scales, self.with_grid, self.left_out, keeps).notes()
+        rounded = (
+            f"`{name}`: its codes are wider than float32 and rounded" for name in self.rounded
+        )
+        return (*notes, *rounded)
 
     def _counted(self, tensor: LiteTensor, activation: bool = False) -> Grid | None:
         """The grid of a tensor. That of an activation has one exponent, and 8 or 16 bits."""

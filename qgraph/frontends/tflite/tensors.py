@@ -42,6 +42,18 @@ class LiteScale:
 
     def real(self, codes: Array) -> Array:
         """The numbers that codes stand for, in float32."""
+        scales, zeros = self._along(codes)
+        values: Array = (codes.astype(np.float64) - zeros) * scales
+        with np.errstate(over="ignore"):  # infinities are refused with the node that has them
+            return values.astype(np.float32)
+
+    def codes_of(self, values: Array) -> Array:
+        """The codes that stand for numbers, as float64."""
+        scales, zeros = self._along(values)
+        return values.astype(np.float64) / scales + zeros
+
+    def _along(self, codes: Array) -> tuple[Array, Array]:
+        """Scales and zero points in the shape in which they act on codes."""
         shape = [1] * codes.ndim
         if self.scales.size > 1:
             if not 0 <= self.axis < codes.ndim or codes.shape[self.axis] != self.scales.size:
@@ -51,9 +63,7 @@ class LiteScale:
                 )
             shape[self.axis] = self.scales.size
         zeros = np.broadcast_to(self.zeros, self.scales.shape).reshape(shape)
-        steps = codes.astype(np.float64) - zeros
-        values: Array = steps * self.scales.astype(np.float64).reshape(shape)
-        return values.astype(np.float32)
+        return self.scales.astype(np.float64).reshape(shape), zeros
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,14 @@ from qgraph.backends.tflite.arithmetic import ARITHMETICS
 from qgraph.backends.tflite.executors import sessions_of
 from qgraph.backends.tflite.model_builder import QuantizedScale, TfliteModelBuilder
 from qgraph.backends.tflite.tflite_form import FILE
+from qgraph.errors import LoadError, UnsupportedError
 from qgraph.exact.reference import Reference
 from qgraph.frontends import load
 from qgraph.frontends.tflite import model as reader
 from qgraph.interpret import evaluate
 from qgraph.ir.types import Fixed
 from tests.helpers.cli import small_network, typical_images
-from tests.helpers.tflite_files import litert
+from tests.helpers.tflite_files import Written, litert, written
 
 KEPT = "scales are powers of two: kept"
 
@@ -135,3 +136,32 @@ def test_a_file_of_the_converter_is_read_as_float(tmp_path, graph):
     np.testing.assert_allclose(found, wanted, atol=0.02 * np.abs(wanted).max())
     made = qgraph.quantize(path, typical_images(), effort="plain")
     assert made.graph.notes
+
+
+@pytest.mark.parametrize("scale", [float("nan"), float("inf"), -0.5])
+def test_a_scale_that_is_not_a_positive_number_is_refused(tmp_path, scale):
+    data = bytearray(scaled_file(4))
+    at = data.index(np.float32(2**-4).tobytes())
+    data[at : at + 4] = np.float32(scale).tobytes()
+    (tmp_path / "m.tflite").write_bytes(data)
+    with pytest.raises(LoadError, match="a scale that is not a positive number"):
+        load(tmp_path / "m.tflite")
+
+
+@pytest.mark.parametrize(("code", "rounded"), [(1 << 24, False), ((1 << 24) + 1, True)])
+def test_a_bias_that_float32_cannot_hold_is_noted(tmp_path, code, rounded):
+    builder = TfliteModelBuilder("m")
+    builder.inputs["x"] = x = builder.tensor("x", (2, 3), "int8", QuantizedScale(4))
+    bias = builder.constant("b", np.array([code, 1, 2], "i4"), QuantizedScale(12))
+    made = builder.tensor("y", (2, 3), "int8", QuantizedScale(4))
+    builder.outputs["y"] = builder.operator("ADD", [x, bias], made)
+    (tmp_path / "m.tflite").write_bytes(builder.model({}))
+    notes = load(tmp_path / "m.tflite", keep_scales=True).notes
+    assert notes[1:] == ["`b`: its codes are wider than float32 and rounded"] * rounded
+
+
+def test_variables_are_refused(tmp_path):
+    path = tmp_path / "m.tflite"
+    path.write_bytes(written((2, 3), Written("ASSIGN_VARIABLE", [-1], (2, 3))))
+    with pytest.raises(UnsupportedError, match=r"`ASSIGN_VARIABLE`.*variables.*\n.*streaming"):
+        load(path)

@@ -63,6 +63,7 @@ class ExportFormat(StrEnum):
 
     ONNX_QDQ = "onnx-qdq"
     ONNX_INTEGER = "onnx-integer"
+    ONNX_QOPERATOR = "onnx-qoperator"
     QONNX = "qonnx"
     TFLITE = "tflite"
     C = "c"

@@ -41,6 +41,9 @@ FORMS: Mapping[ExportFormat, FormEntry] = MappingProxyType(
         ),
         ExportFormat.ONNX_INTEGER: FormEntry(_ONNX, "OnnxInteger", "ONNX of integer ops only"),
         ExportFormat.ONNX_QDQ: FormEntry(_ONNX, "OnnxQdq", "ONNX with quantizers around float"),
+        ExportFormat.ONNX_QOPERATOR: FormEntry(
+            _ONNX, "OnnxQoperator", "ONNX with QLinearConv and other QLinear ops"
+        ),
         ExportFormat.QONNX: FormEntry(_ONNX, "Qonnx", "ONNX with Quant nodes, for `qonnx`"),
         ExportFormat.TFLITE: FormEntry(
             "qgraph.backends.tflite.tflite_form", "TfliteForm", "int8 for LiteRT and TFLM"

@@ -138,8 +138,9 @@ def verify(
                 refused[one.name] = reason
         whole: dict[str, Mapping[str, Array]] = {}
         for one in chosen if network.program.has_islands else ():
-            if one.name in runners and isinstance(one, WholeForm):
-                whole[one.name] = one.executed(network, places[one.name])
+            if isinstance(one, WholeForm) and one.name in places and one.name not in refused:
+                ran = one.executed(network, places[one.name])
+                whole |= dict.fromkeys(_runner_names(one, runners), ran)
         cases = list(_cases(network, inputs))
         compared = compare(network, runners, _with_progress(cases, progress), whole)
     made = certificate(folder, network, compared, refused, exported)
@@ -153,6 +154,11 @@ def _runners(one: Form, network: Network, folder: Path) -> Mapping[str, Runner]:
         found = one.runners(network, folder)
         return {f"{one.name}: {executor}": runner for executor, runner in found.items()}
     return {one.name: one.runner(network, folder)}
+
+
+def _runner_names(one: Form, runners: Mapping[str, Runner]) -> list[str]:
+    """The names of a form's runners, as `_runners` gives them."""
+    return [name for name in runners if name == one.name or name.startswith(f"{one.name}: ")]
 
 
 def _runners_of_files(one: Form, network: Network, folder: Path) -> Mapping[str, Runner]:

@@ -115,7 +115,7 @@ def test_mistakes_are_found_before_tensorflow_is_imported(
 
 def test_what_was_written_is_used_without_tensorflow(written, samples, tmp_path) -> None:
     np.savez(tmp_path / "test.npz", image=typical_images(), labels=np.zeros(16, int))
-    forms = ("c", "engine", "onnx-integer", "onnx-qdq", "qonnx", "vectors")
+    forms = ("c", "engine", "onnx-integer", "onnx-qdq", "onnx-qoperator", "qonnx", "vectors")
     found, _ = run_apart(
         *(("export", written, "-f", form, "-o", tmp_path / form) for form in forms),
         ("verify", written, "-f", "c", "-f", "engine", "-f", "onnx-integer", "-f", "onnx-qdq"),

@@ -36,6 +36,7 @@ PACKAGES = {
     "tensorflow": ("tensorflow",),
     "onnx-integer": ("onnxruntime",),
     "onnx-qdq": ("onnxruntime",),
+    "onnx-qoperator": ("onnxruntime",),
     "qonnx": ("qonnx",),
     "tflite": ("tflite", "flatbuffers", "ai_edge_litert", "tflite_micro"),
 }

@@ -43,6 +43,15 @@ Lower = Callable[[Any, Step], None]  # of an emission
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
+def float_inputs(program: Program) -> dict[str, str]:
+    """The float values that become codes, by entry. One that is quantized twice has two names."""
+    sources = [e.source for e in program.entries]
+    return {
+        e.tensor: e.source if sources.count(e.source) == 1 else f"{e.tensor}/float"
+        for e in program.entries
+    }
+
+
 class ProgramEmission(ABC):
     """Writes a program's steps; `lowerings` has a method for each op.
 
@@ -209,12 +218,15 @@ class ProgramEmission(ABC):
 
     def _binary(self, step: Step, op: str) -> None:
         dtype = self.working(*step.inputs, step.output)
-        varying = [v for v in step.inputs if v not in self.program.constants]
-        images = all(len(self.tensors[v].shape) == 4 for v in varying)
-        images = images and len(self.tensors[step.output].shape) == 4
-        nchw = images and any(self.made_as(v)[1] for v in varying)
+        nchw = self.is_nchw(step)
         a, b = (self.get(v, dtype, nchw) for v in step.inputs)
         self.put(step.output, self.operate(op, a, b, dtype, step.output), dtype, nchw)
+
+    def is_nchw(self, step: Step) -> bool:
+        """Whether an op of two operands is computed in NCHW."""
+        varying = [v for v in step.inputs if v not in self.program.constants]
+        images = all(len(self.tensors[v].shape) == 4 for v in (*varying, step.output))
+        return images and any(self.made_as(v)[1] for v in varying)
 
     def operate(self, op: str, a: str, b: str, dtype: str, stem: str) -> str:
         """A node of two inputs of one type."""
@@ -293,17 +305,22 @@ class ProgramEmission(ABC):
         varying = [v for v in step.inputs if v not in self.program.constants]
         made = {self.made_as(v) for v in varying}
         nchw = any(turned for _, turned in made)
-        types = {dtype for dtype, _ in made}
-        same = len(types) == 1 and len(varying) == len(step.inputs)
-        dtype = types.pop() if same else self.working(*step.inputs)
+        dtype = self.joined_as(step)
         inputs = [self.get(v, dtype, nchw) for v in step.inputs]
         axis = axis_in(step.attrs_as(ConcatAttrs).axis, nchw)
         value = self.model.add("Concat", inputs, step.output, axis=axis)
         self.put_moved(step, value, dtype, nchw)
 
+    def joined_as(self, step: Step) -> str:
+        """The type in which tensors are joined."""
+        varying = [v for v in step.inputs if v not in self.program.constants]
+        types = {self.made_as(v)[0] for v in varying}
+        same = len(types) == 1 and len(varying) == len(step.inputs)
+        return types.pop() if same else self.working(*step.inputs)
+
     def _pad(self, step: Step) -> None:
         (name,) = step.inputs
-        nchw, dtype = self.made_as(name)[1], self.working(name)
+        nchw, dtype = self.made_as(name)[1], self.padded_as(step)
         pads = np.array(step.attrs_as(PadAttrs).paddings, np.int64)
         pads = (pads[list(TO_NCHW)] if nchw else pads).T.reshape(-1)
         inputs = [self.get(name, dtype, nchw), self.model.constant(pads, f"{step.output}/pads")]
@@ -311,6 +328,10 @@ class ProgramEmission(ABC):
         pooled = not all(isinstance(user.attrs, WindowAttrs) for user in users)
         value = self.padded(step, inputs, dtype, pooled=pooled)
         self.put_moved(step, value, dtype, nchw)
+
+    def padded_as(self, step: Step) -> str:
+        """The type in which zeros are added around a tensor."""
+        return self.working(*step.inputs)
 
     @abstractmethod
     def padded(self, step: Step, inputs: list[str], dtype: str, pooled: bool) -> str:

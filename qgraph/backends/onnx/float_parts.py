@@ -60,10 +60,12 @@ class _FloatModel(ABC):
         self.core, self.meta, self.program = core, metadata_of(core), network.program
         self.graph = graph = _sized(network)
         self.io_names = io_names_of(graph, onnx_name)
-        opset = max(core.opset_import[0].version, opset_of(graph))
+        opsets = {one.domain: one.version for one in core.opset_import}
+        opset = max(opsets.pop(""), opset_of(graph))
         self.builder = OnnxModelBuilder(
             core.graph.name, opset, [*_names(core), *reserved_names(graph)]
         )
+        self.builder.domains = opsets
         fused = {
             name: node
             for name, node in biases(graph).items()

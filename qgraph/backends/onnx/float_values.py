@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from qgraph.backends.onnx.emission import NO_NAMES, Lower, ProgramEmission
+from qgraph.backends.onnx.emission import NO_NAMES, Lower, ProgramEmission, float_inputs
 from qgraph.backends.onnx.integer_steps import softmax_codes, standardized_codes
 from qgraph.backends.onnx.shared_lowerings import SHARED
 from qgraph.errors import UnsupportedError
@@ -54,12 +54,7 @@ class ValueEmission(ProgramEmission):
         super().__init__(program, publics, reserved)
 
     def inputs_of_model(self) -> dict[str, str]:
-        """The float values that become codes. A value that is quantized twice is computed twice."""
-        sources = [e.source for e in self.program.entries]
-        return {
-            e.tensor: e.source if sources.count(e.source) == 1 else f"{e.tensor}/float"
-            for e in self.program.entries
-        }
+        return float_inputs(self.program)
 
     @abstractmethod
     def quantized(self, value: str, name: str, spec: QuantSpec, nchw: bool) -> str:

@@ -213,13 +213,17 @@ class IntegerEmission(ProgramEmission):
     def _max_pool(self, step: Step) -> None:
         (name,) = step.inputs
         if self._in_bytes(name):
-            dtype = self.tensors[name].storage
+            dtype = self.pooled_as(name)
             window = self.pool(step.attrs_as(MaxPoolAttrs))
             value = self.model.add("MaxPool", [self.get(name, dtype, True)], step.output, **window)
         else:
             dtype = self.working(name)
             value = self._pool_by_slices(step, dtype)
-        self.put(step.output, value, dtype, True)
+        self.put_moved(step, value, dtype, True)
+
+    def pooled_as(self, name: str) -> str:
+        """The type in which codes of 8 bits are pooled."""
+        return self.tensors[name].storage
 
     def _pool_by_slices(self, step: Step, dtype: str) -> str:
         """The largest of all taps, one axis after the other: ONNX has no pool for wide codes."""

@@ -1,4 +1,4 @@
-"""The three ONNX formats as forms of a network (`qgraph.backends.network_forms`)."""
+"""The ONNX formats as forms of a network (`qgraph.backends.network_forms`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from qgraph.backends.onnx.float_parts import (
 from qgraph.backends.onnx.integer import IntegerEmission
 from qgraph.backends.onnx.qdq import QdqEmission
 from qgraph.backends.onnx.qonnx import QonnxEmission
-from qgraph.backends.onnx.runners import onnx_runtime, qonnx_executor
+from qgraph.backends.onnx.qoperator import QOperatorEmission
+from qgraph.backends.onnx.runners import onnx_runtime, onnx_runtime_version, qonnx_executor
 from qgraph.backends.onnx.whole_runs import check_whole, run_from_codes, run_from_values
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array
@@ -30,6 +31,7 @@ from qgraph.names import onnx_name
 from qgraph.ops.lowerings import Lowerings
 
 FILE = "network.onnx"
+MOST_NAMES = 3  # in a warning
 
 
 @dataclass(frozen=True)
@@ -111,11 +113,8 @@ class OnnxInteger(OnnxForm):
 
 
 @dataclass(frozen=True)
-class OnnxQdq(OnnxForm):
-    """QuantizeLinear and DequantizeLinear around float ops, with the float ops before and after."""
-
-    name: str = "onnx-qdq"
-    emission: ClassVar[type[ProgramEmission]] = QdqEmission
+class OnnxFromValues(OnnxForm):
+    """A file from float values to float values, with the float ops before and after."""
 
     def emit(self, network: Network) -> onnx.ModelProto:
         """The model with the network's own inputs and outputs, if ONNX supports its float ops.
@@ -143,7 +142,7 @@ class OnnxQdq(OnnxForm):
         publics: dict[str, str] = {}
         for public, name in io_names_of(network.graph, onnx_name).outputs.items():
             publics.setdefault(network.graph.outputs[public], name)
-        return QdqEmission(network.program, publics, reserved_names(network.graph))
+        return self.emission(network.program, publics, reserved_names(network.graph))
 
     def executed(self, network: Network, folder: Path) -> Mapping[str, Array]:
         return run_from_values(folder / FILE, network)
@@ -152,6 +151,39 @@ class OnnxQdq(OnnxForm):
         if not is_program_alone(network):
             check_whole(folder / FILE, network)
         return super().runner(network, folder)
+
+
+@dataclass(frozen=True)
+class OnnxQdq(OnnxFromValues):
+    """QuantizeLinear and DequantizeLinear around float ops."""
+
+    name: str = "onnx-qdq"
+    emission: ClassVar[type[ProgramEmission]] = QdqEmission
+
+
+@dataclass(frozen=True)
+class OnnxQoperator(OnnxFromValues):
+    """QLinearConv, QGemm and other QLinear ops of ONNX Runtime; integer ops where none is exact."""
+
+    name: str = "onnx-qoperator"
+    emission: ClassVar[type[ProgramEmission]] = QOperatorEmission
+
+    def warnings(self, network: Network) -> list[str]:
+        """Report layers that are not QLinear ops."""
+        emission, found = QOperatorEmission(network.program), super().warnings(network)
+        others, total = emission.not_linear, len(emission.layers)
+        if others:
+            names = ", ".join(f"`{name}`" for name in others[:MOST_NAMES])
+            more = f" and {len(others) - MOST_NAMES} more" if len(others) > MOST_NAMES else ""
+            stages = "; profiles without 16-bit stages, such as `int32-bias`, avoid this"
+            found.append(
+                f"{len(others)} of {total} layers are not QLinear ops, but ConvInteger or MatMul"
+                f"Integer and integer ops: {names}{more}{stages if 2 * len(others) > total else ''}"
+            )
+        return found
+
+    def runners(self, network: Network, folder: Path) -> Mapping[str, Runner]:
+        return {onnx_runtime_version(): self.runner(network, folder)}
 
 
 @dataclass(frozen=True)
@@ -170,4 +202,4 @@ def _incomplete(model: onnx.ModelProto, missing: UnsupportedError) -> str:
     return left_to_the_host((value.name for value in model.graph.output), because)
 
 
-FORMS = (OnnxInteger(), OnnxQdq(), Qonnx())
+FORMS = (OnnxInteger(), OnnxQdq(), OnnxQoperator(), Qonnx())

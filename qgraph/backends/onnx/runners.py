@@ -14,7 +14,7 @@ from onnx import helper
 from qgraph.archives import JsonObject
 from qgraph.backends.network_forms import Runner
 from qgraph.backends.onnx.builder import metadata_of
-from qgraph.distribution import install_hint
+from qgraph.distribution import install_hint, version_of
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.foreign import OnnxObject
 from qgraph.ir.types import Array
@@ -121,6 +121,11 @@ def _readable(executor: OnnxObject, ir_version: int) -> Iterator[None]:
         executor.qonnx_make_model = make
 
 
+def onnx_runtime_version() -> str:
+    """ONNX Runtime with its version, as results name it."""
+    return f"ONNX Runtime {version_of('onnxruntime')}"
+
+
 def session(model: onnx.ModelProto | Path, optimised: bool) -> OnnxObject:
     """An ONNX Runtime session on the CPU. Raises UnsupportedError if it is not installed."""
     try:
@@ -213,9 +218,22 @@ def check_same(name: str, optimised: Array, plain: Array) -> None:
 
 
 def shown(meta: JsonObject, values: Mapping[str, Array]) -> dict[str, Array]:
-    """Inner tensors by name, NHWC, from ONNX values by name."""
-    found = {n: (values[t["value"]], t["layout"]) for n, t in meta["tensors"].items()}
-    return {n: v.transpose(TO_NHWC) if kind == "NCHW" else v for n, (v, kind) in found.items()}
+    """Inner tensors by name, NHWC, from ONNX values by name: values if the model holds values."""
+    found: dict[str, Array] = {}
+    for name, tensor in meta["tensors"].items():
+        value = values[tensor["value"]]
+        moved = value.transpose(TO_NHWC) if tensor["layout"] == "NCHW" else value
+        found[name] = _unstored(moved, tensor)
+    return found
+
+
+def _unstored(value: Array, tensor: JsonObject) -> Array:
+    """Float values of a tensor that is stored as codes plus a zero point; others as they are."""
+    if "zero" not in tensor:
+        return value
+    codes = value.astype(np.float64) - tensor["zero"]
+    values: Array = np.ldexp(codes, -np.asarray(tensor["exponent"]))
+    return values
 
 
 def feeds_of(meta: JsonObject, codes: Mapping[str, Array]) -> dict[str, Array]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from qgraph.backends.pending_layers import LayerOutput
 from qgraph.backends.tflite.arithmetic import rounds_alike
 from qgraph.backends.tflite.layers import parameters
-from qgraph.backends.tflite.pending import LayerOutput
 from qgraph.backends.tflite.writer import BYTE, TensorWriter
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array, Codes

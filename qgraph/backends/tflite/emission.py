@@ -12,11 +12,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from qgraph.backends.pending_layers import LayerOutput, PendingLayer
 from qgraph.backends.tflite import moves
 from qgraph.backends.tflite.elementwise import converted, write_binary, write_codes, write_table
 from qgraph.backends.tflite.layers import DEPTHWISE, write_matmul, write_window
 from qgraph.backends.tflite.model_builder import QuantizedScale
-from qgraph.backends.tflite.pending import LayerOutput, PendingLayer
 from qgraph.backends.tflite.writer import ANOTHER_PROFILE, BYTE, TensorWriter
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array, Overflow

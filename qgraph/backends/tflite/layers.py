@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from qgraph.backends.pending_layers import LayerOutput
 from qgraph.backends.tflite.model_builder import QuantizedScale
-from qgraph.backends.tflite.pending import LayerOutput
 from qgraph.backends.tflite.writer import BYTE, TensorWriter
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array, Codes, Rounding

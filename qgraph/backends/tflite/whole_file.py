@@ -9,10 +9,10 @@ import numpy as np
 from qgraph.archives import JsonObject
 from qgraph.backends.io_names import io_names_of
 from qgraph.backends.network_forms import Network
+from qgraph.backends.pending_layers import LayerOutput, PendingLayer
 from qgraph.backends.tflite.arithmetic import TfliteArithmetic
 from qgraph.backends.tflite.emission import TfliteEmission
 from qgraph.backends.tflite.model_builder import TfliteModelBuilder
-from qgraph.backends.tflite.pending import LayerOutput, PendingLayer
 from qgraph.backends.tflite.writer import ANOTHER_PROFILE
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Overflow, rounding_of_numbers

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from qgraph.backends.pending_layers import LayerOutput
 from qgraph.backends.tflite.arithmetic import INT32_MAX, TfliteArithmetic, rounds_alike
 from qgraph.backends.tflite.model_builder import QuantizedScale, TfliteModelBuilder
-from qgraph.backends.tflite.pending import LayerOutput
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Codes, Rounding
 from qgraph.program import Program

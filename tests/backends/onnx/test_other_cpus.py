@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 
 EMULATOR = shutil.which("qemu-x86_64")
-CASES = "extreme_codes or integer_kernels or comparisons or tie or random_programs"
+CASES = (
+    "extreme_codes or layers_of_extreme or integer_kernels or comparisons or tie or random_programs"
+)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(EMULATOR is None, reason="qemu-x86_64 (package qemu-user) is not here")
-@pytest.mark.parametrize("file", ["test_onnx_integer.py", "test_onnx_qdq.py"])
+@pytest.mark.parametrize(
+    "file", ["test_onnx_integer.py", "test_onnx_qdq.py", "test_onnx_qoperator.py"]
+)
 def test_without_vnni(file: str) -> None:
     command = [EMULATOR, "-cpu", "Haswell", sys.executable, "-m", "pytest", "-q", "-x"]
     ran = subprocess.run(

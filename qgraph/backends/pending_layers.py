@@ -1,7 +1,7 @@
 """Steps of a program that become one operator: a layer, its bias, its limits, one requantization.
 
-An operator of TFLite computes sums and requantizes them at once. Steps between are collected in a
-`PendingLayer` until codes of 8 bits are made from it.
+An operator of TFLite or ONNX computes sums and requantizes them at once. Steps between are
+collected in a `PendingLayer` until codes of 8 bits are made from it.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ FILES_NAMED = 3  # files that a hint names
 
 TO_ONNX = 'export the model to ONNX, torch.onnx.export(model, example, "model.onnx"), and give that'
 ORIGINAL = "give the model that it was converted from: a SavedModel, a Keras or an ONNX file"
-SUPPORTED = "give a model: an ONNX file, a SavedModel, a Keras file or a frozen .pb"
+SUPPORTED = "give a model: an ONNX file, a SavedModel, a Keras file, a frozen .pb or a .tflite"
 WHOLE_KERAS = 'save the whole model, model.save("model.keras"), and give that file'
 DAMAGED = "the file may be truncated, or of another format"
 

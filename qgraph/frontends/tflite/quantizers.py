@@ -60,10 +60,14 @@ class LiteQuantizers:
 
     def after(self, t: Translation, value: Ref) -> Ref:
         """The result of an operator after the quantizer of its output."""
-        if t.operator.op in MOVES and all(
-            _same(t.tensor(i).scale, t.output().scale)
-            for i in range(len(t))
-            if t.has(i) and t.tensor(i).scale is not None
+        if (
+            t.operator.op in MOVES
+            and not t.has_activation()
+            and all(
+                _same(t.tensor(i).scale, t.output().scale)
+                for i in range(len(t))
+                if t.has(i) and t.tensor(i).scale is not None
+            )
         ):
             return value
         step = self.step(t.output())

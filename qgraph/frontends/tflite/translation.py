@@ -156,6 +156,12 @@ class Translation:
     def scalar(self, value: float, what: str) -> Ref:
         return self.const(np.float32(value), what)
 
+    def has_activation(self) -> bool:
+        """Whether the operator ends with a fused activation."""
+        return hasattr(self.operator.options, ACTIVATION_OPTION) and bool(
+            self.optional(ACTIVATION_OPTION)
+        )
+
     def activated(self, value: Ref) -> Ref:
         """`value` after the fused activation."""
         number = self.optional(ACTIVATION_OPTION)

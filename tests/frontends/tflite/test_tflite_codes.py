@@ -138,6 +138,23 @@ def test_a_file_of_the_converter_is_read_as_float(tmp_path, graph):
     assert made.graph.notes
 
 
+def test_a_fused_activation_of_a_pool_is_rounded_to_codes(tmp_path):
+    """With a step of 4, ReLU6 gives 6, which is not a code: the quantizer stays."""
+    builder = TfliteModelBuilder("m")
+    code = QuantizedScale(-2)
+    builder.inputs["x"] = x = builder.tensor("x", (1, 2, 2, 1), "int8", code)
+    fields = {"FilterHeight": 2, "FilterWidth": 2, "StrideH": 1, "StrideW": 1, "Padding": 1}
+    fields["FusedActivationFunction"] = 3
+    made = builder.tensor("y", (1, 1, 1, 1), "int8", code)
+    builder.outputs["y"] = builder.operator("MAX_POOL_2D", [x], made, "Pool2DOptions", **fields)
+    (tmp_path / "m.tflite").write_bytes(builder.model({}))
+    graph = load(tmp_path / "m.tflite", keep_scales=True)
+    assert graph.producer(graph.outputs["y"]).op == "quantize"
+    found = evaluate(graph, {"x": np.full((1, 2, 2, 1), 40, "f4")})["y"]
+    (held,) = litert(builder.model({}), [np.full((1, 2, 2, 1), 10, "i1")])
+    assert found.item() == 4 * held.item() == 8
+
+
 @pytest.mark.parametrize("scale", [float("nan"), float("inf"), -0.5])
 def test_a_scale_that_is_not_a_positive_number_is_refused(tmp_path, scale):
     data = bytearray(scaled_file(4))

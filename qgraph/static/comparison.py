@@ -36,15 +36,19 @@ class Comparison:
     signal: Array
     noise: Array
 
-    def certainly_nearer(self, other: Comparison) -> bool:
+    def certainly_nearer(self, other: Comparison, tried: int = 1) -> bool:
         """Whether this network is significantly closer to float than `other`, on the same samples.
 
         Samples are drawn again with replacement, the same for both networks (a paired bootstrap).
         At least 95 % of the draws must agree. Each draw has one sample less than there are samples,
         which gives it the variance of the mean. One sample alone is therefore never significant.
+
+        tried: the number of networks of which this one is the nearest on these samples. The share
+        of draws that may disagree is divided by it (the Bonferroni correction), and there must be
+        enough samples that their agreement by chance, 2 to the minus their number, is as rare.
         """
-        count = len(self.noise)
-        if count < 2:
+        count, doubt = len(self.noise), DOUBT / tried
+        if count < 2 or (tried > 1 and 0.5**count > doubt):
             return False
         rng = np.random.default_rng(0)
         drawn = rng.multinomial(count - 1, np.full(count, 1 / count), DRAWS)
@@ -57,7 +61,7 @@ class Comparison:
             weighed_sqnr(signal, mine) > weighed_sqnr(signal, others)
             for signal, mine, others in zip(signals, here, there, strict=True)
         )
-        return won >= (1 - DOUBT) * DRAWS
+        return won >= (1 - doubt) * DRAWS
 
 
 class FloatOutputs:

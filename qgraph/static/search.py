@@ -1,7 +1,8 @@
 """Search for the best plan for a network.
 
 Point estimates select each step. The final plan is used only if it is significantly closer to float
-than that of `fast`, on the samples that selected the steps and on others.
+than that of `fast` on the samples that selected the steps; and on others, unless it is so even if
+each plan that was tried counts as a test.
 """
 
 from __future__ import annotations
@@ -138,7 +139,8 @@ def search(
     if safe is None or best is safe:
         return Search(trials, ended)
     certain = best.comparison.certainly_nearer(safe.comparison)
-    fresh = parts.exchanged(loaded) if certain and not ended else None
+    beyond_chance = best.comparison.certainly_nearer(safe.comparison, len(trials))
+    fresh = parts.exchanged(loaded) if certain and not (beyond_chance or ended) else None
     if fresh is not None and time.perf_counter() > deadline:
         ended = BUDGET
     elif fresh is not None:

@@ -52,6 +52,25 @@ def test_a_network_no_better_than_another_is_rarely_certain_to_be() -> None:
     assert wrong <= 19
 
 
+def test_the_nearest_of_many_equal_networks_is_rarely_certain_to_be() -> None:
+    """Sixteen equals, of which the nearest is compared: at most about 5 % of 60 times."""
+    wrong = [0, 0]
+    for _ in range(60):
+        tried = [compared(noises(24)) for _ in range(16)]
+        nearest = min(tried, key=lambda one: float(one.noise.sum()))
+        for place, count in enumerate((1, len(tried))):
+            wrong[place] += nearest.certainly_nearer(compared(noises(24)), count)
+    assert wrong[1] <= 7 < wrong[0]
+
+
+@pytest.mark.parametrize(("samples", "certain"), [(8, False), (9, True)])
+def test_many_networks_need_more_samples_than_two(samples: int, certain: bool) -> None:
+    """All of 8 samples agree by chance in one of 256 cases, more than 0.05 / 16."""
+    noise = noises(samples)
+    assert compared(noise / 2).certainly_nearer(compared(noise))
+    assert compared(noise / 2).certainly_nearer(compared(noise), 16) == certain
+
+
 def test_outputs_weigh_the_same_whatever_their_scale() -> None:
     signal = np.array([1e6, 1.0])
     assert weighed_sqnr(signal, signal / 100) == pytest.approx(20)

@@ -71,6 +71,23 @@ def test_a_search_keeps_what_helps() -> None:
     assert agreement(graph, built, parts.comparison) == trials[0].agreement
 
 
+@pytest.mark.parametrize("beyond_chance", [False, True])
+def test_fresh_samples_decide_unless_all_tried_plans_count(
+    monkeypatch: pytest.MonkeyPatch, beyond_chance: bool
+) -> None:
+    graph = network()
+    parts = split(graph, samples(24))
+    asked = []
+
+    def certainly_nearer(self, other, tried: int = 1) -> bool:
+        asked.append(tried)
+        return tried == 1 or beyond_chance
+
+    monkeypatch.setattr(Comparison, "certainly_nearer", certainly_nearer)
+    found = search(graph, INT4, parts, "default").trials
+    assert asked == [1, len(found)] + [1] * (not beyond_chance)
+
+
 @pytest.mark.parametrize("certain_at_first", [False, True])
 def test_what_is_not_certainly_better_gives_way_to_the_plan_of_fast(
     monkeypatch: pytest.MonkeyPatch, certain_at_first: bool
@@ -79,7 +96,11 @@ def test_what_is_not_certainly_better_gives_way_to_the_plan_of_fast(
     graph = network()
     parts = split(graph, samples(24))
     verdicts = iter([certain_at_first, False])
-    monkeypatch.setattr(Comparison, "certainly_nearer", lambda self, other: next(verdicts))
+    monkeypatch.setattr(
+        Comparison,
+        "certainly_nearer",
+        lambda self, other, tried=1: next(verdicts) if tried == 1 else False,
+    )
     monkeypatch.setattr(search_module, "SAFE", PLAIN)
     fast = search(graph, INT4, parts, "fast").trials[0]
     kept, *others = search(graph, INT4, parts, "default").trials

@@ -16,7 +16,8 @@ from qgraph.compiler import quantize
 from qgraph.errors import ExactnessError
 from qgraph.exports import index_of
 from qgraph.frontends import load
-from qgraph.program import Program, run
+from qgraph.ir.graph import Graph
+from qgraph.program import Program, lower, run
 from qgraph.quant.profile import load_profile
 from qgraph.stored import load_network
 from tests.backends.conftest import DIGITS
@@ -257,3 +258,37 @@ def test_a_session_without_options_gives_the_codes(out, tmp_path) -> None:
                       -network.program.tensors[name].exponent)  # fmt: skip
     shares = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
     np.testing.assert_allclose(session.run(None, {given.name: images})[0], shares, rtol=1e-5)
+
+
+def codes_for(program: Program, inputs: np.ndarray) -> np.ndarray:
+    """The values of a program's only output."""
+    (entry,), (name,) = program.entries, program.exits
+    steps = np.rint(np.ldexp(inputs, entry.spec.exponent))
+    codes = np.clip(steps, entry.spec.lo, entry.spec.hi).astype(np.int64)
+    found = run(program, {entry.tensor: codes})[name]
+    return np.ldexp(found.astype(np.float64), -program.tensors[name].exponent)
+
+
+def test_a_file_is_read_back_with_the_same_codes(tmp_path) -> None:
+    rng = np.random.default_rng(0)
+    graph = Graph("net")
+    x = graph.input("x", "float32", (None, 64))
+    names = iter("abcdef")
+
+    def layer(value: str, inputs: int, outputs: int) -> str:
+        name = next(names)
+        weights, bias = rng.normal(size=(inputs, outputs)), rng.normal(size=outputs)
+        w = graph.const(weights.astype(np.float32), f"{name}/w")
+        made = graph.add("matmul", value, w, name=f"{name}/sums")
+        return graph.add("add", made, graph.const(bias.astype(np.float32), f"{name}/b"), name=name)
+
+    hidden = graph.add("relu", layer(x, 64, 16), name="hidden")
+    graph.outputs["y"] = layer(hidden, 16, 4)
+    data = rng.normal(size=(64, 64)).astype(np.float32)
+    options = {"plan": "method=max", "profile": load_profile("int32-bias")}
+    made = quantize(graph, data, **options)
+    export(save(made, tmp_path / "out"), "onnx-qoperator", tmp_path / "made")
+    again = quantize(load(tmp_path / "made" / FILE), data, **options)
+    inputs = rng.normal(size=(200, 64))
+    expected, found = (codes_for(lower(one.graph), inputs) for one in (made, again))
+    np.testing.assert_array_equal(found, expected)

@@ -23,7 +23,7 @@ from qgraph.backends.onnx.integer import IntegerEmission
 from qgraph.backends.onnx.qdq import QdqEmission
 from qgraph.backends.onnx.qonnx import QonnxEmission
 from qgraph.backends.onnx.qoperator import QOperatorEmission
-from qgraph.backends.onnx.runners import onnx_runtime, onnx_runtime_version, qonnx_executor
+from qgraph.backends.onnx.runners import onnx_runtime, qonnx_executor
 from qgraph.backends.onnx.whole_runs import check_whole, run_from_codes, run_from_values
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array
@@ -181,9 +181,6 @@ class OnnxQoperator(OnnxFromValues):
                 f"Integer and integer ops: {names}{more}{stages if 2 * len(others) > total else ''}"
             )
         return found
-
-    def runners(self, network: Network, folder: Path) -> Mapping[str, Runner]:
-        return {onnx_runtime_version(): self.runner(network, folder)}
 
 
 @dataclass(frozen=True)

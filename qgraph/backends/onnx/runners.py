@@ -14,7 +14,7 @@ from onnx import helper
 from qgraph.archives import JsonObject
 from qgraph.backends.network_forms import Runner
 from qgraph.backends.onnx.builder import metadata_of
-from qgraph.distribution import install_hint, version_of
+from qgraph.distribution import install_hint
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.foreign import OnnxObject
 from qgraph.ir.types import Array
@@ -119,11 +119,6 @@ def _readable(executor: OnnxObject, ir_version: int) -> Iterator[None]:
         yield
     finally:
         executor.qonnx_make_model = make
-
-
-def onnx_runtime_version() -> str:
-    """ONNX Runtime with its version, as results name it."""
-    return f"ONNX Runtime {version_of('onnxruntime')}"
 
 
 def session(model: onnx.ModelProto | Path, optimised: bool) -> OnnxObject:

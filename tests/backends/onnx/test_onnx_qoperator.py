@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from qgraph import export, verify
 from qgraph.artifacts import save
 from qgraph.backends.onnx.onnx_forms import FILE, OnnxQoperator
-from qgraph.backends.onnx.runners import onnx_runtime_version
 from qgraph.compiler import quantize
 from qgraph.errors import ExactnessError
 from qgraph.exports import index_of
@@ -214,12 +213,10 @@ def out(request, tmp_path_factory):
     return save(made, tmp_path_factory.mktemp("digits") / "out")
 
 
-def test_verify_names_the_executor(out) -> None:
+def test_verify_compares_every_tensor(out) -> None:
     found = verify(out, forms=["onnx-qoperator"])
-    (name,) = found.compared.tallies
-    assert found.equal and name == f"onnx-qoperator: {onnx_runtime_version()}"
-    assert onnx_runtime_version() == f"ONNX Runtime {onnxruntime.__version__}"
-    assert found.certificate.forms[name].elements > 90_000
+    assert found.equal
+    assert found.certificate.forms["onnx-qoperator"].elements > 90_000
 
 
 def test_layers_of_a_network_are_qlinear_ops(out, tmp_path) -> None:

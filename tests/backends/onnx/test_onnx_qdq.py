@@ -124,8 +124,9 @@ def test_a_varying_matrix_has_scales_of_channels() -> None:
     assert_form(FORM, builder.program())
 
 
+@pytest.mark.parametrize("rounded", [(12, (-128, 127)), (5, (-32768, 32767))])
 @pytest.mark.parametrize("op", ["conv2d", "depthwise_conv2d", "matmul"])
-def test_weights_over_16_bits_are_exact(op) -> None:
+def test_weights_over_16_bits_are_exact(op, rounded) -> None:
     """ONNX Runtime refuses integer layers of int32 weights, and rounds float ones to 8 bits."""
     builder = ProgramBuilder()
     product = op == "matmul"
@@ -135,7 +136,7 @@ def test_weights_over_16_bits_are_exact(op) -> None:
     window = {"conv2d": {**WINDOW, "groups": 6}, "matmul": {}}
     shared = {name: value for name, value in WINDOW.items() if name != "groups"}
     y = builder.step(op, x, w, **window.get(op, shared))
-    builder.step("requantize", y, **requantized(5, (-32768, 32767)))
+    builder.step("requantize", y, **requantized(*rounded))
     assert_form(FORM, builder.program())
 
 

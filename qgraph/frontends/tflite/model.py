@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -81,18 +80,18 @@ class _Reader:
             raise LoadError(f"{DAMAGED}: more entries than bytes")
         return number
 
-    def each(self, length: int, at: Callable[[int], Any]) -> Iterator[FlatObject]:
+    def each(self, length: int, at: Callable[[int], FlatObject]) -> Iterator[FlatObject]:
         for i in range(self.count(length)):
             found = at(i)
             if found is None:
                 raise LoadError(f"{DAMAGED}: entry {i} is missing")
             yield found
 
-    def numbers(self, length: int, read: Callable[[], Any]) -> Array:
+    def numbers(self, length: int, read: Callable[[], FlatObject]) -> Array:
         """A vector of numbers; without entries where it is missing."""
         return np.asarray(read()) if self.count(length) else np.zeros(0, np.int64)
 
-    def indices(self, length: int, read: Callable[[], Any], below: int) -> tuple[int, ...]:
+    def indices(self, length: int, read: Callable[[], FlatObject], below: int) -> tuple[int, ...]:
         found = tuple(int(i) for i in self.numbers(length, read))
         if any(not -1 <= i < below for i in found):
             raise LoadError(f"{DAMAGED}: a tensor of number {max(found)}, of {below}")
@@ -161,7 +160,7 @@ class _Reader:
             "sparse" if tensor.Sparsity() else "variable" if tensor.IsVariable() else "",
         )
 
-    def shape(self, length: int, read: Callable[[], Any]) -> tuple[int, ...]:
+    def shape(self, length: int, read: Callable[[], FlatObject]) -> tuple[int, ...]:
         if length > MAX_RANK:
             raise LoadError(f"{DAMAGED}: a tensor of rank {length}")
         return tuple(int(d) for d in self.numbers(length, read))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
 from qgraph.errors import GraphError, UnsupportedError
+from qgraph.foreign import FlatObject
 from qgraph.frontends.grids import Grid
 from qgraph.frontends.site import Ref
 from qgraph.frontends.tflite.lite_node import LiteNode
@@ -94,14 +94,14 @@ class Translation:
     def dtype(self, tensor: LiteTensor) -> str:
         return widened_dtype(dtype_of(tensor.kind, self.name))
 
-    def option(self, name: str) -> Any:
+    def option(self, name: str) -> FlatObject:
         """An option by its name in the schema. Raises GraphError where options are missing."""
         if self.operator.options is None:
             raise GraphError(f"`{self.operator.op}` has no options", node=self.name)
         self.read.add(name)
         return getattr(self.operator.options, name)()
 
-    def optional(self, name: str, default: Any = 0) -> Any:
+    def optional(self, name: str, default: FlatObject = 0) -> FlatObject:
         return default if self.operator.options is None else self.option(name)
 
     def option_vector(self, name: str) -> tuple[int, ...] | None:
@@ -185,7 +185,7 @@ def _keys(kind: type) -> list[str]:
     return [n for n in names if not n.startswith("GetRoot") and not n.endswith(others)]
 
 
-def _value(options: Any, key: str) -> bool:
+def _value(options: FlatObject, key: str) -> bool:
     """Whether an option differs from zero, or from an empty vector."""
     length = getattr(options, f"{key}Length", None)
     return bool(length() if length is not None else getattr(options, key)())

@@ -28,9 +28,9 @@ def op_determinism_ends_with_the_module() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def random_numbers_do_not_depend_on_earlier_tests(request: pytest.FixtureRequest) -> None:
-    """Reset the random generators of a test's module and of helpers to their seeds."""
-    helpers = (m for name, m in [*sys.modules.items()] if name.startswith("tests.helpers."))
-    for module in (getattr(request, "module", None), *helpers):
+    """Reset the random generators of a test's module, and of all it may import, to their seeds."""
+    ours = (m for name, m in [*sys.modules.items()] if name.startswith("tests."))
+    for module in (getattr(request, "module", None), *ours):
         for value in vars(module).values() if module else ():
             if isinstance(value, np.random.Generator):
                 made = value.bit_generator

@@ -46,26 +46,38 @@ def normed_epilogue(
     attributes: Mapping[str, object],
 ) -> Tensor:
     """The result behind the layer. inputs: those of the op of an epilogue, [x, bias, ...]."""
+    import tensorflow as tf
+
     x, *others = inputs
     norm, constant = pending.norm, pending.constant
     gain = norm.gain()
     origin = gain * (norm.mean - constant)  # also what normalized values are centred on
-    y, mean, variance = _run(ops, norm, attributes)(x, gain, origin, *others)
+    # Not results of the function with a gradient: updates of the running statistics would depend on
+    # all of its inputs. TensorFlow's graph optimizer takes that for the order of reads and updates,
+    # then removes the dependence, and a variable is updated while it is read.
+    mean, variance = ops.qgraph_moments(*map(tf.stop_gradient, (x, origin)))
+    y = _run(ops, norm, mean, variance, attributes)(x, gain, origin, *others)
     of_batch = x, mean, variance, gain
     pending.updates.extend(norm.updates_from(*of_batch, constant, pending.momentum))
     return y
 
 
-def _run(ops: TFModule, norm: OutputNorm, attributes: Mapping[str, object]) -> TFModule:
+def _run(
+    ops: TFModule,
+    norm: OutputNorm,
+    mean: Tensor,
+    variance: Tensor,
+    attributes: Mapping[str, object],
+) -> TFModule:
+    """The result of x, gain, origin and the other inputs. mean, variance: the moments of x."""
     import tensorflow as tf
 
     def run(x: Tensor, gain: Tensor, origin: Tensor, *others: Tensor) -> TFModule:
         kept, gain, origin, *fixed = map(tf.stop_gradient, (x, gain, origin, *others))
-        mean, variance = ops.qgraph_moments(kept, origin)
         scale = norm.scale_of_batch(variance, gain)
         y = ops.qgraph_normed_epilogue(kept, *fixed, mean, scale, origin, **attributes)
 
-        def gradient(upstream: Tensor, *_: Tensor) -> tuple[Tensor, ...]:
+        def gradient(upstream: Tensor) -> tuple[Tensor, ...]:
             by_x, *by_others, by_scale, by_shift = ops.qgraph_normed_epilogue_grad(
                 upstream, kept, *fixed, mean, scale, origin, **attributes
             )
@@ -80,6 +92,6 @@ def _run(ops: TFModule, norm: OutputNorm, attributes: Mapping[str, object]) -> T
             by_x = ops.qgraph_add_normalized(by_x, kept, mean, slope, offset)
             return (by_x, by_gain, by_shift, *by_others)
 
-        return (y, mean, variance), gradient
+        return y, gradient
 
     return tf.custom_gradient(run)

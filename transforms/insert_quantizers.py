@@ -107,6 +107,8 @@ class _Inserter(KeptScales):
             return self._product
         if node.op == "concat":
             return self._concat
+        if node.op == "select":
+            return lambda choice: self.choice(choice) or self._float(choice)
         if definition.same_scale:
             return self._sum
         if definition.moves:
@@ -244,7 +246,7 @@ class _Inserter(KeptScales):
             spec = self.spec(self.bits.internal or self.bits.slope, True, Role.INTERNAL)
             return "wide", self.quantizer(node.name, node.name, spec)
         scale = self.factor(node, c, Role.SCALE, self.bits.scale, True)
-        self.connect(node, self.codes(x), scale)
+        self.connect(node, self.unrounded(node, x) or self.codes(x), scale)
         return "wide", node.name
 
     def _concat(self, node: Node) -> tuple[str, str]:

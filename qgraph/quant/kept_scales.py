@@ -103,6 +103,17 @@ class KeptScales(ValueForms):
             self.narrowed[key] = self.quantizer(value, value, made)
         return self.narrowed[key]
 
+    def unrounded(self, node: Node, value: str) -> str:
+        """The exact result that a product reads, where the file does not round it.
+
+        A constant with a grid multiplies it, and a given quantizer follows, as in an average whose
+        windows at the border are smaller: a sum, a map of reciprocals, one rounding. The result is
+        empty for other products.
+        """
+        form = self.forms[value]
+        exact = form.kind == "wide" and value in self.settled and node.name in self.settled
+        return form.value if exact and node.name in self.grids else ""
+
     def given_addend(self, node: Node, value: str) -> str:
         """A constant that a sum adds, with its grid in the file; empty without a grid."""
         grid = self.grids.get(node.name)
@@ -123,6 +134,37 @@ class KeptScales(ValueForms):
         if not any(_fits(constant, replace(grid, bits=spec.bits, signed=s)) for s in (True, False)):
             return f"its codes do not fit the {spec.bits} bits of the profile"
         return ""
+
+    def choice(self, node: Node) -> tuple[str, str] | None:
+        """A `select` by a constant between codes of one given scale; None for others.
+
+        It becomes products with 0 and 1, and their sum, which keep the codes. Exporters write
+        averages with smaller windows at the border in this way.
+        """
+        places = self.graph.constant(node.inputs[0])
+        values = [self.forms[value] for value in node.inputs[1:]]
+        known = [self._given_spec(v.value) if v.kind == "codes" else None for v in values]
+        specs = [spec for spec in known if spec is not None]
+        one_scale = len({(spec.exponent, spec.signed) for spec in specs}) == 1
+        if places is None or len(specs) < len(known) or not one_scale:
+            return None
+        parts = [
+            self._product_with_places(node, value.value, where)
+            for value, where in zip(values, (places, ~places), strict=True)
+        ]
+        total = self.graph.add("add", *parts, name=f"{node.name}/sum")
+        spec = max(specs, key=lambda s: s.bits)
+        self.graph.replace(Node(node.name, "quantize", (total,), {"spec": spec}, node.control))
+        self.rewriter.rule = "choice"
+        self.rewriter.log(node, f"products with 0 and 1, and their sum: {spec}")
+        return "codes", node.name
+
+    def _product_with_places(self, node: Node, value: str, places: Array) -> str:
+        held = self.rewriter.const(places.astype(np.float32), f"{node.name}/places")
+        spec = self.spec(1, False, Role.CONSTANT).with_exponent(0)
+        return self.graph.add(
+            "mul", value, self.quantizer(held, held, spec), name=f"{node.name}/part"
+        )
 
     def on_one_scale(self, values: Sequence[str], one_sign: bool = False) -> list[str]:
         """`values`, which are codes, on the finest scale that any of them was given."""
@@ -208,4 +250,5 @@ def _settled(graph: Graph) -> frozenset[str]:
 
 
 def _is_exact(node: Node) -> bool:
-    return node.op == "bias_add" or node.op in CLIPS or acts_on_codes(node)
+    scaled = node.op == "mul" and marks_of(node).grid is not None
+    return node.op == "bias_add" or node.op in CLIPS or acts_on_codes(node) or scaled

@@ -266,9 +266,11 @@ class OnnxGraphBuilder(Construction):
             types = tuple(TensorType(p.values.dtype.name, p.values.shape) for p in partials)
         else:
             types = infer_types(source, known)
-        arrays = [a for a in map(self.constant, present) if a is not None and a.size <= MAX_TRACKED]
-        if len(arrays) == len(present) and small(types):
-            return self._computed_once(site, source, arrays)
+        arrays = [a for a in map(self.constant, present) if a is not None]
+        if len(arrays) == len(present):
+            few = small(types) and all(a.size <= MAX_TRACKED for a in arrays)
+            if few or node.name in self._grids:  # a layer is marked if its weights are constant
+                return self._computed_once(site, source, arrays)
         attrs = {"kind": node.op, "types": types, "source": source}
         name = graph.add("opaque", *present, name=node.name, attrs=attrs, outputs=len(types))
         return dict(zip(node.present, graph.nodes[name].values, strict=True))

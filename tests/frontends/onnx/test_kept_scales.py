@@ -186,6 +186,34 @@ def test_an_export_gives_the_same_network_again(profile, tmp_path) -> None:
         np.testing.assert_array_equal(one, other)
 
 
+def test_many_weights_keep_their_scale(tmp_path) -> None:
+    """Weights with small codes: a scale chosen from their values would be finer."""
+    codes = (np.arange(48 * 24).reshape(48, 24) % 7 - 3).astype(np.int8)
+    held = {
+        "codes": codes, "zero": np.int8(0), "scale": np.float32(2**-7), "step": np.float32(2**-4),
+    }  # fmt: skip
+    nodes = [
+        node("QuantizeLinear", ["x", "step", "zero"], ["x8"]),
+        node("DequantizeLinear", ["x8", "step", "zero"], ["x32"]),
+        node("DequantizeLinear", ["codes", "scale", "zero"], ["w32"]),
+        node("MatMul", ["x32", "w32"], ["m"]),
+        node("QuantizeLinear", ["m", "step", "zero"], ["m8"]),
+        node("DequantizeLinear", ["m8", "step", "zero"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 48])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 24])],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in held.items()],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "m.onnx")
+    made = qgraph.quantize(tmp_path / "m.onnx", profile="int32-bias")
+    assert any(np.array_equal(a, codes) for a in arrays_of(made.save(tmp_path / "out")))
+    feed = np.random.default_rng(0).normal(0, 4, (16, 48)).astype(np.float32)
+    assert_codes_of_runtime(made, tmp_path / "m.onnx", least=2, feed=feed)
+
+
 def test_exponents_of_a_run_give_it_again(tmp_path) -> None:
     path = quantized_model(tmp_path, "QDQ", "QInt8", False, model=float_model())
     made = qgraph.quantize(with_powers_of_two(path), X)

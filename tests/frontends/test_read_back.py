@@ -1,0 +1,20 @@
+"""Exports read again have the codes of the network that was exported, tensor by tensor."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.helpers.read_back import NETWORKS, assert_codes_are_read_back
+
+
+@pytest.mark.parametrize("profile", ["int32-bias", "graffitist-int8", "esp32-p4"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_onnx_qdq_is_read_back(name, profile, tmp_path) -> None:
+    assert_codes_are_read_back(name, profile, "onnx-qdq", tmp_path)
+
+
+@pytest.mark.parametrize("profile", ["litert", "tflm"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_tflite_is_read_back(name, profile, tmp_path) -> None:
+    pytest.importorskip("tflite", reason="pip install tflite")
+    assert_codes_are_read_back(name, profile, "tflite", tmp_path)

@@ -64,6 +64,7 @@ class ExportFormat(StrEnum):
     ONNX_QDQ = "onnx-qdq"
     ONNX_INTEGER = "onnx-integer"
     ONNX_QOPERATOR = "onnx-qoperator"
+    ONNX_XINT8 = "onnx-xint8"
     QONNX = "qonnx"
     TFLITE = "tflite"
     C = "c"

@@ -44,6 +44,9 @@ FORMS: Mapping[ExportFormat, FormEntry] = MappingProxyType(
         ExportFormat.ONNX_QOPERATOR: FormEntry(
             _ONNX, "OnnxQoperator", "ONNX with QLinearConv and other QLinear ops"
         ),
+        ExportFormat.ONNX_XINT8: FormEntry(
+            _ONNX, "OnnxXint8", "ONNX in the shape of AMD's XINT8, for Ryzen AI"
+        ),
         ExportFormat.QONNX: FormEntry(_ONNX, "Qonnx", "ONNX with Quant nodes, for `qonnx`"),
         ExportFormat.TFLITE: FormEntry(
             "qgraph.backends.tflite.tflite_form", "TfliteForm", "int8 for LiteRT and TFLM"

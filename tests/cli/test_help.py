@@ -61,7 +61,8 @@ def completed(*words: str) -> list[str]:
     [
         (("quantize", "--profile", "int32"), ["int32-bias"]),
         (("profiles", "graffitist-int8"), ["graffitist-int8"]),
-        (("export", "--format", "onnx"), ["onnx-qdq", "onnx-integer", "onnx-qoperator"]),
+        (("export", "--format", "onnx-q"), ["onnx-qdq", "onnx-qoperator"]),
+        (("export", "--format", "onnx-x"), ["onnx-xint8"]),
         (("verify", "out", "--format", "tens"), ["tensorflow"]),
         (("quantize", "--mode", "re"), ["retrain"]),
         (("rl", "train", "--algo", "d"), ["dqn", "d4pg"]),

@@ -13,6 +13,11 @@ def test_onnx_qdq_is_read_back(name, profile, tmp_path) -> None:
     assert_codes_are_read_back(name, profile, "onnx-qdq", tmp_path)
 
 
+@pytest.mark.parametrize("name", NETWORKS)
+def test_onnx_xint8_is_read_back(name, tmp_path) -> None:
+    assert_codes_are_read_back(name, "ryzen-ai", "onnx-xint8", tmp_path)
+
+
 @pytest.mark.parametrize("profile", ["litert", "tflm"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_tflite_is_read_back(name, profile, tmp_path) -> None:

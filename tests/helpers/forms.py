@@ -37,13 +37,14 @@ PACKAGES = {
     "onnx-integer": ("onnxruntime",),
     "onnx-qdq": ("onnxruntime",),
     "onnx-qoperator": ("onnxruntime",),
+    "onnx-xint8": ("onnxruntime",),
     "qonnx": ("qonnx",),
     "tflite": ("tflite", "flatbuffers", "ai_edge_litert", "tflite_micro"),
 }
 
 
 # Forms that need a profile made for them. The others support networks of any profile.
-OWN_PROFILES = {"tflite": ("litert", "tflm"), "tosa": ("tosa",)}
+OWN_PROFILES = {"tflite": ("litert", "tflm"), "tosa": ("tosa",), "onnx-xint8": ("ryzen-ai",)}
 ANY_PROFILE = tuple(name for name in FORMS if name not in OWN_PROFILES)
 
 

@@ -29,7 +29,7 @@ def test_built_in(name):
 def test_what_the_built_in_profiles_say():
     assert {
         "esp32-p4", "esp32-s3", "graffitist-int4", "graffitist-int8", "int32-bias", "policy-int4",
-        "policy-int8", "tosa",
+        "policy-int8", "ryzen-ai", "tosa",
     } <= {*builtin_profiles()}  # fmt: skip
     int8 = load_profile("graffitist-int8")
     assert int8 == Profile("graffitist-int8", int8.description)
@@ -44,8 +44,11 @@ def test_what_the_built_in_profiles_say():
 def test_profiles_of_targets_without_an_inner_stage():
     narrow = Bits(bias=32, internal=None, scale=8, slope=8)
     tosa, p4, s3 = map(load_profile, ("tosa", "esp32-p4", "esp32-s3"))
+    ryzen = load_profile("ryzen-ai")
     assert (tosa.bits, tosa.rounding, tosa.signed_activations) == (narrow, "half_up", False)
     assert (p4.bits, p4.rounding, p4.signed_activations) == (narrow, "half_even", True)
+    assert (ryzen.rounding, ryzen.signed_activations) == ("half_even", True)
+    assert ryzen.bits == replace(narrow, constant=7)
     assert (s3.rounding, s3.signed_activations, s3.accumulator_bits) == ("half_up", True, 20)
     assert s3.bits == replace(narrow, bias=20) and not s3.accumulator_wraps
 

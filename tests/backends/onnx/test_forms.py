@@ -7,10 +7,11 @@ import pytest
 from qgraph.backends.onnx.builder import metadata_of
 from qgraph.backends.onnx.onnx_forms import FORMS
 from qgraph.program import lower
-from tests.helpers.forms import assert_form, missing_tool, network_of
+from qgraph.quant.profile import Profile, load_profile
+from tests.helpers.forms import OWN_PROFILES, assert_form, missing_tool, network_of
 from tests.helpers.layers import Net
 from tests.helpers.program_builder import ProgramBuilder
-from tests.helpers.quantized import INT32_BIAS, quantize
+from tests.helpers.quantized import INT8, INT32_BIAS, quantize
 
 forms = pytest.mark.parametrize("form", FORMS, ids=lambda f: f.name)
 
@@ -22,13 +23,18 @@ def _installed(form) -> None:
         pytest.skip(f"{form.name}: {missing}")
 
 
+def profile_for(form, usual: Profile) -> Profile:
+    """The profile that is made for a form, if there is one."""
+    return load_profile(OWN_PROFILES[form.name][0]) if form.name in OWN_PROFILES else usual
+
+
 @forms
 def test_a_batch_that_is_not_free(form) -> None:
     net = Net(4, 4, 4)
     y = net.op("space_to_batch", "x", block=(2, 2), paddings=((1, 1), (0, 2)))
     y = net.conv(y, "conv")
     net.graph.outputs["y"] = net.op("batch_to_space", y, block=(2, 2), crops=((1, 1), (0, 2)))
-    program = lower(quantize(net.graph))
+    program = lower(quantize(net.graph, profile_for(form, INT8)))
     assert not program.batch_free
     assert_form(form, program)
 
@@ -76,7 +82,7 @@ def test_limits_that_cross(form) -> None:
 def test_a_file_is_checked_describes_its_content_and_is_reproducible(form, tmp_path) -> None:
     net = Net(8, 8, 4)
     net.graph.outputs["y"] = net.op("relu", net.conv("x", "conv"))
-    program = lower(quantize(net.graph, INT32_BIAS))
+    program = lower(quantize(net.graph, profile_for(form, INT32_BIAS)))
     contents = []
     for name in "ab":
         (tmp_path / name).mkdir()
@@ -98,7 +104,8 @@ def test_a_file_is_checked_describes_its_content_and_is_reproducible(form, tmp_p
 def test_sums_of_both_signs_up_to_the_bound(form) -> None:
     """Magnitudes add up to twice 2^24, but every partial sum stays within 2^24 in any order."""
     builder, rng = ProgramBuilder(), np.random.default_rng(0)
-    x = builder.entry((1, 2048), (0, 256), "x")
+    low, high = (-128, 127) if form.name == "onnx-xint8" else (0, 256)
+    x = builder.entry((1, 2048), (low, high), "x")
     weights = np.full((2048, 8), 64)
     weights[rng.permuted(np.tile(np.arange(2048)[:, None], 8), axis=0) < 1024] = -64
     w, span = builder.constant(weights), (-(2**24), 2**24)
@@ -108,6 +115,7 @@ def test_sums_of_both_signs_up_to_the_bound(form) -> None:
     image = builder.step("reshape", x, shape=(1, 2, 2, 512))
     window = {"strides": (1, 1), "dilations": (1, 1), "pads": ((0, 0), (0, 0)), "groups": 1}
     builder.step("conv2d", image, filters, span=span, **window)
-    extremes = [np.where(column > 0, top, 256 - top) for column in weights.T for top in (0, 256)]
-    odd = rng.integers(0, 257, (40, 2048))
+    ends = ((low, high), (high, low))
+    extremes = [np.where(column > 0, *pair) for column in weights.T for pair in ends]
+    odd = rng.integers(low, high + 1, (40, 2048))
     assert_form(form, builder.program(), codes={"x": np.concatenate([extremes, odd])})

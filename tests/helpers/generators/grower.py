@@ -28,7 +28,11 @@ class Draft:
 
 
 class Grower(ProgramBuilder):
-    """A program to which random steps on its tensors are added."""
+    """A program to which random steps on its tensors are added.
+
+    int8: entries, weights and results of requantizations have at most 8 bits, a sign, and one scale
+    for each tensor. Constants that are added may have more bits.
+    """
 
     def __init__(
         self,
@@ -36,8 +40,10 @@ class Grower(ProgramBuilder):
         roundings: Sequence[str],
         overflows: Sequence[str],
         bits: Sequence[int],
+        int8: bool = False,
     ) -> None:
         super().__init__()
+        self.int8 = int8
         self.choices = choices
         self.legal = {"rounding": tuple(roundings), "overflow": tuple(overflows)}
         self.bits = bits
@@ -47,7 +53,7 @@ class Grower(ProgramBuilder):
 
     def draw_entry(self, rank: int) -> None:
         c = self.choices
-        spec = QuantSpec(c.pick(8, 2, 4, 8, 12, 16), c.pick(True, False), "input")
+        spec = self.spec((8, 2, 4, 8, 12, 16), (True, False), "input")
         channels = c.number(1, c.pick(4, 9, 36, 36))
         sizes = [c.number(1, c.pick(5, 9, 9)) for _ in range(rank - 2)]
         exponent, rounding = c.pick(0, -2, 3, 7), c.pick(*self.legal["rounding"])
@@ -55,10 +61,24 @@ class Grower(ProgramBuilder):
         x = self.entry((1, *sizes, channels), span, exponent=exponent, rounding=rounding)
         self.live.append(x)
 
-    def codes(self, *shape: int, bits: Sequence[int] = (8, 2, 4, 8, 8, 13, 16, 20)) -> np.ndarray:
+    def spec(
+        self, bits: Sequence[int], signs: Sequence[bool], role: str = "", wide: bool = False
+    ) -> QuantSpec:
+        """A number format with some of these bits and signs; `wide`: of any bits, also for int8."""
+        bits = [b for b in bits if b <= 8] if self.int8 and not wide else bits
+        return QuantSpec(self.choices.pick(*bits), self.choices.pick(*signs) or self.int8, role)
+
+    def per_channel(self, probability: float) -> bool:
+        """Whether the next tensor has a scale for each channel."""
+        return not self.int8 and self.choices.chance(probability)
+
+    def codes(
+        self, *shape: int, bits: Sequence[int] = (8, 2, 4, 8, 8, 13, 16, 20), added: bool = False
+    ) -> np.ndarray:
         """Codes in one range; sometimes all of them at one end."""
         c = self.choices
-        spec = QuantSpec(c.pick(*bits), c.pick(True, True, False), "weight")
+        bits = (*bits, 8, 8, 8) if self.int8 else bits
+        spec = self.spec(bits, (True, True, False), "weight", wide=added)
         if c.chance(0.2):
             return np.full(shape, c.pick(spec.lo, spec.hi))
         return c.rng.integers(spec.lo, spec.hi + 1, shape)

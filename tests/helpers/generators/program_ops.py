@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from qgraph.ir.types import QuantSpec
 from qgraph.numerics import round_shift
 from qgraph.program import Tensor
 from tests.helpers.generators.grower import Draft, Grower
@@ -38,7 +37,7 @@ def window(g: Grower, x: Tensor, most: int = 4) -> tuple[tuple, dict] | None:
 def weights(g: Grower, outputs: int, *shape: int) -> str:
     """A constant; sometimes with an exponent for each output."""
     exponent = g.choices.pick(0, 7, 11)
-    if g.choices.chance(0.3):
+    if g.per_channel(0.3):
         spread = g.choices.rng.integers(exponent - 2, exponent + 3, outputs)
         exponent = tuple(int(e) for e in spread)
     return g.constant(g.codes(*shape), exponent=exponent)
@@ -97,7 +96,8 @@ def pairs(g: Grower, x: Tensor, exponent: object = None) -> list[tuple[str, str]
     """x with itself, with a tensor of its shape, with one that is broadcast to it, or with a
     constant.
     """
-    exponent = x.exponent if exponent is None else exponent
+    added = exponent is None
+    exponent = x.exponent if added else exponent
     like = [
         v for v in g.live
         if g.tensors[v].shape == x.shape and g.tensors[v].exponent == exponent
@@ -111,7 +111,8 @@ def pairs(g: Grower, x: Tensor, exponent: object = None) -> list[tuple[str, str]
             kept = x.shape[g.choices.number(1, len(x.shape)) :]
             shape = tuple(g.choices.pick(size, size, 1) for size in kept)
             shape = g.choices.pick(shape, (1,) * (len(x.shape) - len(last)) + last)
-        others = [g.constant(g.codes(*shape, bits=(8, 4, 16, 20, 24)), exponent=exponent)]
+        codes = g.codes(*shape, bits=(8, 4, 16, 20, 24), added=added)
+        others = [g.constant(codes, exponent=exponent)]
     other = g.choices.pick(*others)
     return [(x.name, other), (other, x.name)]
 
@@ -144,14 +145,14 @@ def clip(g: Grower, x: Tensor) -> Draft | None:
 def requantize(g: Grower, x: Tensor) -> Draft:
     """A requantization to one scale, or from one scale to a scale for each channel."""
     c = g.choices
-    spec = QuantSpec(c.pick(*g.bits), c.pick(True, False), "")
+    spec = g.spec(g.bits, (True, False))
     width = max(-x.low, x.high, 1).bit_length()
     near = max(width - spec.bits, 0) + c.number(-3, 4)
     shift = c.pick(near, near, near, c.number(-3, width + 3), c.number(-60, 60))
     if isinstance(x.exponent, tuple):
         middle = int(np.median(x.exponent))
         shift = tuple(int(np.clip(e - middle + shift, -62, 62)) for e in x.exponent)
-    elif len(x.shape) > 1 and c.chance(0.2):
+    elif len(x.shape) > 1 and g.per_channel(0.2):
         spread = c.rng.integers(shift - 2, shift + 3, x.shape[-1])
         shift = tuple(int(s) for s in spread)
     attrs = {"shift": shift, "low": spec.lo, "high": spec.hi}

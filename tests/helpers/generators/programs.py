@@ -36,19 +36,20 @@ def random_program(
     roundings: Sequence[Rounding] | None = None,
     overflows: Sequence[Overflow] | None = None,
     bits: Sequence[int] = BITS,
+    int8: bool = False,
 ) -> Program:
     """A program of about this number of steps; its exits are the tensors that no step reads, and
     others.
 
     roundings, overflows, bits: the choices for requantizations. By default some programs have all
-    roundings and some only one, as targets do.
+    roundings and some only one, as targets do. int8: as in `Grower`.
     """
     choices = Choices(source)
     roundings = roundings or choices.pick(
         *(ROUNDINGS, ROUNDINGS, ("half_even",), ("half_even",), *((r,) for r in ROUNDINGS))
     )
     overflows = overflows or choices.pick(("saturate",), OVERFLOWS)
-    grower = Grower(choices, roundings, overflows, bits)
+    grower = Grower(choices, roundings, overflows, bits, int8)
     menu = [op for op in OPS for _ in range(FREQUENCY.get(op, 1))]
     wanted = choices.number(1, 16) if steps is None else steps
     for _ in range(3 * wanted):
@@ -113,7 +114,10 @@ def programs(
     roundings: Sequence[Rounding] | None = None,
     overflows: Sequence[Overflow] | None = None,
     bits: Sequence[int] = BITS,
+    int8: bool = False,
 ) -> st.SearchStrategy[Program]:
     """Random programs; see `random_program`."""
-    make = partial(random_program, steps=steps, roundings=roundings, overflows=overflows, bits=bits)
+    make = partial(
+        random_program, steps=steps, roundings=roundings, overflows=overflows, bits=bits, int8=int8
+    )
     return st.randoms(use_true_random=False).map(make)

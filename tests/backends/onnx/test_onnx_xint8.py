@@ -1,0 +1,295 @@
+"""Files in the shape of XINT8 compute the integer program in ONNX Runtime, to the last code."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from onnx import TensorProto, numpy_helper
+
+from qgraph import export, verify
+from qgraph.artifacts import save
+from qgraph.backends.onnx.onnx_forms import FILE, OnnxXint8
+from qgraph.backends.onnx.xint8 import trailing_zeros
+from qgraph.compiler import quantize
+from qgraph.errors import ExactnessError, UnsupportedError
+from qgraph.frontends import load
+from qgraph.program import Program
+from qgraph.quant.profile import Profile, load_profile
+from tests.backends.conftest import DIGITS
+from tests.helpers.forms import assert_form, carried, network_of
+from tests.helpers.generators.programs import programs
+from tests.helpers.program_builder import ProgramBuilder, padded_pool, requantized
+
+onnxruntime = pytest.importorskip("onnxruntime")
+FORM = OnnxXint8()
+RYZEN_AI = load_profile("ryzen-ai")
+WINDOW = {"strides": (1, 1), "dilations": (1, 1), "pads": ((1, 1), (0, 2))}
+
+
+@settings(max_examples=60)
+@given(programs(None, ("half_even",), ("saturate",), (2, 4, 8, 8, 8, 8), int8=True))
+def test_random_programs(program) -> None:
+    assert_form(FORM, carried(FORM, program))
+
+
+def file_of(program: Program) -> onnx.ModelProto:
+    return FORM.emit(network_of(program))
+
+
+def types_of(model: onnx.ModelProto) -> Counter:
+    """Types of zero points, and of constants that are dequantized."""
+    held = {one.name: TensorProto.DataType.Name(one.data_type) for one in model.graph.initializer}
+    nodes = [n for n in model.graph.node if n.op_type in ("QuantizeLinear", "DequantizeLinear")]
+    read = [(n.op_type, name) for n in nodes for name in (n.input[0], *n.input[2:])]
+    return Counter(held[name] for _, name in read if name in held)
+
+
+@pytest.mark.parametrize("op", ["conv2d", "depthwise_conv2d", "matmul", "batch_matmul"])
+def test_layers_of_extreme_codes(op) -> None:
+    """Products of the largest codes, where sums of two exceed 16 bits."""
+    builder, rng = ProgramBuilder(), np.random.default_rng(0)
+    shape = {"matmul": (1, 70), "batch_matmul": (1, 3, 70)}.get(op, (1, 5, 4, 16))
+    of_weights = {"conv2d": (3, 3, 16, 5), "depthwise_conv2d": (3, 3, 16, 1)}.get(op, (70, 9))
+    of_weights = (1, *of_weights) if op == "batch_matmul" else of_weights
+    attrs = {"conv2d": {**WINDOW, "groups": 1}, "depthwise_conv2d": WINDOW}.get(op, {})
+    channels = of_weights[2] if op == "depthwise_conv2d" else of_weights[-1]
+    entry = builder.entry(shape, (-128, 127), "x")
+    for codes in (
+        np.full(of_weights, -128),
+        np.full(of_weights, 127),
+        rng.choice([-128, 127], of_weights),
+    ):
+        y = builder.step(op, entry, builder.constant(codes, exponent=9), **attrs)
+        bias = builder.constant(rng.integers(-(2**20), 2**20, channels), exponent=9)
+        builder.step("requantize", builder.step("add", y, bias), **requantized(9))
+    batches = [
+        np.full(shape, -128),
+        np.full(shape, 127),
+        *(rng.choice([-128, 127], shape) for _ in "abcd"),
+    ]
+    program = builder.program()
+    assert_form(FORM, program, codes={"x": np.concatenate(batches)})
+    assert types_of(file_of(program)).keys() == {"INT8", "INT32"}
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_products_of_matrices(first) -> None:
+    """Two activations, one that several nodes read, and a constant as the first operand."""
+    builder, rng = ProgramBuilder(), np.random.default_rng(0)
+    y = builder.entry((1, 16, 5), name="y")
+    x = builder.entry((1, 3, 16), name="x") if first else None
+    x = x or builder.constant(rng.choice([-128, 127], (1, 3, 16)))
+    made = builder.step("batch_matmul", x, y)
+    made = builder.step("requantize", made, **requantized(10))
+    other = builder.step("abs", y)
+    names = ("x", "y") if first else ("y",)
+    drawn = {"x": rng.choice([-128, 127], (9, 3, 16)), "y": rng.choice([-128, 127], (9, 16, 5))}
+    assert_form(FORM, builder.program(made, other), codes={name: drawn[name] for name in names})
+
+
+def test_every_tie_is_rounded_to_even() -> None:
+    builder = ProgramBuilder()
+    x = builder.entry((1, 8), name="x")
+    y = builder.step("add", x, x)
+    for shift in (*range(-4, 13), -22, -23, -40, 40):
+        for value in (x, y):
+            builder.step("requantize", value, **requantized(shift))
+    assert_form(FORM, builder.program(), codes={"x": np.arange(-128, 128).reshape(-1, 8)})
+
+
+@pytest.mark.parametrize(
+    ("codes", "dtype"),
+    [
+        ([127 << 9, -128 << 9, 512, 0], "INT8"),
+        ([0, 0, 0, 0], "INT8"),
+        ([128 << 9, 1024, 0, 0], "INT8"),
+        ([128 << 9, 512, 0, 0], "INT32"),
+        ([1 << 20, 1, 0, 0], "INT32"),
+        ([-(1 << 22), 0, 0, 0], "INT8"),
+    ],
+)
+def test_biases_are_int8_if_a_coarser_scale_has_their_values(codes, dtype) -> None:
+    builder = ProgramBuilder()
+    x = builder.entry((1, 3), name="x")
+    y = builder.step("matmul", x, builder.constant(np.arange(12).reshape(3, 4), exponent=7))
+    y = builder.step("add", y, builder.constant(codes, "bias", exponent=7))
+    builder.step("requantize", y, **requantized(9))
+    program = builder.program()
+    held = {one.name: one for one in file_of(program).graph.initializer}
+    bias = held["bias/codes"]
+    assert TensorProto.DataType.Name(bias.data_type) == dtype
+    values = numpy_helper.to_array(bias) * numpy_helper.to_array(held["bias/scale"])
+    np.testing.assert_array_equal(values, np.ldexp(np.array(codes, np.float64), -7))
+    assert_form(FORM, program)
+
+
+@pytest.mark.parametrize(
+    ("codes", "zeros"), [([0], 0), ([8, 12], 2), ([-8, 24], 3), ([1, 1024], 0), ([-(2**40)], 40)]
+)
+def test_zeros_that_all_codes_end_with(codes, zeros) -> None:
+    assert trailing_zeros(np.array(codes)) == zeros
+
+
+def test_padding_that_is_pooled_is_zero() -> None:
+    for of_sums in (False, True):
+        program, codes = padded_pool(-128, of_sums=of_sums)
+        assert_form(FORM, program, codes=codes)
+
+
+# -- the text of a file ----------------------------------------------------------------------
+
+TEXT = """\
+x/q8/codes = QuantizeLinear(x, x/q8/scale FLOAT 0.125, x/q8/zero INT8 0)
+x/q8 = DequantizeLinear(x/q8/codes, x/q8/scale FLOAT 0.125, x/q8/zero INT8 0)
+w = DequantizeLinear(w/codes INT8 [[64, -128], [3, 127]], w/scale FLOAT 0.03125, w/zero INT8 0)
+b = DequantizeLinear(b/codes INT8 [3, -1], b/scale FLOAT 0.25, b/zero INT8 0)
+sum = Gemm(x/q8, w, b)
+relu = Relu(sum)
+y/codes = QuantizeLinear(relu, y/scale FLOAT 0.5, y/zero INT8 0)
+y_1 = DequantizeLinear(y/codes, y/scale FLOAT 0.5, y/zero INT8 0)
+y = Identity(y_1)
+"""
+
+
+def text_of(model: onnx.ModelProto) -> str:
+    held = {one.name: one for one in model.graph.initializer}
+
+    def shown(name: str) -> str:
+        if name not in held:
+            return name
+        kind = TensorProto.DataType.Name(held[name].data_type)
+        return f"{name} {kind} {numpy_helper.to_array(held[name]).tolist()}"
+
+    return "".join(
+        f"{node.output[0]} = {node.op_type}({', '.join(map(shown, node.input))})\n"
+        for node in model.graph.node
+    )
+
+
+def dense_layer() -> Program:
+    builder = ProgramBuilder()
+    x = builder.entry((1, 2), name="x/q8", exponent=3)
+    y = builder.step(
+        "matmul", x, builder.constant([[64, -128], [3, 127]], "w", exponent=5), name="products"
+    )
+    y = builder.step("add", y, builder.constant([192, -64], "b", exponent=8), name="sum")
+    y = builder.step("clip", y, low=0, high=None, name="relu")
+    builder.step("requantize", y, **requantized(7), name="y")
+    program = builder.program()
+    return replace(program, entries=(replace(program.entries[0], source="x"),))
+
+
+def test_text_of_a_dense_layer() -> None:
+    program = dense_layer()
+    assert text_of(file_of(program)) == TEXT
+    assert_form(FORM, program)
+
+
+# -- refusals --------------------------------------------------------------------------------
+
+
+def refusal_of(builder: ProgramBuilder) -> str:
+    return str(FORM.refusal(network_of(builder.program())))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"rounding": "half_up"}, "layer: rounds half_up, which onnx-xint8 does not support"),
+        ({"rounding": "double"}, "layer: rounds double"),
+        ({"overflow": "wrap"}, "layer: wraps around, onnx-xint8 only saturates"),
+        ({"low": 0, "high": 255}, "layer: its codes are 0..255, but XINT8 has int8 codes"),
+        ({"low": -(2**15), "high": 2**15 - 1}, "layer: its codes are -32768..32767, but XINT8"),
+        ({"shift": (1, 2, 3, 4)}, "layer: has a scale for each channel, but XINT8 has one scale"),
+    ],
+)
+def test_results_that_the_form_lacks_are_refused(change, reason) -> None:
+    rule = {"shift": 1, "rounding": "half_even", "overflow": "saturate", "low": -8, "high": 7}
+    builder = ProgramBuilder()
+    builder.step("requantize", builder.entry((1, 4), name="x"), name="layer", **rule | change)
+    refusal = refusal_of(builder)
+    assert refusal.startswith(reason)
+    assert "use " in refusal
+
+
+def test_operands_that_the_form_lacks_are_refused() -> None:
+    builder = ProgramBuilder()
+    builder.entry((1, 4), (0, 255), "image")
+    assert refusal_of(builder).startswith("image: its codes are 0..255")
+
+    builder = ProgramBuilder()
+    sums = builder.step("add", *[builder.entry((1, 4), name="x")] * 2, name="sums")
+    builder.step("matmul", sums, builder.constant(np.eye(4, dtype=int)), name="layer")
+    assert refusal_of(builder).startswith("sums: its codes are -256..254, but XINT8")
+
+    for op, codes in (("matmul", np.eye(4, dtype=int) * 300), ("mul", np.array(300))):
+        builder = ProgramBuilder()
+        constant = builder.constant(codes, "constant")
+        builder.step(op, builder.entry((1, 4), name="x"), constant, name="layer")
+        assert refusal_of(builder).startswith("constant: its codes are")
+
+    builder = ProgramBuilder()
+    weights = builder.constant(np.eye(4, dtype=int) * 127)
+    y = builder.step("matmul", builder.entry((1, 4), name="x"), weights)
+    builder.step("add", y, builder.constant([2**24] * 4), name="layer")
+    assert "layer: sums reach 16,793," in refusal_of(builder)
+
+
+# -- networks --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    return digits(RYZEN_AI, tmp_path_factory.mktemp("digits"))
+
+
+def digits(profile: Profile, folder):
+    images = np.random.default_rng(0).uniform(0, 16, (4, 8, 8, 1)).astype(np.float32)
+    return save(quantize(load(DIGITS), images, plan="method=max", profile=profile), folder / "out")
+
+
+def test_verify_compares_every_tensor(out) -> None:
+    found = verify(out, forms=["onnx-xint8"])
+    assert found.equal
+    assert found.certificate.forms["onnx-xint8"].elements > 90_000
+
+
+def test_a_network_has_the_shape_of_xint8(out, tmp_path) -> None:
+    export(out, "onnx-xint8", tmp_path / "made")
+    model = onnx.load(tmp_path / "made" / FILE)
+    onnx.checker.check_model(model, full_check=True)
+    assert types_of(model).keys() <= {"INT8", "INT32"}
+    makers = {node.output[0]: node for node in model.graph.node}
+    layers = [node for node in model.graph.node if node.op_type in ("Conv", "Gemm")]
+    assert len(layers) == 12
+    for layer in layers:
+        assert {makers[name].op_type for name in layer.input} == {"DequantizeLinear"}
+    scales = [i for i in model.graph.initializer if "/scale" in i.name]
+    assert scales
+    for scale in scales:
+        assert scale.data_type == TensorProto.FLOAT
+        mantissa, _ = np.frexp(numpy_helper.to_array(scale))
+        assert mantissa.shape == () and mantissa == 0.5
+
+
+@pytest.mark.parametrize("profile", ["int32-bias", "graffitist-int8", "litert", "tosa", "esp32-s3"])
+def test_networks_of_other_profiles_are_refused(profile, tmp_path) -> None:
+    made = digits(load_profile(profile), tmp_path)
+    with pytest.raises(UnsupportedError, match="onnx-xint8 does not support this network: "):
+        export(made, "onnx-xint8", tmp_path / "made")
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_file_with_another_weight_differs(out, tmp_path) -> None:
+    export(out, "onnx-xint8", tmp_path / "made")
+    assert verify(out, files=tmp_path / "made").equal
+    path = tmp_path / "made" / FILE
+    model = onnx.load(path)
+    weights = next(one for one in model.graph.initializer if one.name.endswith("weights/q8/codes"))
+    weights.raw_data = bytes(byte ^ 1 for byte in weights.raw_data)
+    onnx.save(model, path)
+    with pytest.raises(ExactnessError, match="gives other values than the network"):
+        verify(out, files=tmp_path / "made")

@@ -23,3 +23,11 @@ def test_onnx_xint8_is_read_back(name, tmp_path) -> None:
 def test_tflite_is_read_back(name, profile, tmp_path) -> None:
     pytest.importorskip("tflite", reason="pip install tflite")
     assert_codes_are_read_back(name, profile, "tflite", tmp_path)
+
+
+@pytest.mark.parametrize("profile", ["int32-bias", "esp32-p4"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_onnx_qoperator_is_read_back(name, profile, tmp_path) -> None:
+    if (name, profile) == ("several scales", "int32-bias"):
+        pytest.skip("a factor of 16 bits is multiplied in integer ops, which are read as float ops")
+    assert_codes_are_read_back(name, profile, "onnx-qoperator", tmp_path, named=False)

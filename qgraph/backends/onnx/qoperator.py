@@ -231,7 +231,20 @@ class QOperatorEmission(IntegerEmission):
         return [self.model.constant(group.bias.astype(np.int32), f"{group.out.name}/bias")]
 
     def _convolution(self, group: LinearGroup, step: Step) -> str:
-        codes, groups = self.filters(step, self.constant_weights(step))
+        weights, factors = self.constant_weights(step), group.out.pending.factors
+        if factors is None:
+            return self._filtered(group, step, weights)
+        first, *others = np.unique(factors)
+        value = self._filtered(group, step, weights.astype(np.int64) * first)
+        for factor in others:
+            part = self._filtered(group, step, weights.astype(np.int64) * factor)
+            places = (factors == factor).transpose(0, 3, 1, 2)
+            chosen = self.model.constant(places, f"{group.out.name}/places of {factor}")
+            value = self.model.add("Where", [chosen, part, value], group.out.name)
+        return value
+
+    def _filtered(self, group: LinearGroup, step: Step, weights: Array) -> str:
+        codes, groups = self.filters(step, weights)
         inputs = [*self._first(group, True), *self._weights(group, codes)]
         inputs += [*self._result(group), *self._bias(group)]
         attrs = self.convolution(step, groups)

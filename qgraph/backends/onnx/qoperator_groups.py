@@ -24,6 +24,7 @@ MOST_STORED = 255
 INT32 = np.iinfo(np.int32)
 MAX_EXPONENT = 50  # of a scale; products and quotients of three scales stay normal in float32
 TERMS = ("add", "mul", "sub")
+MOST_FACTORS = 16  # of a map that sums are multiplied with: each has a QLinearConv
 PRODUCTS = ("conv2d", "depthwise_conv2d", "matmul", "batch_matmul")
 
 
@@ -113,6 +114,10 @@ class LinearGroups:
         if add is not None and (found := self._with_bias(add)) is not None:
             absorbed += [name, found.layer.output if found.layer else ""]
             return found, self._operands_of_layer(found.layer)
+        mul = self._single(name, "mul")
+        if mul is not None and (found := self._with_factors(mul)) is not None:
+            absorbed += [name, found.layer.output if found.layer else ""]
+            return found, self._operands_of_layer(found.layer)
         step = self._single(name, *PRODUCTS, *TERMS)
         if step is not None and step.op in PRODUCTS:
             operands = self._operands_of_layer(step)
@@ -144,6 +149,23 @@ class LinearGroups:
             return None
         bias = np.broadcast_to(codes.reshape(-1), shape[-1:])
         return PendingLayer(add.output, layer, bias)
+
+    def _with_factors(self, mul: Step) -> PendingLayer | None:
+        """Sums of a depthwise layer times a constant for each position, as in an average pool."""
+        constants = [v for v in mul.inputs if v in self.program.constants]
+        if len(constants) != 1:
+            return None
+        (name,) = (v for v in mul.inputs if v not in constants)
+        layer, shape = self._single(name, "depthwise_conv2d"), self.tensors[mul.output].shape
+        factors = self.program.constants[constants[0]].astype(np.int64)
+        weights = None if layer is None else self.program.constants.get(layer.inputs[1])
+        if weights is None or factors.shape != (1, *shape[1:3], 1):
+            return None
+        known = np.unique(factors)
+        products = (weights.astype(np.int64) * factor for factor in known)
+        if len(known) > MOST_FACTORS or any(zero_of_weights(codes) is None for codes in products):
+            return None
+        return PendingLayer(mul.output, layer, factors=factors)
 
     def _operands_of_layer(self, layer: Step | None) -> tuple[LinearOperand, ...]:
         if layer is None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from qgraph.foreign import Proto
 from qgraph.frontends.grids import ACTIVATION_BITS, DOMAIN, QUANTIZED, Grid, ScalesOfFile, grid_of
+from qgraph.frontends.onnx.code_moves import DEQUANTIZE, MOVES, QUANTIZE, CodeMoves
 from qgraph.frontends.onnx.dynamic import OPS as DYNAMIC_OPS
 from qgraph.frontends.onnx.dynamic import float_layers
 from qgraph.frontends.onnx.editing import ModelEditor, rewrite
@@ -24,14 +25,6 @@ from qgraph.frontends.onnx.qoperators import EVERY, OWN_ATTRIBUTES, QOPERATORS, 
 from qgraph.ir.types import Array
 from qgraph.words import counted
 
-# Ops that give the same values on codes and on the numbers that these represent.
-MOVES = frozenset(
-    (
-        "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Reshape",
-        "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
-    )
-)  # fmt: skip
-QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 DYNAMIC_NOTE = (
     "the model is quantized dynamically, with scales that it computes from each input; it was read "
     "as a float network"
@@ -89,6 +82,7 @@ def dequantized(proto: Proto, folder: Path | None, keep_scales: bool = False) ->
     dynamic = float_layers(ModelEditor(copy.graph, folder)) if ops & DYNAMIC_OPS else 0
     dequantizer = _Dequantizer(copy, folder, keep_scales)
     dequantizer.replace_qoperators()
+    CodeMoves(dequantizer).rewrite()
     return replace(dequantizer.result(copy), dynamic=dynamic)
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from qgraph import export, verify
 from qgraph.artifacts import save
 from qgraph.backends.onnx.onnx_forms import FILE, OnnxQoperator
+from qgraph.backends.onnx.qoperator_groups import MOST_FACTORS
 from qgraph.compiler import quantize
 from qgraph.errors import ExactnessError
 from qgraph.exports import index_of
@@ -188,6 +189,27 @@ def test_tables_without_codes_below_zero_have_a_signed_result() -> None:
     assert_form(FORM, builder.program(), codes={"x": np.arange(-128, 128).reshape(8, 4, 4, 2)})
 
 
+@pytest.mark.parametrize("made", BYTES)
+@pytest.mark.parametrize("x", BYTES)
+@pytest.mark.parametrize("factors", [3, MOST_FACTORS, MOST_FACTORS + 1])
+def test_averages_with_a_factor_for_each_position(factors, x, made) -> None:
+    """Each factor has a QLinearConv, and Where takes its results; too many are integer ops."""
+    builder, rng = ProgramBuilder(), np.random.default_rng(0)
+    entry = builder.entry((1, 6, 5, 3), x, "x")
+    ones = builder.constant(np.ones((3, 3, 3, 1), np.int64))
+    sums = builder.step("depthwise_conv2d", entry, ones, **{**WINDOW, "pads": ((1, 1), (1, 1))})
+    places = (np.arange(30) % factors + 200).reshape(1, 6, 5, 1)
+    scaled = builder.step("mul", sums, builder.constant(places))
+    builder.step("requantize", scaled, **requantized(10, made))
+    program = builder.program()
+    linear = factors <= MOST_FACTORS
+    assert ops_of(program)["QLinearConv"] == (factors if linear else 0)
+    assert ops_of(program)["Where"] == (factors - 1 if linear else 0)
+    drawn = [rng.choice(x, (1, 6, 5, 3)) for _ in range(8)]
+    codes = np.concatenate([*drawn, rng.integers(x[0], x[1] + 1, (8, 6, 5, 3))])
+    assert_form(FORM, program, codes={"x": codes})
+
+
 def test_padding_that_is_pooled_is_zero() -> None:
     for of_sums in (False, True):
         program, codes = padded_pool(-128, of_sums=of_sums)
@@ -216,18 +238,25 @@ def out(request, tmp_path_factory):
 def test_verify_compares_every_tensor(out) -> None:
     found = verify(out, forms=["onnx-qoperator"])
     assert found.equal
-    assert found.certificate.forms["onnx-qoperator"].elements > 90_000
+    assert found.certificate.forms["onnx-qoperator"].elements > 87_000
 
 
 def test_layers_of_a_network_are_qlinear_ops(out, tmp_path) -> None:
     export(out, "onnx-qoperator", tmp_path / "made")
     path = tmp_path / "made" / FILE
     ops = Counter(node.op_type for node in onnx.load(path).graph.node)
-    assert (ops["QLinearConv"], ops["QGemm"], ops["QLinearAdd"]) == (10, 1, 1)
+    assert (ops["QLinearConv"], ops["QGemm"], ops["QLinearAdd"]) == (13, 1, 1)
     assert not {"Conv", "Gemm", "MatMul"} & ops.keys()
-    (warning,) = index_of(tmp_path / "made").warnings  # an average pool with smaller windows
-    assert warning.startswith("1 of 12 layers are not QLinear ops, but ConvInteger")
-    assert warning.endswith(": `model/smooth/AvgPool/sum`")
+    assert not index_of(tmp_path / "made").warnings
+
+
+def test_layers_that_round_differently_are_named(tmp_path) -> None:
+    images = np.random.default_rng(0).uniform(0, 16, (4, 8, 8, 1)).astype(np.float32)
+    made = quantize(load(DIGITS), images, plan="method=max", profile=load_profile("tosa"))
+    export(save(made, tmp_path / "out"), "onnx-qoperator", tmp_path / "made")
+    (warning,) = index_of(tmp_path / "made").warnings
+    assert warning.startswith("12 of 12 layers are not QLinear ops, but ConvInteger")
+    assert "`model/stem/Conv2D`" in warning
 
 
 def test_a_file_with_another_weight_differs(out, tmp_path) -> None:

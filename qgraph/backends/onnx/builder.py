@@ -113,6 +113,18 @@ class OnnxModelBuilder:
         return model
 
 
+def with_older_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
+    """The model with this opset of ONNX's own domain, if it has the same ops in the same versions;
+    otherwise the model unchanged.
+    """
+    (own,) = (one for one in model.opset_import if not one.domain)
+    ops = {node.op_type for node in model.graph.node if not node.domain}
+    if all(onnx.defs.get_schema(op, own.version).since_version <= opset for op in ops):
+        own.version = min(own.version, opset)
+        onnx.checker.check_model(model, full_check=True)
+    return model
+
+
 def _ir_version(opset: int) -> int:
     """The IR version that was current with an opset, so that older runtimes read the file."""
     return int(helper.find_min_ir_version_for([helper.make_opsetid("", opset)]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -12,7 +12,7 @@ import onnx
 from qgraph.backends.io_names import io_names_of, is_program_alone, left_to_the_host
 from qgraph.backends.network_forms import Network, Runner, refusal_by
 from qgraph.backends.onnx.boundary_models import dequantize_model, quantize_model
-from qgraph.backends.onnx.builder import metadata_of, save
+from qgraph.backends.onnx.builder import metadata_of, save, with_older_opset
 from qgraph.backends.onnx.emission import ProgramEmission
 from qgraph.backends.onnx.float_parts import (
     reserved_names,
@@ -26,6 +26,12 @@ from qgraph.backends.onnx.qoperator import QOperatorEmission
 from qgraph.backends.onnx.runners import onnx_runtime, qonnx_executor
 from qgraph.backends.onnx.whole_runs import check_whole, run_from_codes, run_from_values
 from qgraph.backends.onnx.xint8 import Xint8Emission
+from qgraph.backends.onnx.xint8_limits import (
+    LAYER_SHIFTS,
+    RECOMMENDED_OPSET,
+    ops_beside_layers,
+    shifts_out_of_range,
+)
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array
 from qgraph.names import onnx_name
@@ -174,12 +180,11 @@ class OnnxQoperator(OnnxFromValues):
         emission, found = QOperatorEmission(network.program), super().warnings(network)
         others, total = emission.not_linear, len(emission.layers)
         if others:
-            names = ", ".join(f"`{name}`" for name in others[:MOST_NAMES])
-            more = f" and {len(others) - MOST_NAMES} more" if len(others) > MOST_NAMES else ""
+            names = _listed([f"`{name}`" for name in others])
             stages = "; profiles without 16-bit stages, such as `int32-bias`, avoid this"
             found.append(
                 f"{len(others)} of {total} layers are not QLinear ops, but ConvInteger or MatMul"
-                f"Integer and integer ops: {names}{more}{stages if 2 * len(others) > total else ''}"
+                f"Integer and integer ops: {names}{stages if 2 * len(others) > total else ''}"
             )
         return found
 
@@ -191,6 +196,29 @@ class OnnxXint8(OnnxFromValues):
     name: str = "onnx-xint8"
     emission: ClassVar[type[ProgramEmission]] = Xint8Emission
 
+    def warnings(self, network: Network) -> list[str]:
+        """Report what the NPU of Ryzen AI lacks, although the file is exact on a CPU."""
+        found = super().warnings(network)
+        others = ops_beside_layers(network.program)
+        if others:
+            found.append(
+                f"{len(others)} ops are not in the shape of XINT8, so an NPU may leave them to the "
+                f"CPU: {_listed(others)}"
+            )
+        shifts = shifts_out_of_range(network.program)
+        if shifts:
+            names = _listed([f"`{name}` by {shift}" for name, shift in shifts.items()])
+            low, high = LAYER_SHIFTS
+            found.append(
+                f"the results of {len(shifts)} layers are shifted by less than {low} or more than "
+                f"{high}, which is outside the limits that AMD Quark keeps for NPUs: {names}"
+            )
+        return found
+
+    def _model(self, network: Network) -> tuple[onnx.ModelProto, UnsupportedError | None]:
+        model, missing = super()._model(network)
+        return with_older_opset(model, RECOMMENDED_OPSET), missing
+
 
 @dataclass(frozen=True)
 class Qonnx(OnnxForm):
@@ -201,6 +229,12 @@ class Qonnx(OnnxForm):
 
     def runner(self, network: Network, folder: Path) -> Runner:
         return qonnx_executor(folder / FILE)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
 
 
 def _incomplete(model: onnx.ModelProto, missing: UnsupportedError) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from qgraph.backends.onnx.float_values import value_lowerings
 from qgraph.backends.onnx.qdq import QdqEmission
+from qgraph.backends.onnx.xint8_limits import MOST_BIAS_SHIFT
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array
 from qgraph.program import Step, Tensor
@@ -85,16 +86,15 @@ class Xint8Emission(QdqEmission):
     def bias(self, name: str) -> str:
         """int8 if a coarser scale has the same values, as Quark writes biases; otherwise int32."""
         codes, tensor = self.program.constants[name].reshape(-1), self.tensors[name]
-        spare = trailing_zeros(codes)
-        short = codes >> spare
-        if not is_int8(int(short.min(initial=0)), int(short.max(initial=0))):
+        shift = int8_shift(codes)
+        if shift is None:
             return self.values_of(name, codes, "int32", 0)
         assert isinstance(tensor.exponent, int)
         grid = [
-            self.scale(tensor.exponent - spare, name),
+            self.scale(tensor.exponent - shift, name),
             self.model.constant(np.zeros((), np.int8), f"{name}/zero", own=True),
         ]
-        held = self.model.constant(short.astype(np.int8), f"{name}/codes", own=True)
+        held = self.model.constant((codes >> shift).astype(np.int8), f"{name}/codes", own=True)
         return self.model.add("DequantizeLinear", [held, *grid], name)
 
     def type_of_constant(self, tensor: Tensor) -> str:
@@ -119,7 +119,12 @@ def is_int8(low: int, high: int) -> bool:
     return INT8.min <= low and high <= INT8.max
 
 
-def trailing_zeros(codes: Array) -> int:
-    """The largest power of two that divides all codes, as its exponent; 0 if all are zero."""
-    together = int(np.bitwise_or.reduce(codes.astype(np.int64), initial=0))
-    return (together & -together).bit_length() - 1 if together else 0
+def int8_shift(codes: Array) -> int | None:
+    """The least s for which int8 holds all codes * 2^-s, which are whole; None without such an s
+    up to the limit of shifts of biases.
+    """
+    whole = codes.astype(np.int64)
+    most = max(int(whole.max(initial=0)), -int(whole.min(initial=0)) - 1)
+    shift = max(0, most.bit_length() - 7)
+    exact = shift <= MOST_BIAS_SHIFT and not (whole & ((1 << shift) - 1)).any()
+    return shift if exact else None

@@ -1,6 +1,5 @@
 """Files in the shape of XINT8 compute the integer program in ONNX Runtime, to the last code."""
 
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -9,18 +8,13 @@ import pytest
 from hypothesis import given, settings
 from onnx import TensorProto, numpy_helper
 
-from qgraph import export, verify
-from qgraph.artifacts import save
-from qgraph.backends.onnx.onnx_forms import FILE, OnnxXint8
-from qgraph.backends.onnx.xint8 import trailing_zeros
-from qgraph.compiler import quantize
-from qgraph.errors import ExactnessError, UnsupportedError
-from qgraph.frontends import load
+from qgraph.backends.onnx.onnx_forms import OnnxXint8
+from qgraph.backends.onnx.xint8 import int8_shift
 from qgraph.program import Program
-from qgraph.quant.profile import Profile, load_profile
-from tests.backends.conftest import DIGITS
+from qgraph.quant.profile import load_profile
 from tests.helpers.forms import assert_form, carried, network_of
 from tests.helpers.generators.programs import programs
+from tests.helpers.onnx_codes import types_of
 from tests.helpers.program_builder import ProgramBuilder, padded_pool, requantized
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -37,14 +31,6 @@ def test_random_programs(program) -> None:
 
 def file_of(program: Program) -> onnx.ModelProto:
     return FORM.emit(network_of(program))
-
-
-def types_of(model: onnx.ModelProto) -> Counter:
-    """Types of zero points, and of constants that are dequantized."""
-    held = {one.name: TensorProto.DataType.Name(one.data_type) for one in model.graph.initializer}
-    nodes = [n for n in model.graph.node if n.op_type in ("QuantizeLinear", "DequantizeLinear")]
-    read = [(n.op_type, name) for n in nodes for name in (n.input[0], *n.input[2:])]
-    return Counter(held[name] for _, name in read if name in held)
 
 
 @pytest.mark.parametrize("op", ["conv2d", "depthwise_conv2d", "matmul", "batch_matmul"])
@@ -127,10 +113,23 @@ def test_biases_are_int8_if_a_coarser_scale_has_their_values(codes, dtype) -> No
 
 
 @pytest.mark.parametrize(
-    ("codes", "zeros"), [([0], 0), ([8, 12], 2), ([-8, 24], 3), ([1, 1024], 0), ([-(2**40)], 40)]
+    ("codes", "shift"),
+    [
+        ([0], 0),
+        ([127, -128], 0),
+        ([128], 1),
+        ([-129, 0], None),
+        ([-256, 254], 1),
+        ([-256, 255], None),
+        ([127 << 15], 15),
+        ([127 << 16], None),
+        ([-(1 << 22)], 15),
+        ([-(1 << 23)], None),
+        ([1, 1024], None),
+    ],
 )
-def test_zeros_that_all_codes_end_with(codes, zeros) -> None:
-    assert trailing_zeros(np.array(codes)) == zeros
+def test_shifts_of_int8_biases(codes, shift) -> None:
+    assert int8_shift(np.array(codes)) == shift
 
 
 def test_padding_that_is_pooled_is_zero() -> None:
@@ -145,7 +144,7 @@ TEXT = """\
 x/q8/codes = QuantizeLinear(x, x/q8/scale FLOAT 0.125, x/q8/zero INT8 0)
 x/q8 = DequantizeLinear(x/q8/codes, x/q8/scale FLOAT 0.125, x/q8/zero INT8 0)
 w = DequantizeLinear(w/codes INT8 [[64, -128], [3, 127]], w/scale FLOAT 0.03125, w/zero INT8 0)
-b = DequantizeLinear(b/codes INT8 [3, -1], b/scale FLOAT 0.25, b/zero INT8 0)
+b = DequantizeLinear(b/codes INT8 [96, -32], b/scale FLOAT 0.0078125, b/zero INT8 0)
 sum = Gemm(x/q8, w, b)
 relu = Relu(sum)
 y/codes = QuantizeLinear(relu, y/scale FLOAT 0.5, y/zero INT8 0)
@@ -236,60 +235,3 @@ def test_operands_that_the_form_lacks_are_refused() -> None:
     y = builder.step("matmul", builder.entry((1, 4), name="x"), weights)
     builder.step("add", y, builder.constant([2**24] * 4), name="layer")
     assert "layer: sums reach 16,793," in refusal_of(builder)
-
-
-# -- networks --------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def out(tmp_path_factory):
-    return digits(RYZEN_AI, tmp_path_factory.mktemp("digits"))
-
-
-def digits(profile: Profile, folder):
-    images = np.random.default_rng(0).uniform(0, 16, (4, 8, 8, 1)).astype(np.float32)
-    return save(quantize(load(DIGITS), images, plan="method=max", profile=profile), folder / "out")
-
-
-def test_verify_compares_every_tensor(out) -> None:
-    found = verify(out, forms=["onnx-xint8"])
-    assert found.equal
-    assert found.certificate.forms["onnx-xint8"].elements > 90_000
-
-
-def test_a_network_has_the_shape_of_xint8(out, tmp_path) -> None:
-    export(out, "onnx-xint8", tmp_path / "made")
-    model = onnx.load(tmp_path / "made" / FILE)
-    onnx.checker.check_model(model, full_check=True)
-    assert types_of(model).keys() <= {"INT8", "INT32"}
-    makers = {node.output[0]: node for node in model.graph.node}
-    layers = [node for node in model.graph.node if node.op_type in ("Conv", "Gemm")]
-    assert len(layers) == 12
-    for layer in layers:
-        assert {makers[name].op_type for name in layer.input} == {"DequantizeLinear"}
-    scales = [i for i in model.graph.initializer if "/scale" in i.name]
-    assert scales
-    for scale in scales:
-        assert scale.data_type == TensorProto.FLOAT
-        mantissa, _ = np.frexp(numpy_helper.to_array(scale))
-        assert mantissa.shape == () and mantissa == 0.5
-
-
-@pytest.mark.parametrize("profile", ["int32-bias", "graffitist-int8", "litert", "tosa", "esp32-s3"])
-def test_networks_of_other_profiles_are_refused(profile, tmp_path) -> None:
-    made = digits(load_profile(profile), tmp_path)
-    with pytest.raises(UnsupportedError, match="onnx-xint8 does not support this network: "):
-        export(made, "onnx-xint8", tmp_path / "made")
-    assert not (tmp_path / "made").exists()
-
-
-def test_a_file_with_another_weight_differs(out, tmp_path) -> None:
-    export(out, "onnx-xint8", tmp_path / "made")
-    assert verify(out, files=tmp_path / "made").equal
-    path = tmp_path / "made" / FILE
-    model = onnx.load(path)
-    weights = next(one for one in model.graph.initializer if one.name.endswith("weights/q8/codes"))
-    weights.raw_data = bytes(byte ^ 1 for byte in weights.raw_data)
-    onnx.save(model, path)
-    with pytest.raises(ExactnessError, match="gives other values than the network"):
-        verify(out, files=tmp_path / "made")

@@ -3,6 +3,8 @@
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import qgraph
@@ -14,15 +16,34 @@ from qgraph.compiler import quantize
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.exports import index_of
 from qgraph.frontends import load
+from qgraph.passes import PassManager
+from qgraph.program import lower
 from qgraph.quant.profile import Profile, load_profile
+from qgraph.recipes import FLOAT
 from tests.backends.conftest import DIGITS
-from tests.helpers.forms import assert_form, network_of
+from tests.helpers.forms import assert_form, carried, network_of
+from tests.helpers.generators.graphs import random_graph
 from tests.helpers.onnx_codes import types_of
 from tests.helpers.program_builder import ProgramBuilder, requantized
+from tests.helpers.quantized import quantize as quantized
 
 onnxruntime = pytest.importorskip("onnxruntime")
 FORM = OnnxXint8()
 RYZEN_AI = load_profile("ryzen-ai")
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 10**6))
+def test_random_networks(seed: int) -> None:
+    """The profile gives networks that the form supports, up to the bound of float32."""
+    graph = random_graph(seed, 6, dtype="float32")
+    PassManager(FLOAT).run(graph)
+    try:
+        program = lower(quantized(graph, RYZEN_AI))
+    except UnsupportedError as error:
+        assert "float" in error.message or "nothing" in error.message
+        reject()
+    assert_form(FORM, carried(FORM, program, "float32 is exact up to"))
 
 
 @pytest.fixture(scope="module")

@@ -76,6 +76,33 @@ def test_products_of_matrices(first) -> None:
     assert_form(FORM, builder.program(made, other), codes={name: drawn[name] for name in names})
 
 
+@pytest.mark.parametrize("rounded", [True, False])
+def test_constants_times_a_varying_matrix(rounded) -> None:
+    builder, rng = ProgramBuilder(), np.random.default_rng(0)
+    y = builder.entry((1, 16, 4), name="y")
+    made = builder.step("batch_matmul", builder.constant(rng.choice([-128, 127], (1, 11, 16))), y)
+    if rounded:
+        builder.step("requantize", made, **requantized(10))
+    assert_form(FORM, builder.program(), codes={"y": rng.choice([-128, 127], (9, 16, 4))})
+
+
+@pytest.mark.parametrize("op", ["conv2d", "matmul"])
+def test_operands_without_a_quantizer_get_a_pair(op) -> None:
+    """A sum of two 7-bit codes has 8 bits, and nothing rounds it before the layer."""
+    builder, shape = ProgramBuilder(), (1, 4, 4, 3) if op == "conv2d" else (1, 3)
+    x = builder.entry(shape, (-64, 63), name="x")
+    codes = np.arange(-9, 9).reshape(1, 2, 3, 3) if op == "conv2d" else np.eye(3, dtype=int)
+    weights = builder.constant(codes)
+    attrs = {**WINDOW, "groups": 1} if op == "conv2d" else {}
+    builder.step(op, builder.step("add", x, x), weights, **attrs)
+    program = builder.program()
+    model = file_of(program)
+    makers = {node.output[0]: node.op_type for node in model.graph.node}
+    (layer,) = (node for node in model.graph.node if node.op_type in ("Conv", "MatMul"))
+    assert [makers[name] for name in layer.input] == ["DequantizeLinear"] * 2
+    assert_form(FORM, program)
+
+
 def test_every_tie_is_rounded_to_even() -> None:
     builder = ProgramBuilder()
     x = builder.entry((1, 8), name="x")

@@ -38,12 +38,20 @@ TRIED_METHODS = (
     CalibrationMethod.MAX,
 )
 TRIED = 4  # plans are tried on a quarter of the samples that corrections use
+Step = Callable[[Plan], Sequence[Plan]]  # returns alternatives to the best plan so far
 BUDGET, CTRL_C = "the budget of seconds", "Ctrl-C"  # events that end a search early
 SAFE = Plan(
     constant_channels=0.03,
     equalize=Equalization.BIASES,
     method=CalibrationMethod.MSE,
     correct_bias=True,
+)
+# The best plan of most networks with batch norms, so `default` tries it before single steps.
+# Reconstruction compensates for the noise of weights that this equalization causes.
+BALANCED = Plan(
+    equalize=Equalization.NOISE,
+    method=CalibrationMethod.MSE,
+    reconstruct=True,
 )
 # Steps that usually help, for runs without data, where nothing can be compared. Real inputs have
 # longer tails than generated ones, so thresholds of generated ones must not clip anything.
@@ -88,12 +96,13 @@ def search(
 ) -> Search:
     """Try plans.
 
-    effort: `plain` uses `start`, `fast` compares it with one plan that usually helps, `default`
-    continues from the better of both and tries each step in addition to those chosen so far,
-    `thorough` tries the steps twice. The result of the last two is used only if it is significantly
-    better than that of `fast`. budget: seconds after which no trial starts. memory: see
-    `calibrate`. Ctrl-C ends the search, and the best result so far is kept. Steps with passes that
-    `pipeline` does not allow are not tried. preparations: of `loaded` by `pipeline`.
+    effort: `plain` uses `start`, `fast` compares it with one plan that usually helps. `default`
+    tries `BALANCED`; if that is not the best so far, it continues from the best and tries each
+    step in addition to those chosen so far. `thorough` tries the steps twice, and `BALANCED`.
+    The result of the last two is used only if it is significantly better than that of `fast`.
+    budget: seconds after which no trial starts. memory: see `calibrate`. Ctrl-C ends the
+    search, and the best result so far is kept. Steps with passes that `pipeline` does not allow
+    are not tried. preparations: of `loaded` by `pipeline`.
     """
     chosen(Effort, effort, "effort")
     original = loaded.copy()
@@ -188,8 +197,8 @@ def steps_of(effort: Effort) -> int:
     return 1 + sum(len(step(PLAIN)) for step in _steps(effort, inputs=True, norms=True))
 
 
-def _steps(effort: Effort, inputs: bool, norms: bool) -> Iterator[Callable[[Plan], Sequence[Plan]]]:
-    """Functions that each return alternatives to the best plan so far.
+def _steps(effort: Effort, inputs: bool, norms: bool) -> Iterator[Step]:
+    """The steps of a search.
 
     inputs: whether there are inputs with scalable features. norms: whether there are batch norms.
     """
@@ -208,14 +217,15 @@ def _steps(effort: Effort, inputs: bool, norms: bool) -> Iterator[Callable[[Plan
     def methods(best: Plan) -> Sequence[Plan]:
         return [replace(best, method=method) for method in TRIED_METHODS]
 
-    def balanced(best: Plan) -> Plan:
-        # Reconstruction compensates for the weight noise that this causes.
-        return replace(best, equalize=Equalization.NOISE, reconstruct=True, correct_bias=False)
-
     def corrections(best: Plan) -> Sequence[Plan]:
         kinds = ((True, False), (False, True), (False, False))
-        found = [replace(best, reconstruct=r, correct_bias=c) for r, c in kinds]
-        return [*found, balanced(best)] if norms else found
+        return [replace(best, reconstruct=r, correct_bias=c) for r, c in kinds]
+
+    def balanced(best: Plan) -> Sequence[Plan]:
+        return [replace(BALANCED, scale_inputs=best.scale_inputs)] if norms else []
+
+    def unless_balanced(step: Step) -> Step:
+        return lambda best: [] if best.equalize == Equalization.NOISE else step(best)
 
     def rarely(best: Plan) -> Sequence[Plan]:
         output = replace(best, method=CalibrationMethod.OUTPUT)
@@ -223,9 +233,10 @@ def _steps(effort: Effort, inputs: bool, norms: bool) -> Iterator[Callable[[Plan
 
     if effort != Effort.PLAIN:
         yield lambda best: [replace(SAFE, scale_inputs=inputs)]
-    if effort in (Effort.DEFAULT, Effort.THOROUGH):
-        # Reconstruction takes longest, so plans are first compared without it.
-        yield from (scale, equalize, constants, methods, corrections)
+    # Reconstruction takes longest, so plans are first compared without it.
+    ladder = equalize, constants, methods, corrections
+    if effort == Effort.DEFAULT:
+        yield from (scale, balanced, *map(unless_balanced, ladder))
     if effort == Effort.THOROUGH:
         # Again: a step that did not help before reconstruction may help after it.
-        yield from (rarely, equalize, constants, corrections)
+        yield from (scale, *ladder, balanced, rarely, equalize, constants, corrections)

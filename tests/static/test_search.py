@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from qgraph.static.comparison import Comparison
 from qgraph.static.sample_parts import split
 from qgraph.static.search import Trial, search, steps_of
 from tests.helpers.layers import WINDOW
+from tests.helpers.trained import images, trained
 
 RNG = np.random.default_rng(0)
 INT4 = load_profile("graffitist-int4")
@@ -69,6 +71,26 @@ def test_a_search_keeps_what_helps() -> None:
     _, built = build(graph, INT4, trials[0].plan, parts.calibration, Trace())
     PassManager(FLOAT).run(graph)
     assert agreement(graph, built, parts.comparison) == trials[0].agreement
+
+
+@pytest.mark.parametrize("best", [True, False])
+def test_default_tries_single_steps_unless_balanced_is_the_best(monkeypatch, best: bool) -> None:
+    measure = search_module._Bench.trial
+
+    def trial(bench, plan: Plan) -> Trial:
+        found = measure(bench, plan)
+        balanced = plan == search_module.BALANCED
+        result = replace(found.agreement, sqnr=found.agreement.sqnr + (99.0 if best else -99.0))
+        comparison = replace(found.comparison, agreement=result)
+        return replace(found, comparison=comparison) if balanced else found
+
+    monkeypatch.setattr(search_module._Bench, "trial", trial)
+    graph, tried = trained(), []
+    search(graph, INT4, split(graph, {"image": images(48)}), "default", on_trial=tried.append)
+    plans = [trial.plan for trial in tried]
+    assert plans[:3] == [PLAIN, search_module.SAFE, search_module.BALANCED]
+    assert (len(plans) == 3) == best
+    assert best or any(plan.reconstruct for plan in plans[3:])
 
 
 @pytest.mark.parametrize("beyond_chance", [False, True])

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -26,12 +27,23 @@ def op_determinism_ends_with_the_module() -> Iterator[None]:
         config.disable_op_determinism()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before fixtures of any scope: their random numbers do not depend on earlier tests either."""
+    reset_random_numbers(getattr(item, "module", None))
+
+
 @pytest.fixture(autouse=True)
 def random_numbers_do_not_depend_on_earlier_tests(request: pytest.FixtureRequest) -> None:
+    """Nor on the fixtures that this test is the first to use."""
+    reset_random_numbers(getattr(request, "module", None))
+
+
+def reset_random_numbers(module: ModuleType | None) -> None:
     """Reset the random generators of a test's module, and of all it may import, to their seeds."""
     ours = (m for name, m in [*sys.modules.items()] if name.startswith("tests."))
-    for module in (getattr(request, "module", None), *ours):
-        for value in vars(module).values() if module else ():
+    for one in (module, *ours):
+        for value in vars(one).values() if one else ():
             if isinstance(value, np.random.Generator):
                 made = value.bit_generator
                 made.state = type(made)(made.seed_seq.entropy).state

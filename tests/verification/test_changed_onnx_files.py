@@ -31,6 +31,12 @@ NAMES = [form.name for form in FORMS]
 WITH_SCALES = [name for name in NAMES if name != "onnx-integer"]
 
 
+@pytest.fixture(autouse=True)
+def as_wide_as_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of the table are not wrapped, wherever the tests run."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     """Networks, and an export of one of them in each form."""

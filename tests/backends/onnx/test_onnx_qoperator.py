@@ -20,7 +20,7 @@ from qgraph.ir.graph import Graph
 from qgraph.program import Program, lower, run
 from qgraph.quant.profile import load_profile
 from qgraph.stored import load_network
-from tests.backends.conftest import DIGITS
+from tests.helpers.digits_directory import digits_directory
 from tests.helpers.forms import assert_form, carried, network_of
 from tests.helpers.generators.programs import programs
 from tests.helpers.program_builder import ProgramBuilder, padded_pool, requantized
@@ -229,10 +229,7 @@ def test_outputs_past_float32_are_refused() -> None:
 
 @pytest.fixture(scope="module", params=["int32-bias", "esp32-p4"])
 def out(request, tmp_path_factory):
-    images = np.random.default_rng(0).uniform(0, 16, (4, 8, 8, 1)).astype(np.float32)
-    profile = load_profile(request.param)
-    made = quantize(load(DIGITS), images, plan="method=max", profile=profile)
-    return save(made, tmp_path_factory.mktemp("digits") / "out")
+    return digits_directory(tmp_path_factory.mktemp("digits"), request.param)
 
 
 def test_verify_compares_every_tensor(out) -> None:
@@ -250,10 +247,8 @@ def test_layers_of_a_network_are_qlinear_ops(out, tmp_path) -> None:
     assert not index_of(tmp_path / "made").warnings
 
 
-def test_layers_that_round_differently_are_named(tmp_path) -> None:
-    images = np.random.default_rng(0).uniform(0, 16, (4, 8, 8, 1)).astype(np.float32)
-    made = quantize(load(DIGITS), images, plan="method=max", profile=load_profile("tosa"))
-    export(save(made, tmp_path / "out"), "onnx-qoperator", tmp_path / "made")
+def test_layers_that_round_differently_are_named(digits_tosa, tmp_path) -> None:
+    export(digits_tosa, "onnx-qoperator", tmp_path / "made")
     (warning,) = index_of(tmp_path / "made").warnings
     assert warning.startswith("12 of 12 layers are not QLinear ops, but ConvInteger")
     assert "`model/stem/Conv2D`" in warning

@@ -9,18 +9,15 @@ from onnx import TensorProto, helper, numpy_helper
 
 import qgraph
 from qgraph import export, verify
-from qgraph.artifacts import save
 from qgraph.backends.onnx.onnx_forms import FILE, OnnxXint8
 from qgraph.backends.onnx.runners import session
-from qgraph.compiler import quantize
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.exports import index_of
-from qgraph.frontends import load
 from qgraph.passes import PassManager
 from qgraph.program import lower
-from qgraph.quant.profile import Profile, load_profile
+from qgraph.quant.profile import load_profile
 from qgraph.recipes import FLOAT
-from tests.backends.conftest import DIGITS
+from tests.helpers.digits_directory import digits_directory
 from tests.helpers.forms import assert_form, carried, network_of
 from tests.helpers.generators.graphs import random_graph
 from tests.helpers.onnx_codes import types_of
@@ -48,12 +45,7 @@ def test_random_networks(seed: int) -> None:
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory):
-    return digits(RYZEN_AI, tmp_path_factory.mktemp("digits"))
-
-
-def digits(profile: Profile, folder):
-    images = np.random.default_rng(0).uniform(0, 16, (4, 8, 8, 1)).astype(np.float32)
-    return save(quantize(load(DIGITS), images, plan="method=max", profile=profile), folder / "out")
+    return digits_directory(tmp_path_factory.mktemp("digits"), "ryzen-ai")
 
 
 def test_verify_compares_every_tensor(out) -> None:
@@ -82,7 +74,7 @@ def test_a_network_has_the_shape_of_xint8(out, tmp_path) -> None:
 
 @pytest.mark.parametrize("profile", ["int32-bias", "graffitist-int8", "litert", "tosa", "esp32-s3"])
 def test_networks_of_other_profiles_are_refused(profile, tmp_path) -> None:
-    made = digits(load_profile(profile), tmp_path)
+    made = digits_directory(tmp_path, profile)
     with pytest.raises(UnsupportedError, match="onnx-xint8 does not support this network: "):
         export(made, "onnx-xint8", tmp_path / "made")
     assert not (tmp_path / "made").exists()

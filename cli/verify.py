@@ -141,9 +141,12 @@ def _print_certificate(found: Certificate, files: str, *, hints: bool) -> None:
         [_form(name, form, hints) for name, form in found.forms.items()],
     )
     _print_islands(found)
-    for form in found.forms.values():
-        for first in form.first if isinstance(form, ComparedForm) else ():
-            console().print(_difference(first), style="red", soft_wrap=True)
+    for name, form in found.forms.items():
+        if isinstance(form, ComparedForm):
+            for first in form.first:
+                console().print(_difference(first), style="red", soft_wrap=True)
+            if form.fault:
+                console().print(f"{name}: {form.fault}", style="red", soft_wrap=True)
 
 
 def _print_islands(found: Certificate) -> None:
@@ -192,9 +195,11 @@ def _form(name: str, form: ComparedForm | SkippedForm, hints: bool) -> tuple[str
     if isinstance(form, SkippedForm):
         reason = form.reason if hints else form.reason.split("\n")[0]
         return (name, "", "", "", "", f"not compared: {reason}")
-    verdict = "equal" if not form.differences else "DIFFERS"
+    verdict = "equal" if form.equal else "DIFFERS"
     numbers = (f"{n:,}" for n in (form.tensors, form.elements, form.differences))
-    return (name, *numbers, f"{form.seconds:.1f}", verdict)
+    named = form.executor is None or name.endswith(form.executor)
+    shown = verdict if named else f"{form.executor}: {verdict}"
+    return (name, *numbers, f"{form.seconds:.1f}", shown)
 
 
 def _difference(first: Difference) -> str:

@@ -47,3 +47,9 @@ def reset_random_numbers(module: ModuleType | None) -> None:
             if isinstance(value, np.random.Generator):
                 made = value.bit_generator
                 made.state = type(made)(made.seed_seq.entropy).state
+
+
+@pytest.fixture(autouse=True)
+def no_width_from_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove a width from the environment, which would break lines of printed tables."""
+    monkeypatch.delenv("COLUMNS", raising=False)

@@ -91,6 +91,25 @@ class ExecutedForm(Protocol):
 
 
 @runtime_checkable
+class ForeignForm(Protocol):
+    """A form whose files one program runs that is not part of qgraph."""
+
+    def executor(self) -> str:
+        """The name of the program, with its version."""
+
+
+@runtime_checkable
+class CheckedForm(Protocol):
+    """A form whose files compute more than codes, such as outputs behind float ops."""
+
+    def check(self, network: Network, folder: Path) -> None:
+        """Compare outputs of the files with those of the network, on its sample.
+
+        Raises ExactnessError if they differ.
+        """
+
+
+@runtime_checkable
 class CautiousForm(Protocol):
     """A form whose files may lack a part of the network that users expect."""
 

@@ -49,8 +49,10 @@ class Hashes:
 class ComparedForm:
     """Comparison of one form, with the first element that differs, if any.
 
-    `island_codes` were made by the form itself from float islands, in a whole run of its files, and
-    `moved_codes` of them are one step from the reference's.
+    `executor` is the program that ran the form, with its version; absent for qgraph itself. `fault`
+    is why codes could not be compared, or what else differs. `island_codes` were made by the form
+    itself from float islands, in a whole run of its files, and `moved_codes` of them are one step
+    from the reference's.
     """
 
     compared: bool  # true
@@ -61,6 +63,12 @@ class ComparedForm:
     seconds: float
     island_codes: int = field(default=0, metadata=OMITTED)
     moved_codes: int = field(default=0, metadata=OMITTED)
+    executor: str | None = field(default=None, metadata=OMITTED)
+    fault: str | None = field(default=None, metadata=OMITTED)
+
+    @property
+    def equal(self) -> bool:
+        return not self.differences and not self.fault
 
 
 @dataclass(frozen=True)
@@ -145,7 +153,7 @@ def certificate(
         versions(),
         hashes(folder, network, exported),
         network.profile.name,
-        bool(compared.tallies) and not any(t.wrong for t in compared.tallies.values()),
+        bool(compared.tallies) and all(t.equal for t in compared.tallies.values()),
         compared.cases,
         {
             **{name: _form(network, tally) for name, tally in compared.tallies.items()},
@@ -187,6 +195,8 @@ def _form(network: Network, tally: DifferenceTally) -> ComparedForm:
         seconds,
         tally.island_codes,
         tally.moved_codes,
+        tally.executor or None,
+        tally.fault or None,
     )
 
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.backends.network_forms import Network, Runner
-from qgraph.errors import GraphError
+from qgraph.errors import ExactnessError, GraphError
 from qgraph.exact.reference import Reference
 from qgraph.ir.types import Array, Codes, Exponent, Fixed
 from qgraph.program.ops import RequantizeAttrs
@@ -27,7 +27,7 @@ class Difference:
     tensor: str
     count: int
     index: tuple[int, ...]
-    actual: int
+    actual: int | float  # a float between two codes, from a file with a wrong scale
     expected: int
     label: str
 
@@ -36,6 +36,8 @@ class Difference:
 class DifferenceTally:
     """Counts of one form. `differences` has the first one of each tensor, by name.
 
+    fault: why codes could not be compared, or what else of its files differs; empty if nothing.
+    executor: the program that ran the files, with its version; empty for qgraph itself.
     Of a whole run of its files, `island_codes` are computed from float islands; `moved_codes` of
     them are one step from the reference's.
     """
@@ -47,6 +49,12 @@ class DifferenceTally:
     seconds: float = 0.0
     island_codes: int = 0
     moved_codes: int = 0
+    fault: str = ""
+    executor: str = ""
+
+    @property
+    def equal(self) -> bool:
+        return not self.wrong and not self.fault
 
     def add(self, tensor: str, actual: Array, expected: Codes, label: str) -> None:
         """Compare one tensor. Raises GraphError if shapes differ."""
@@ -58,8 +66,15 @@ class DifferenceTally:
         if len(places):
             self.wrong += len(places)
             at = tuple(int(i) for i in places[0])
-            first = Difference(tensor, len(places), at, int(actual[at]), int(expected[at]), label)
+            number = _number(actual[at])
+            first = Difference(tensor, len(places), at, number, int(expected[at]), label)
             self.differences.setdefault(tensor, first)
+
+
+def _number(code: np.generic) -> int | float:
+    """A code as a Python number, whole if possible."""
+    value = float(code)
+    return int(value) if value.is_integer() else value
 
 
 @dataclass
@@ -103,8 +118,13 @@ def compare(
             _count_saturation(network, expected, saturation)
         for name, runner in runners.items():
             begin = time.perf_counter()
-            found = runner(case.entries)
-            tallies[name].seconds += time.perf_counter() - begin
+            try:
+                found = runner(case.entries)
+            except ExactnessError as error:
+                tallies[name].fault = tallies[name].fault or str(error)
+                continue
+            finally:
+                tallies[name].seconds += time.perf_counter() - begin
             missing = [e for e in network.program.exits if e not in found]
             if missing:
                 raise GraphError(f"{name} gives no `{missing[0]}`", node=missing[0])

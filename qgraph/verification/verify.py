@@ -10,8 +10,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qgraph.artifacts import CERTIFICATE
-from qgraph.backends.network_forms import ExecutedForm, Form, Network, Runner, WholeForm
-from qgraph.errors import LoadError, QGraphError, UnsupportedError, UsageError, reason_of
+from qgraph.backends.network_forms import (
+    CheckedForm,
+    ExecutedForm,
+    ForeignForm,
+    Form,
+    Network,
+    Runner,
+    WholeForm,
+)
+from qgraph.errors import (
+    ExactnessError,
+    LoadError,
+    QGraphError,
+    UnsupportedError,
+    UsageError,
+    reason_of,
+)
 from qgraph.exports import FORMS, exported_form, form
 from qgraph.files import write_whole
 from qgraph.ir.types import Array
@@ -62,7 +77,7 @@ class Verified:
 
     def _repr_html_(self) -> str:
         rows: list[tuple[object, ...]] = [
-            (form, len(found.tensors), f"{found.elements:,}", found.wrong)
+            (form, len(found.tensors), f"{found.elements:,}", found.fault or found.wrong)
             for form, found in self.compared.tallies.items()
         ]
         rows += [(form, "left out", reason, "") for form, reason in self.refused.items()]
@@ -136,13 +151,29 @@ def verify(
                 reason = str(error)
             if reason is not None:
                 refused[one.name] = reason
+        run = [one for one in chosen if one.name in places and one.name not in refused]
         whole: dict[str, Mapping[str, Array]] = {}
-        for one in chosen if network.program.has_islands else ():
-            if isinstance(one, WholeForm) and one.name in places and one.name not in refused:
+        faults: dict[str, str] = {}
+        for one in run if network.program.has_islands else ():
+            if not isinstance(one, WholeForm):
+                continue
+            try:
                 ran = one.executed(network, places[one.name])
-                whole |= dict.fromkeys(_runner_names(one, runners), ran)
+            except ExactnessError as error:
+                faults[one.name] = str(error)
+                continue
+            whole |= dict.fromkeys(_runner_names(one, runners), ran)
         cases = list(_cases(network, inputs))
         compared = compare(network, runners, _with_progress(cases, progress), whole)
+        for one in run:
+            tallies = [compared.tallies[name] for name in _runner_names(one, runners)]
+            fault = faults.get(one.name, "")
+            if not fault and all(tally.equal for tally in tallies):
+                fault = _fault(one, network, places[one.name])
+            for tally in tallies:
+                tally.fault = tally.fault or fault
+        for name, tally in compared.tallies.items():
+            tally.executor = _executor(name, run)
     made = certificate(folder, network, compared, refused, exported)
     write_whole(folder / CERTIFICATE, (json.dumps(to_json(made), indent=1) + "\n").encode())
     return Verified(network, compared, refused, made)
@@ -154,6 +185,23 @@ def _runners(one: Form, network: Network, folder: Path) -> Mapping[str, Runner]:
         found = one.runners(network, folder)
         return {f"{one.name}: {executor}": runner for executor, runner in found.items()}
     return {one.name: one.runner(network, folder)}
+
+
+def _fault(one: Form, network: Network, folder: Path) -> str:
+    """The difference besides codes, in the outputs of a form's files; empty if nothing."""
+    if isinstance(one, CheckedForm):
+        try:
+            one.check(network, folder)
+        except ExactnessError as error:
+            return str(error)
+    return ""
+
+
+def _executor(name: str, forms: Sequence[Form]) -> str:
+    """The program that a runner uses, by the runner's name; empty for qgraph itself."""
+    of_form, _, executor = name.partition(": ")
+    named = (one for one in forms if one.name == of_form and isinstance(one, ForeignForm))
+    return executor or next((one.executor() for one in named), "")
 
 
 def _runner_names(one: Form, runners: Mapping[str, Runner]) -> list[str]:

@@ -31,9 +31,3 @@ def written(model, samples, tmp_path_factory):
     out = tmp_path_factory.mktemp("written") / "out"
     assert run("quantize", model, "-c", samples, "-o", out).code == 0
     return out
-
-
-@pytest.fixture(autouse=True)
-def no_width_from_elsewhere(monkeypatch):
-    """Remove a width from the environment, which would break lines."""
-    monkeypatch.delenv("COLUMNS", raising=False)

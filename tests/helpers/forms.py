@@ -20,7 +20,7 @@ from hypothesis import event, reject
 
 from qgraph import kernels
 from qgraph.backends.c.c_form import COMPILERS
-from qgraph.backends.network_forms import Form, Network, Runner
+from qgraph.backends.network_forms import CheckedForm, Form, Network, Runner
 from qgraph.backends.tosa.tosa_tools import REFERENCE_MODEL, find_tool
 from qgraph.exact.reference import Reference
 from qgraph.exports import FORMS, form
@@ -166,6 +166,8 @@ def compare_form(made: Form, network: Network, cases: Collection[Codes]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         made.write(network, Path(folder))
         runner: Runner = made.runner(network, Path(folder))
+        if isinstance(made, CheckedForm):
+            made.check(network, Path(folder))
         elements = sum(assert_codes(network.program, case, runner(case)) for case in cases)
     assert elements
     return elements

@@ -32,6 +32,7 @@ from qgraph.backends.onnx.xint8_limits import (
     ops_beside_layers,
     shifts_out_of_range,
 )
+from qgraph.distribution import version_of
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array
 from qgraph.names import onnx_name
@@ -76,6 +77,9 @@ class OnnxForm:
 
     def runner(self, network: Network, folder: Path) -> Runner:
         return onnx_runtime(folder / FILE)
+
+    def executor(self) -> str:
+        return f"ONNX Runtime {version_of('onnxruntime')}"
 
 
 @dataclass(frozen=True)
@@ -154,10 +158,9 @@ class OnnxFromValues(OnnxForm):
     def executed(self, network: Network, folder: Path) -> Mapping[str, Array]:
         return run_from_values(folder / FILE, network)
 
-    def runner(self, network: Network, folder: Path) -> Runner:
+    def check(self, network: Network, folder: Path) -> None:
         if not is_program_alone(network):
             check_whole(folder / FILE, network)
-        return super().runner(network, folder)
 
 
 @dataclass(frozen=True)
@@ -229,6 +232,9 @@ class Qonnx(OnnxForm):
 
     def runner(self, network: Network, folder: Path) -> Runner:
         return qonnx_executor(folder / FILE)
+
+    def executor(self) -> str:
+        return f"qonnx {version_of('qonnx')}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -59,7 +59,11 @@ def _run(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> Mapping[str, Arr
     names = [value.name for value in runs.get_outputs()]
     values = {**feeds, **dict(zip(names, runs.run(names, feeds), strict=True))}
     ends = {name: values[value] for name, value in exits.items()}
-    return codes_of(meta, {**shown(meta, values), **ends})
+    codes = codes_of(meta, {**shown(meta, values), **ends})
+    between = [name for name, array in codes.items() if array.dtype.kind == "f"]
+    if between:
+        raise ExactnessError("its values are not on its grid", node=between[0])
+    return codes
 
 
 def check_whole(path: Path, network: Network) -> None:

@@ -13,6 +13,7 @@ from qgraph.backends.network_forms import Network, Runner
 from qgraph.backends.tf.emit import emit_graph_def, tensor_names, tf_io_names
 from qgraph.backends.tf.lower import LOWERINGS
 from qgraph.backends.tf.program import TFProgram
+from qgraph.distribution import version_of
 from qgraph.exact.bounds import bounds
 from qgraph.foreign import Proto
 from qgraph.frontends.opaque import foreign_ops
@@ -40,6 +41,9 @@ class TensorFlowForm:
     def write(self, network: Network, folder: Path) -> None:
         graph_def = emit_graph_def(network.graph, bounds(network.graph))
         (folder / FILE).write_bytes(graph_def.SerializeToString(deterministic=True))
+
+    def executor(self) -> str:
+        return f"TensorFlow {version_of('tensorflow')}"
 
     def renamed(self, network: Network) -> Mapping[str, str]:
         names = tensor_names(network.graph, bounds(network.graph))

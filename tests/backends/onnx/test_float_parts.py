@@ -117,4 +117,4 @@ def test_a_changed_tail_is_found(tmp_path) -> None:
     softmax.op_type = "LogSoftmax"
     onnx.save(model, quantized)
     done = run("verify", out, "--files", quantized.parent)
-    assert done.code == 9 and "the file gives other values than the network" in done.err
+    assert done.code == 9 and "the file gives other values than the network" in done.out

@@ -13,7 +13,6 @@ from qgraph.artifacts import save
 from qgraph.backends.onnx.onnx_forms import FILE, OnnxQoperator
 from qgraph.backends.onnx.qoperator_groups import MOST_FACTORS
 from qgraph.compiler import quantize
-from qgraph.errors import ExactnessError
 from qgraph.exports import index_of
 from qgraph.frontends import load
 from qgraph.ir.graph import Graph
@@ -262,8 +261,8 @@ def test_a_file_with_another_weight_differs(out, tmp_path) -> None:
     weights = next(one for one in model.graph.initializer if one.name == layer.input[3])
     weights.raw_data = bytes(255 - byte for byte in weights.raw_data)
     onnx.save(model, path)
-    with pytest.raises(ExactnessError, match="gives other values than the network"):
-        verify(out, files=tmp_path / "made")
+    found = verify(out, files=tmp_path / "made")
+    assert not found.equal and found.certificate.forms["onnx-qoperator"].differences > 0
 
 
 def test_a_session_without_options_gives_the_codes(out, tmp_path) -> None:

@@ -60,7 +60,7 @@ class EqualizeChannels(Pass):
         graph = rewriter.graph
         channels = channel_map(graph)
         if self.factors is not None:
-            log2 = _given(channels, self.factors)
+            log2 = given_log2(channels, self.factors)
             graph.factors = dict(self.factors)
         elif self.noise:
             log2 = noise_factors(graph, channels)
@@ -86,7 +86,7 @@ def factors_by_layer(channels: ChannelMap, log2: Float64) -> dict[str, tuple[int
     }
 
 
-def _given(channels: ChannelMap, factors: Mapping[str, tuple[int, ...]]) -> Float64:
+def given_log2(channels: ChannelMap, factors: Mapping[str, tuple[int, ...]]) -> Float64:
     """log2 of given factors. Raises PassError if they do not fit the network."""
     known = {layer.name: channels.of(layer.name) for layer in channels.layers}
     steps, given = np.zeros(channels.count), np.zeros(channels.count, bool)

@@ -168,10 +168,14 @@ def _levels(centres: Array, spec: QuantSpec, exponent: int) -> Array:
 
 
 def squared_error(histogram: Histogram, spec: QuantSpec, exponent: int) -> float:
+    """Squared error of the step `2^-exponent`."""
+    return error_of_step(histogram, spec, float(np.ldexp(1.0, -exponent)))
+
+
+def error_of_step(histogram: Histogram, spec: QuantSpec, step: float) -> float:
     """Squared error; for a step finer than the bins, the usual step^2 / 12 inside the range."""
     centres = histogram.centres()
-    error = np.ldexp(_levels(centres, spec, exponent), -exponent) - centres
-    step = np.ldexp(1.0, -exponent)
+    error = np.clip(np.rint(centres / step), spec.lo, spec.hi) * step - centres
     if step <= np.ldexp(1.0, histogram.log2_width):
         clipped = np.abs(error) > step
         error = np.where(clipped, error, step / np.sqrt(12.0))

@@ -13,10 +13,11 @@ from qgraph.passes import Pass
 from qgraph.quant.activations import activated_channels
 from qgraph.quant.exponents import Factors
 from qgraph.quant.noise_balance import LayerSteps, noise_factors
+from qgraph.quant.step_fit import fitted_to_steps
 from qgraph.quant.topology import sources
 from qgraph.rewrite.channels import channel_map
 from qgraph.rewrite.constants import is_layer
-from qgraph.transforms.equalize_channels import EqualizeChannels, factors_by_layer
+from qgraph.transforms.equalize_channels import EqualizeChannels, factors_by_layer, given_log2
 
 
 def channel_factors(
@@ -33,6 +34,22 @@ def channel_factors(
     channels = channel_map(graph)
     seen = None if data is None else activated_channels(graph, channels.layers, data)
     return factors_by_layer(channels, noise_factors(graph, channels, seen, steps))
+
+
+def fitted_factors(
+    graph: Graph,
+    scaled: Graph,
+    factors: Factors,
+    data: Mapping[str, Array],
+    steps: Mapping[str, LayerSteps],
+) -> Factors:
+    """`factors`, with those that bring the ranges of whole tensors to powers of two.
+
+    graph: as in `channel_factors`. scaled: the graph with `factors` and with quantizers.
+    """
+    channels = channel_map(graph)
+    log2 = given_log2(channels, factors)
+    return factors_by_layer(channels, fitted_to_steps(channels, log2, scaled, data, steps))
 
 
 def layer_steps(quantized: Graph) -> dict[str, LayerSteps]:

@@ -62,12 +62,7 @@ def noise_factors(
     graph: float, with folded batch norms. seen: outputs by layer, from samples. steps: by layer;
     by default those of 8 bits.
     """
-    seen, steps = seen or {}, steps or {}
-    made = (
-        _layer(graph, channels, node, seen.get(node.name), steps.get(node.name, EIGHT_BITS))
-        for node in channels.layers
-    )
-    layers = [layer for layer in made if layer is not None]
+    layers = layer_noises(graph, channels, seen, steps)
     moved = np.zeros(channels.count, bool)
     for layer in layers:
         moved[layer.inputs] |= layer.known
@@ -91,6 +86,21 @@ def noise_factors(
     return best
 
 
+def layer_noises(
+    graph: Graph,
+    channels: ChannelMap,
+    seen: Mapping[str, ActivatedChannels] | None = None,
+    steps: Mapping[str, LayerSteps] | None = None,
+) -> list[LayerNoise]:
+    """The layers whose noise is known; arguments as in `noise_factors`."""
+    seen, steps = seen or {}, steps or {}
+    made = (
+        _layer(graph, channels, node, seen.get(node.name), steps.get(node.name, EIGHT_BITS))
+        for node in channels.layers
+    )
+    return [layer for layer in made if layer is not None]
+
+
 @dataclass(frozen=True)
 class NoiseSlopes:
     """The noise of a layer, and its derivatives by log2 of the factors of channels, over ln 2."""
@@ -106,7 +116,8 @@ class LayerNoise:
     inputs, outputs: channels; for a depthwise layer, pairs. known: whether a batch norm has
     statistics of the inputs. ranges: of inputs. gains: |W|^2 / var of each input. largest: the
     largest |W|, [inputs, outputs] or of each pair. power: E[x^2] of each input, times taps.
-    weights: 1 / var of each output.
+    weights: 1 / var of each output. taps: the weights themselves, [taps, inputs, outputs] or of
+    each pair.
     """
 
     steps: LayerSteps
@@ -119,6 +130,7 @@ class LayerNoise:
     largest: Float64
     power: Float64
     weights: Float64
+    taps: Float64
 
     def noise(self, log2: Float64) -> NoiseSlopes:
         """The noise with these factors."""
@@ -214,6 +226,7 @@ def _layer(
         largest,
         len(taps) * power,
         weight,
+        taps,
     )
 
 

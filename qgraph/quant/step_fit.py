@@ -2,13 +2,16 @@
 
 The best threshold of a tensor is a real number, but a scale is a power of two: up to half of the
 codes are lost. A layer's output may be multiplied by any factor that the next layer undoes, so a
-factor between 1 and 2 brings the best threshold to a power of two. Factors multiply all channels of
-the tensors that share channels, in steps of an eighth of a power of two.
+factor between 1 and 2 can bring the best threshold to a power of two. It also moves the ranges of
+the weights on both sides. Factors, in eighths of a power of two, minimize the noise of both, which
+is that of `qgraph.quant.noise_balance` with measured errors instead of steps.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,7 +22,8 @@ from qgraph.numerics import exponent_for_max
 from qgraph.quant.activations import NUMBERS, SAMPLES
 from qgraph.quant.data import at_least, thinned
 from qgraph.quant.float_statistics import FloatStatistics
-from qgraph.quant.noise_balance import EIGHT_BITS, MAX_LOG2, LayerSteps
+from qgraph.quant.noise_balance import MAX_LOG2, LayerNoise
+from qgraph.quant.reconstruct import FINER
 from qgraph.quant.thresholds import (
     FINER_EXPONENTS,
     Distribution,
@@ -31,46 +35,49 @@ from qgraph.rewrite.channels import ChannelMap, Ids
 from qgraph.rewrite.constants import Float64
 
 GAINS = 8  # factors in a power of two
-# Weights with fewer bits than inputs make more noise than these, and a factor moves their ranges
-# too. Their factors stay those of the least estimated noise.
-FINEST_WEIGHTS = 2.0  # steps of weights, in steps of inputs
+SWEEPS = 8
+UNIFORM = 12.0  # noise in squared steps, as in `noise_balance`, over the squared error of rounding
 
 
 def fitted_to_steps(
     channels: ChannelMap,
     log2: Float64,
+    layers: Sequence[LayerNoise],
     quantized: Graph,
     data: Mapping[str, Array],
-    steps: Mapping[str, LayerSteps],
 ) -> Float64:
     """log2 of the factors by which channels are divided, after whole tensors were scaled.
 
-    channels: of the float graph. log2: the factors of `quantized`, which has the same names and
-    quantizers without exponents. data: samples, of which about `SAMPLES` are used. steps: those of
-    each layer. Tensors with a channel that keeps its scale do not change.
+    channels: of the float graph. log2: the factors of `quantized`, which has the names of the float
+    graph, and quantizers without exponents. layers: the noise of layers. data: samples, of which
+    about `SAMPLES` are used. Tensors with a channel that keeps its scale do not change.
     """
     tensors = _Tensors(channels)
-    coarse = {
-        tensor
-        for layer in channels.layers
-        if _is_coarse(steps.get(layer.name, EIGHT_BITS))
-        for value in (layer.inputs[0], layer.name)
-        for tensor in tensors.of(channels.of(value))
-    }
-    errors = _errors(quantized, tensors, data)
+    errors = _activation_errors(quantized, tensors, data)
+    free = [t for t in errors if not channels.frozen[tensors.members(t)].any()]
+    gains = dict.fromkeys(free, 0)
+    beside = defaultdict[int, list[_FittedLayer]](list)
+    for layer in layers:
+        fitted = _FittedLayer.of(layer, tensors, errors, log2)
+        for tensor in {fitted.input, fitted.output} & gains.keys():
+            beside[tensor].append(fitted)
+
+    def noise(tensor: int, gain: int) -> float:
+        tried = {**gains, tensor: gain}
+        return sum(layer.noise(tried) for layer in beside[tensor])
+
+    for _ in range(SWEEPS):
+        before = dict(gains)
+        for tensor in free:
+            gains[tensor] = min(range(GAINS), key=lambda gain: noise(tensor, gain))
+        if gains == before:
+            break
     made = log2.copy()
-    for tensor, of_gains in errors.items():
-        members = tensors.members(tensor)
-        if tensor in coarse or channels.frozen[members].any():
-            continue
-        gain = int(np.argmin(of_gains)) / GAINS
-        if (np.abs(made[members] - gain) <= MAX_LOG2).all():
-            made[members] -= gain
+    for tensor, gain in gains.items():
+        scaled = made[tensors.members(tensor)] - gain / GAINS
+        if (np.abs(scaled) <= MAX_LOG2).all():
+            made[tensors.members(tensor)] = scaled
     return made
-
-
-def _is_coarse(steps: LayerSteps) -> bool:
-    return steps.weights > FINEST_WEIGHTS * steps.input
 
 
 class _Tensors:
@@ -90,42 +97,104 @@ class _Tensors:
             channel = int(self.parents[channel])
         return channel
 
-    def of(self, ids: Ids) -> list[int]:
-        """The set of a value's channels, which is one; empty for a value without channels."""
-        return [int(root) for root in self.roots[ids[:1]]]
+    def of(self, ids: Ids) -> int:
+        """The set that the channels of a value are in."""
+        return int(self.roots[ids[0]])
 
-    def of_value(self, graph: Graph, value: str) -> list[int]:
+    def of_value(self, graph: Graph, value: str) -> int | None:
         """The set of a value, or of the nearest value before it that the float graph has."""
         while value not in self.channels.ids:
             node = graph.producer(value)
             if not node.inputs:
-                return []
+                return None
             value = node.inputs[0]
-        return self.of(self.channels.of(value))
+        ids = self.channels.of(value)
+        return self.of(ids) if len(ids) else None
 
     def members(self, tensor: int) -> Ids:
         """The channels of a set."""
         return np.flatnonzero(self.roots == tensor)
 
 
-def _errors(quantized: Graph, tensors: _Tensors, data: Mapping[str, Array]) -> dict[int, Float64]:
-    """Squared error by gain [GAINS] of each set, at the best exponents for each gain.
+@dataclass(frozen=True)
+class _FittedLayer:
+    """The noise of a layer by the gains of its input and of its output.
+
+    of_input: [GAINS], by the gain of the input. of_weights: [GAINS], by the gain of the output over
+    that of the input, since powers of two change nothing.
+    """
+
+    input: int
+    output: int
+    of_input: Float64
+    of_weights: Float64
+
+    @staticmethod
+    def of(
+        layer: LayerNoise, tensors: _Tensors, errors: Mapping[int, Float64], log2: Float64
+    ) -> _FittedLayer:
+        into, out = np.exp2(log2[layer.inputs]), np.exp2(log2[layer.outputs])
+        tensor = tensors.of(layer.inputs)
+        measured = errors.get(tensor, np.zeros(GAINS))
+        return _FittedLayer(
+            tensor,
+            tensors.of(layer.outputs),
+            UNIFORM * measured * float((layer.gains * into**2).sum()),
+            _weight_errors(layer, into, out),
+        )
+
+    def noise(self, gains: Mapping[int, int]) -> float:
+        """The noise with these gains of tensors, in eighths of a power of two."""
+        into, out = gains.get(self.input, 0), gains.get(self.output, 0)
+        return float(self.of_input[into] + self.of_weights[(out - into) % GAINS])
+
+
+def _weight_errors(layer: LayerNoise, into: Float64, out: Float64) -> Float64:
+    """The noise of rounded weights by their gain [GAINS], with the best of the usual scale and of
+    finer ones.
+
+    into, out: factors by which inputs and outputs are divided.
+    """
+    power = layer.power / len(layer.taps)
+    if layer.largest.ndim == 1:  # pairs
+        weights, counts = layer.taps * (into / out), power * layer.weights * (out / into) ** 2
+    else:
+        weights = layer.taps * (into[:, None] / out)
+        counts = (power / into**2)[:, None] * (layer.weights * out**2)
+    largest, levels = float(np.abs(weights).max(initial=0)), round(1 / layer.steps.weights)
+    found = np.zeros(GAINS)
+    for gain in range(GAINS if largest else 0):
+        scale = 2.0 ** (gain / GAINS)
+        coarsest = np.ceil(np.log2(largest * scale / levels))
+
+        def error(step: float, scale: float = scale) -> float:
+            rounded = np.clip(np.rint(weights / step * scale), -levels, levels - 1)
+            return float(((rounded * step / scale - weights) ** 2 * counts).sum())
+
+        found[gain] = min(error(2.0 ** (coarsest - finer)) for finer in range(FINER + 1))
+    return UNIFORM * found
+
+
+def _activation_errors(
+    quantized: Graph, tensors: _Tensors, data: Mapping[str, Array]
+) -> dict[int, Float64]:
+    """Mean squared error by gain [GAINS] of each set, with the best exponents for each gain.
 
     Quantizers with one scale have the exponent that is best for all of them.
     """
     few = thinned(quantized, data, at_least(data, SAMPLES, NUMBERS))
     seen = FloatStatistics.of(quantized, few).tensors
     found: dict[int, Float64] = {}
-    groups: dict[tuple[int, str], list[tuple[Histogram, QuantSpec]]] = {}
+    groups = defaultdict[tuple[int, str], list[tuple[Histogram, QuantSpec]]](list)
     for node, spec in _of_activations(quantized.topological()):
         known: Distribution | None = seen.get(node.name)
-        if known is None or known.histogram is None or not known.histogram.largest:
+        tensor = tensors.of_value(quantized, node.inputs[0])
+        if tensor is None or known is None or known.histogram is None:
             continue
-        for tensor in tensors.of_value(quantized, node.inputs[0]):
-            place = tensor, spec.group or node.name
-            groups.setdefault(place, []).append((known.histogram, spec))
+        if known.histogram.largest:
+            groups[tensor, spec.group or node.name].append((known.histogram, spec))
     for (tensor, _), members in groups.items():
-        errors = np.array([_least_error(members, gain / GAINS) for gain in range(GAINS)])
+        errors = np.array([_least_error(members, 2.0 ** (gain / GAINS)) for gain in range(GAINS)])
         found[tensor] = found.get(tensor, 0.0) + errors
     return found
 
@@ -138,9 +207,8 @@ def _of_activations(nodes: Iterable[Node]) -> Iterable[tuple[Node, QuantSpec]]:
             yield node, spec
 
 
-def _least_error(members: Sequence[tuple[Histogram, QuantSpec]], log2_gain: float) -> float:
-    """The least mean squared error over exponents, if tensors are multiplied by a gain."""
-    gain = 2.0**log2_gain
+def _least_error(members: Sequence[tuple[Histogram, QuantSpec]], gain: float) -> float:
+    """The least mean squared error over exponents, if tensors are multiplied by `gain`."""
     largest = max(histogram.largest for histogram, _ in members) * gain
     bits, signed = members[0][1].bits, members[0][1].signed
     exponents = candidates_from(exponent_for_max(largest, bits, signed), FINER_EXPONENTS)

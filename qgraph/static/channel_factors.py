@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
@@ -12,7 +12,7 @@ from qgraph.ir.types import Array
 from qgraph.passes import Pass
 from qgraph.quant.activations import activated_channels
 from qgraph.quant.exponents import Factors
-from qgraph.quant.noise_balance import LayerSteps, noise_factors
+from qgraph.quant.noise_balance import LayerSteps, layer_noises, noise_factors
 from qgraph.quant.step_fit import fitted_to_steps
 from qgraph.quant.topology import sources
 from qgraph.rewrite.channels import channel_map
@@ -21,35 +21,28 @@ from qgraph.transforms.equalize_channels import EqualizeChannels, factors_by_lay
 
 
 def channel_factors(
-    graph: Graph, data: Mapping[str, Array] | None, steps: Mapping[str, LayerSteps] | None = None
+    graph: Graph,
+    data: Mapping[str, Array] | None,
+    steps: Mapping[str, LayerSteps] | None = None,
+    quantized: Callable[[Factors], Graph] | None = None,
 ) -> Factors:
     """The factors that minimize noise, by layer, in sixteenths of log2.
 
     graph: float, before the pass. data: arrays [samples, ...] by input name; None uses batch norms
-    alone. steps: see `noise_factors`. The result is empty without batch norms, because their
-    statistics are needed.
+    alone. steps: see `noise_factors`. quantized: gives the graph with factors and with quantizers;
+    with it and with data, ranges of whole tensors are fitted to powers of two. The result is empty
+    without batch norms, because their statistics are needed.
     """
     if not graph.moments:  # no statistics
         return {}
     channels = channel_map(graph)
     seen = None if data is None else activated_channels(graph, channels.layers, data)
-    return factors_by_layer(channels, noise_factors(graph, channels, seen, steps))
-
-
-def fitted_factors(
-    graph: Graph,
-    scaled: Graph,
-    factors: Factors,
-    data: Mapping[str, Array],
-    steps: Mapping[str, LayerSteps],
-) -> Factors:
-    """`factors`, with those that bring the ranges of whole tensors to powers of two.
-
-    graph: as in `channel_factors`. scaled: the graph with `factors` and with quantizers.
-    """
-    channels = channel_map(graph)
-    log2 = given_log2(channels, factors)
-    return factors_by_layer(channels, fitted_to_steps(channels, log2, scaled, data, steps))
+    found = factors_by_layer(channels, noise_factors(graph, channels, seen, steps))
+    if data is None or quantized is None:
+        return found
+    layers, log2 = layer_noises(graph, channels, seen, steps), given_log2(channels, found)
+    fitted = fitted_to_steps(channels, log2, layers, quantized(found), data)
+    return factors_by_layer(channels, fitted)
 
 
 def layer_steps(quantized: Graph) -> dict[str, LayerSteps]:

@@ -16,7 +16,6 @@ from qgraph.recipes import FLOAT
 from qgraph.rewrite.trace import Trace
 from qgraph.static.channel_factors import (
     channel_factors,
-    fitted_factors,
     layer_steps,
     pass_without_factors,
     with_factors,
@@ -125,11 +124,11 @@ class Preparations:
                 return with_factors(steps, known.factors)
         unscaled = self._after(before)
         quantized = unscaled.then([*steps[place + 1 :], *target]).graph
-        of_layers = layer_steps(quantized)
-        factors = channel_factors(unscaled.graph, data, of_layers)
-        if data is not None and factors:
-            scaled = unscaled.then([*with_factors(steps, factors)[place:], *target]).graph
-            factors = fitted_factors(unscaled.graph, scaled, factors, data, of_layers)
+
+        def scaled(found: Factors) -> Graph:
+            return unscaled.then([*with_factors(steps, found)[place:], *target]).graph
+
+        factors = channel_factors(unscaled.graph, data, layer_steps(quantized), scaled)
         self._factors.append(FactorsFound(before, data, target, factors))
         return with_factors(steps, factors)
 

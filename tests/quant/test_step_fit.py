@@ -13,20 +13,22 @@ from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
 from qgraph.pipelines import USUAL
+from qgraph.quant.activations import activated_channels
+from qgraph.quant.noise_balance import LayerSteps, layer_noises
 from qgraph.quant.plan import Plan
-from qgraph.quant.profile import Profile, load_profile
+from qgraph.quant.profile import load_profile
 from qgraph.quant.step_fit import GAINS, fitted_to_steps
 from qgraph.recipes import FLOAT
 from qgraph.rewrite.channels import channel_map
 from qgraph.rewrite.trace import Trace
 from qgraph.static.build import build
-from qgraph.static.channel_factors import layer_steps
+from qgraph.static.channel_factors import channel_factors, layer_steps
 from qgraph.transforms.equalize_channels import EqualizeChannels, factors_by_layer
 from tests.helpers.generators.graphs import random_graph
-from tests.static.test_channel_factors import images, network
+from tests.static.test_channel_factors import images, network, prepared
 from tests.transforms.test_equalize_channels import outputs
 
-INT8, INT4 = (load_profile(f"graffitist-int{bits}") for bits in (8, 4))
+INT8 = load_profile("graffitist-int8")
 NOISE = Plan(equalize="noise", method="mse", reconstruct=True)
 
 
@@ -54,16 +56,17 @@ def steps_to(end: float) -> dict[str, np.ndarray]:
     return {"x": np.stack([ramp, ramp[::-1]], -1)}
 
 
-def gains_of(graph: Graph, profile: Profile = INT8) -> dict[str, float]:
-    """log2 of the factor that multiplies the outputs of each layer."""
+def gains_of(graph: Graph, weights: float = 2.0**-15) -> dict[str, float]:
+    """log2 of the factor that multiplies the outputs of each layer. weights: their step."""
     floating = graph.copy()
     PassManager(FLOAT).run(floating)
     quantized = floating.copy()
-    PassManager(USUAL.insert(profile)).run(quantized)
-    channels = channel_map(floating)
-    made = fitted_to_steps(
-        channels, np.zeros(channels.count), quantized, steps_to(1), layer_steps(quantized)
-    )
+    PassManager(USUAL.insert(INT8)).run(quantized)
+    channels, data = channel_map(floating), steps_to(1)
+    seen = activated_channels(floating, channels.layers, data)
+    steps = {layer.name: LayerSteps(2.0**-8, weights) for layer in channels.layers}
+    layers = layer_noises(floating, channels, seen, steps)
+    made = fitted_to_steps(channels, np.zeros(channels.count), layers, quantized, data)
     found = {layer.name: np.unique(-made[channels.of(layer.name)]) for layer in channels.layers}
     assert all(len(gains) == 1 for gains in found.values())
     return {name: float(gains[0]) for name, gains in found.items()}
@@ -91,19 +94,13 @@ def test_tensors_that_share_channels_get_one_factor() -> None:
     assert apart["layer0"] == apart["layer1"] == 6 / GAINS
 
 
-def test_coarse_weights_keep_the_factors_of_least_noise() -> None:
-    assert layer_steps_differ(chain([1.06, 1.07, 1.05]))
-    found = gains_of(chain([1.06, 1.07, 1.05]), INT4)
-    assert found == dict.fromkeys(found, 0.0)
-
-
-def layer_steps_differ(graph: Graph) -> bool:
-    """Whether INT4 has coarser weights in a layer of `graph` than INT8."""
-    found = []
-    for profile in (INT8, INT4):
-        _, quantized = build(graph, profile, Plan(), steps_to(1), Trace())
-        found.append(layer_steps(quantized))
-    return found[0] != found[1]
+def test_ranges_of_weights_count_too() -> None:
+    """With steps of 1 / 8, weights of 1.06 need a factor of about 0.94 or 1.18 to be codes."""
+    graph = chain([1.06])
+    fine, coarse = (gains_of(graph, weights)["layer0"] for weights in (2.0**-15, 2.0**-3))
+    assert fine == 7 / GAINS
+    errors = [abs(w - round(8 * w) / 8) for w in (1.06 * 2.0**fine / 2, 1.06 * 2.0**coarse / 2)]
+    assert errors[1] < errors[0]
 
 
 @given(st.integers(0, 1 << 16))
@@ -116,7 +113,9 @@ def test_the_function_is_kept(seed: int) -> None:
     rng = np.random.default_rng(seed)
     shapes = {name: [d or 4 for d in graph.types[name].shape] for name in graph.inputs}
     data = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
-    log2 = fitted_to_steps(channels, np.zeros(channels.count), quantized, data, {})
+    seen = activated_channels(graph, channels.layers, data)
+    layers = layer_noises(graph, channels, seen)
+    log2 = fitted_to_steps(channels, np.zeros(channels.count), layers, quantized, data)
     assert not log2[channels.frozen].any()
     scaled = graph.copy()
     PassManager([EqualizeChannels(factors=factors_by_layer(channels, log2))]).run(scaled)
@@ -143,17 +142,13 @@ def test_a_fit_leaves_less_noise() -> None:
     assert noise(scaled) < 0.5 * noise(graph)
 
 
-def test_the_usual_steps_fit_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_usual_steps_fit_ranges() -> None:
     data = {"x": images()}
-    fitted, _ = build(network(), INT8, NOISE, data, Trace())
-    monkeypatch.setattr(
-        "qgraph.static.preparations.fitted_factors",
-        lambda graph, scaled, factors, data, steps: factors,
-    )
-    plain, _ = build(network(), INT8, NOISE, data, Trace())
+    fitted, quantized = build(network(), INT8, NOISE, data, Trace())
+    plain = channel_factors(prepared(network()), data, layer_steps(quantized))
     moved = {
         name: np.unique(np.subtract(factors, fitted.factors[name]))
-        for name, factors in plain.factors.items()
+        for name, factors in plain.items()
     }
     assert all(len(gains) == 1 for gains in moved.values())
     assert {int(gains[0]) for gains in moved.values()} - {0}

@@ -305,9 +305,9 @@ def test_factors_of_the_file_that_are_wrong_are_named() -> None:
 def test_samples_are_measured_once_for_each_set(monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[object] = []
 
-    def watched(graph: Graph, data: object, steps: object) -> object:
+    def watched(graph: Graph, data: object, *others: object) -> object:
         measured.append(data)
-        return channel_factors(graph, data, steps)
+        return channel_factors(graph, data, *others)
 
     monkeypatch.setattr("qgraph.static.preparations.channel_factors", watched)
     shared, one, other = Preparations(network()), {"x": images()}, {"x": images(seed=7)}

@@ -58,7 +58,8 @@ def train(
             "loss",
             metavar="LOSS",
             help="labels: cross entropy with the labels. teacher: KL divergence from the float "
-            "network's output. mse: mean squared error to it.",
+            "network's output. mse: mean squared error to it. blocks: errors of all blocks, and "
+            "teacher for an output of classes.",
             show_default="labels if the data has them, otherwise teacher",
         ),
     ] = None,
@@ -69,6 +70,16 @@ def train(
     weight_rate: Annotated[
         float, typer.Option(min=0, metavar="RATE", help="Learning rate of the weights.")
     ] = 1e-6,
+    step_rate: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="RATE",
+            help="Learning rate of the weights in steps of their scales, such as 0.003, instead of "
+            "--weight-rate.",
+            show_default="--weight-rate",
+        ),
+    ] = None,
     threshold_rate: Annotated[
         float, typer.Option(min=0, metavar="RATE", help="Learning rate of the thresholds.")
     ] = 1e-2,
@@ -165,6 +176,7 @@ def train(
         loss=loss,
         output=output,
         weight_rate=weight_rate,
+        step_rate=step_rate,
         threshold_rate=threshold_rate,
         weight_decay=weight_decay,
         anneal_steps=anneal_steps,

@@ -155,6 +155,7 @@ class LossKind(StrEnum):
     LABELS = "labels"
     TEACHER = "teacher"
     MSE = "mse"
+    BLOCKS = "blocks"
 
 
 W = TypeVar("W", bound=str)

@@ -25,7 +25,7 @@ from qgraph.compiler import TO_TRAIN
 from qgraph.ir.types import Array
 from qgraph.quant.plan import Plan
 from qgraph.train.freezing import Freezing
-from qgraph.train.kind import QuantizerKind
+from qgraph.train.kind import QuantizerKind, RateUnits
 from qgraph.train.options import Options
 from qgraph.train.tqt import TQT
 
@@ -61,10 +61,10 @@ class Compared:
         )
 
 
-def _normed(options: Options, freezing: Freezing) -> Any:
+def _normed(options: Options, freezing: Freezing, units: RateUnits) -> Any:
     from benchmarks.quantizers.normed import normed_descent
 
-    return normed_descent(options, freezing)
+    return normed_descent(options, freezing, units)
 
 
 def _real_scale_kind(

@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from qgraph.train.freezing import Freezing
+from qgraph.train.kind import RateUnits
 from qgraph.train.optimizer import TqtAdam, rates_of
 from qgraph.train.options import Options
 
@@ -34,6 +35,6 @@ class NormedDescent(TqtAdam):
         self.freezing.observe(gradient)
 
 
-def normed_descent(options: Options, freezing: Freezing) -> NormedDescent:
+def normed_descent(options: Options, freezing: Freezing, units: RateUnits) -> NormedDescent:
     """The optimizer with the learning rates of `options`."""
-    return NormedDescent(*rates_of(options), freezing)
+    return NormedDescent(*rates_of(options), freezing, units)

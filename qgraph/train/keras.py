@@ -23,6 +23,7 @@ from qgraph.train.module import by_name, learn, variables_of
 from qgraph.train.norms import MOMENTUM
 from qgraph.train.optimizer import TqtAdam, adam_for
 from qgraph.train.options import Options
+from qgraph.train.rate_units import rate_units
 
 Losses: TypeAlias = KerasModel  # a keras.losses.Loss, or a dictionary of them by output
 
@@ -122,7 +123,9 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
     def tqt_optimizer(self, options: Options | None = None) -> TqtAdam:
         """Adam with the two learning rates of TQT: one for thresholds, one for other variables."""
         with self.distribute_strategy.scope():
-            return adam_for(options or Options(), self.freezing)
+            options = options or Options()
+            units = () if options.step_rate is None else rate_units(self.network)
+            return adam_for(options, self.freezing, units)
 
     def distillation_loss(self) -> Losses:
         """A loss against the outputs of the float network, for training without labels.

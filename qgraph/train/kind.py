@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from qgraph.foreign import KerasModel, Tensor, Variable
 from qgraph.ir.graph import Graph
@@ -16,6 +16,8 @@ from qgraph.train.forward import Chain, Override, Piece
 from qgraph.train.freezing import Freezing
 from qgraph.train.norms import Update
 from qgraph.train.options import Options
+
+RateUnits: TypeAlias = Sequence[tuple[Variable, float]]
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class QuantizerKind:
     name: in options and checkpoints. title: in tables. scale: form of its scales. gradient: of what
     it trains. start: of what it trains. source: paper or program, with equations. integers: whether
     a trained network ends in integers. quantizers: makes them for a calibrated graph. optimizer:
-    makes the optimizer of weights and ranges.
+    makes the optimizer of weights and ranges, with units of rates (`rate_units`).
     """
 
     name: str
@@ -90,4 +92,4 @@ class QuantizerKind:
     source: str
     integers: bool
     quantizers: Callable[[Graph], Quantizers]
-    optimizer: Callable[[Options, Freezing], KerasModel]
+    optimizer: Callable[[Options, Freezing, RateUnits], KerasModel]

@@ -33,6 +33,7 @@ from qgraph.train.kind import QuantizerKind
 from qgraph.train.losses import Loss, loss_for
 from qgraph.train.model import TrainingGraph
 from qgraph.train.options import Options
+from qgraph.train.rate_units import rate_units
 from qgraph.train.record import Position, TrainingRecord
 from qgraph.train.replicas import Replicas, parts_of, replicas_for, same_everywhere
 from qgraph.train.score import Score, TrainingStatus, Watch
@@ -86,7 +87,8 @@ class Trainer:
             quantizers = self.model.quantizers
             self.freezing = Freezing(quantizers.ranges, quantizers.frozen_at_once)
             learning = _learning(self.model, options)
-            self.optimizer = kind.optimizer(options, self.freezing)
+            units = () if options.step_rate is None else rate_units(self.model)
+            self.optimizer = kind.optimizer(options, self.freezing, units)
             self.steps = Steps(
                 self.model, floating, self.loss, self.optimizer, learning, options.weight_decay,
                 replicas,

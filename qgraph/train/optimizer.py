@@ -14,6 +14,7 @@ import tf_keras as keras
 
 from qgraph.foreign import Tensor, Variable
 from qgraph.train.freezing import Freezing
+from qgraph.train.kind import RateUnits
 from qgraph.train.options import ANNEALED, Options
 
 
@@ -43,7 +44,7 @@ class TqtAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
     """Adam that updates thresholds with one learning rate and other variables with another.
 
     Frozen thresholds do not change; `freezing` observes every step. The decay rates of the moments
-    are 0.9 and 0.999.
+    are 0.9 and 0.999. units: factors of the learning rate of variables; 1 for others.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class TqtAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
         weights: Rate,
         thresholds: Rate,
         freezing: Freezing,
+        units: RateUnits = (),
         *,
         betas: Sequence[float] = (0.9, 0.999),
         epsilon: float = 1e-8,
@@ -60,6 +62,7 @@ class TqtAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
         self._learning_rate = self._build_learning_rate(weights.start)
         self.weight_rate, self.threshold_rate, self.freezing = weights, thresholds, freezing
         self.betas, self.epsilon = tuple(betas), epsilon
+        self.units = {self._var_key(variable): unit for variable, unit in units}
 
     def build(self, variables: Sequence[Variable]) -> None:
         """Create the moments of `variables`."""
@@ -76,6 +79,7 @@ class TqtAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
         first, second = self.first[index], self.second[index]
         is_thresholds = self._var_key(variable) == self._var_key(self.freezing.ranges)
         rate = (self.threshold_rate if is_thresholds else self.weight_rate).at(self.iterations)
+        rate *= self.units.get(self._var_key(variable), 1.0)
         beta1, beta2 = self.betas
         t = tf.cast(self.iterations + 1, tf.float32)
         before = tf.identity(variable) if is_thresholds else None
@@ -95,14 +99,18 @@ class TqtAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
         return {**super().get_config(), **{name: vars(rate) for name, rate in rates.items()}}
 
 
-def adam_for(options: Options, freezing: Freezing) -> TqtAdam:
-    """The optimizer with the learning rates of `options`, which decay as in TQT (section 5.2)."""
-    return TqtAdam(*rates_of(options), freezing)
+def adam_for(options: Options, freezing: Freezing, units: RateUnits = ()) -> TqtAdam:
+    """The optimizer with the learning rates of `options`, which decay as in TQT (section 5.2).
+
+    units: as `rate_units` returns them, for `options.step_rate`.
+    """
+    return TqtAdam(*rates_of(options), freezing, units)
 
 
 def rates_of(options: Options) -> tuple[Rate, Rate]:
     """The learning rates of weights and of thresholds."""
+    weights = options.weight_rate if options.step_rate is None else options.step_rate
     return (
-        Rate(options.weight_rate, 0.94, options.steps_for(3000), options.anneal_steps),
+        Rate(weights, 0.94, options.steps_for(3000), options.anneal_steps),
         Rate(options.threshold_rate, 0.5, options.steps_for(1000)),
     )

@@ -21,10 +21,13 @@ class Options:
         epochs: Passes over the training data.
         batch_size: Samples in a training step.
         learn: Parameters to train: `all`, `weights` or `thresholds`.
-        loss: `labels`, `teacher` (the float network) or `mse`. None means `labels` if the data has
-            labels, otherwise `teacher` for an output of classes and `mse` for others.
-        output: The output to train; None if the network has only one.
+        loss: `labels`, `teacher` (the float network), `mse` or `blocks` (the float network's values
+            between blocks). None means `labels` if the data has labels, otherwise `teacher` for an
+            output of classes and `mse` for others.
+        output: The output to train; None if the network has only one, or with `blocks` for all.
         weight_rate: Learning rate of weights. It is multiplied by 0.94 every 3000 steps.
+        step_rate: Learning rate of weights in steps of their scales, instead of `weight_rate`, with
+            the same schedule. All layers then change equally many codes. None uses `weight_rate`.
         threshold_rate: Learning rate of thresholds. It is halved every 1000 steps. Steps of
             schedules are for batches of 24 samples, and are scaled for other batches.
         weight_decay: Factor of the L2 penalty on weights.
@@ -54,6 +57,7 @@ class Options:
     loss: LossKind | None = None
     output: str | None = None
     weight_rate: float = 1e-6
+    step_rate: float | None = None
     threshold_rate: float = 1e-2
     weight_decay: float = 0.0
     anneal_steps: int | None = None

@@ -9,7 +9,7 @@ from qgraph.choices import LossKind
 from qgraph.foreign import KerasModel, Tensor, TFModule, Variable
 from qgraph.ir.graph import Graph
 from qgraph.train.forward import Forward
-from qgraph.train.losses import Loss
+from qgraph.train.losses import Loss, Values
 from qgraph.train.model import TrainingGraph
 from qgraph.train.norms import Update
 from qgraph.train.replicas import Replicas
@@ -83,8 +83,8 @@ class Steps:
         step = partial(self._evaluate_step, wide=self.wide)
         return tf.function(step, reduce_retracing=True, autograph=False)
 
-    def _targets(self, inputs: Mapping[str, Tensor]) -> Tensor | None:
-        return self.teacher(inputs)[self.loss.teacher] if self.teacher else None
+    def _targets(self, inputs: Values) -> Values:
+        return self.teacher(inputs) if self.teacher else {}
 
     def _train_step(
         self,
@@ -138,10 +138,9 @@ class Steps:
 
         targets = self._targets(inputs)
         with tf.GradientTape() as tape:
-            values, updates = self.graph.values(
-                inputs, batch_statistics=not norms_frozen, wanted=[self.loss.value]
+            found, updates = self.graph.values(
+                inputs, batch_statistics=not norms_frozen, wanted=self.loss.values
             )
-            found = values[self.loss.value]
             loss = self.loss(found, targets, labels)
             total = loss + self._decay() + self.graph.quantizers.penalty()
             if share is not None:
@@ -158,7 +157,7 @@ class Steps:
         return (summed, gradients), updates
 
     def _right(
-        self, found: Tensor, targets: Tensor | None, labels: Tensor | None, share: Tensor | None
+        self, found: Values, targets: Values, labels: Tensor | None, share: Tensor | None
     ) -> Tensor:
         """The number of right answers, float32; 0 for a replica that has no samples of its own."""
         import tensorflow as tf
@@ -185,8 +184,8 @@ class Steps:
 
         def evaluate(inputs: Tensor, labels: Tensor, share: Tensor) -> tuple[Tensor, ...]:
             targets = self._targets(inputs)
-            values, _ = self.graph.values(inputs, wide=wide, wanted=[self.loss.value])
-            found = tf.cast(values[self.loss.value], tf.float32)
+            values, _ = self.graph.values(inputs, wide=wide, wanted=self.loss.values)
+            found = {name: tf.cast(values[name], tf.float32) for name in self.loss.values}
             loss = self.loss(found, targets, labels)
             right = self._right(found, targets, labels, share)
             return (loss if share is None else loss * share), right

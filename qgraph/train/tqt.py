@@ -24,7 +24,7 @@ from qgraph.train.compact import coded_inputs, keeping_codes
 from qgraph.train.epilogue import Epilogue, epilogue_op, epilogues
 from qgraph.train.forward import Chain, Override, Piece, piece_of
 from qgraph.train.freezing import Freezing
-from qgraph.train.kind import QuantizerKind, Replacements
+from qgraph.train.kind import QuantizerKind, RateUnits, Replacements
 from qgraph.train.normed_epilogue import PendingNorm, norm_ops, normed_epilogue
 from qgraph.train.options import Options
 from qgraph.train.quantizer import Spec, quantize, with_even_codes
@@ -217,10 +217,10 @@ class TqtQuantizers:
         ]
 
 
-def _adam(options: Options, freezing: Freezing) -> KerasModel:
+def _adam(options: Options, freezing: Freezing, units: RateUnits) -> KerasModel:
     from qgraph.train.optimizer import adam_for
 
-    return adam_for(options, freezing)
+    return adam_for(options, freezing, units)
 
 
 TQT = QuantizerKind(

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from qgraph.choices import LossKind
 from qgraph.errors import CalibrationError, LoadError, OutputError, TrainingError, UsageError
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.linear import COMPUTE
@@ -24,7 +25,7 @@ from tests.helpers.retraining import batches, images, trainer
 from tests.train.test_training_graph import assert_is_inference
 
 FAST = Options(epochs=2, batch_size=16, weight_rate=3e-3, threshold_rate=1e-2)
-LABELS = pytest.mark.parametrize("loss", ["labels", "teacher", "mse"])
+LABELS = pytest.mark.parametrize("loss", list(LossKind))
 
 
 @pytest.fixture(scope="module")

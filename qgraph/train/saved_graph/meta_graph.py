@@ -65,11 +65,11 @@ def _build(graph: Graph, norms: Sequence[Norm], of_batch: bool) -> dict[str, Var
     values, updates = network.values(
         inputs,
         batch_statistics=of_batch,
-        wanted=[loss_of.value, *graph.outputs.values()],
+        wanted=[*loss_of.values, *graph.outputs.values()],
     )
     for name, value in graph.outputs.items():
         tf.identity(values[value], name=tensorflow_name(name))
-    loss = tf.identity(loss_of(values[loss_of.value], None, labels), name=LOSS)
+    loss = tf.identity(loss_of(values, {}, labels), name=LOSS)
     rates = [v1.placeholder_with_default(rate, [], name) for name, rate in RATES.items()]
     weights = [*network.kernels, *network.gammas]
     pairs = [(v, rates[0]) for v in weights] + [(v, rates[1]) for v in network.thresholds]

@@ -185,7 +185,7 @@ def _print_history(trainer: Trainer) -> None:
         out.print(
             "Training did not improve the network: finalize uses the network before training."
         )
-    if trainer.loss.kind == LossKind.TEACHER:
+    if trainer.loss.kind != LossKind.LABELS and trainer.loss.classes is not None:
         out.print(
             "accuracy: share of samples with the same class as the float network\n", style="dim"
         )

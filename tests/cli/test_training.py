@@ -195,11 +195,14 @@ def test_json_is_all_that_is_printed(files, out):
     assert found["training"]["best"] == trained["best"]
 
 
-def test_unlabelled_images_do(files, out, tmp_path):
+@pytest.mark.parametrize("more", [(), ("--loss", "blocks", "--step-rate", "0.05")])
+def test_unlabelled_images_do(files, out, tmp_path, more):
     """The float network is the teacher."""
     for name in ("train", "val"):
         np.savez(tmp_path / f"{name}.npz", image=np.load(files / f"{name}.npz")["image"])
-    found = train(tmp_path, out, "--epochs", 6, "--json")
+    shown = train(tmp_path, out, "--epochs", 1, *more).out
+    assert "share of samples with the same class as the float network" in shown
+    found = train(tmp_path, out, "--epochs", 6, "--json", *more)
     history = json.loads(found.out)["history"]
     assert history[-1]["accuracy"] > history[0]["accuracy"]
     assert history[-1]["loss"] < history[0]["loss"]

@@ -9,7 +9,8 @@ from typing import Any
 
 from benchmarks import assets
 from benchmarks.real.measure import same_class, sqnr
-from benchmarks.real.mobilenet import BACKGROUND, LOGITS, enlarged, scaled
+from benchmarks.real.mobilenet import BACKGROUND, LOGITS, enlarged
+from benchmarks.real.views import VIEWS, Shares, Views, labelled
 from benchmarks.tables import Table
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
@@ -72,8 +73,8 @@ def distilled() -> Table:
     parts = (CALIBRATION, CALIBRATION + TRAINING, CALIBRATION + TRAINING + VALIDATION)
     calibration, training = enlarged(train[: parts[0]]), enlarged(train[parts[0] : parts[1]])
     validation, pictures = enlarged(train[parts[1] : parts[2]]), enlarged(test[:TEST])
-    photos, labels = assets.imagenet_images()
-    seen = {"pictures": pictures, "photos": scaled(photos)}
+    photos = labelled()
+    seen = {"pictures": pictures, "photos": photos.images}
     model = load(
         assets.mobilenet_v1(), outputs=[LOGITS], input_shapes={"input": (None, 224, 224, 3)}
     )
@@ -81,13 +82,15 @@ def distilled() -> Table:
     table = Table(
         "MobileNetV1, trained without labels",
         {"profile": "", "begins as": "", "loss": "", "rate of weights": "", "state": "",
-         "as float, CIFAR-10": ".1%", "logits SQNR dB": ".1f", "as float, photos": "d",
-         "right, photos": "d", "minutes": ".0f"},
+         "as float, CIFAR-10": ".1%", "logits SQNR dB": ".1f", "as float, views of photos": ".1f",
+         "photos right": "d", "minutes": ".0f"},
         notes=[
             f"{TRAINING:,} CIFAR-10 training images, enlarged, {OPTIONS.epochs} epochs in batches "
             f"of {OPTIONS.batch_size}; rates of thresholds: {OPTIONS.threshold_rate:g}, or "
             f"{NEAR.threshold_rate:g} where that of weights is in steps",
-            f"CIFAR-10: {TEST:,} test images, enlarged; photos: of {len(photos)}",
+            f"CIFAR-10: {TEST:,} test images, enlarged; views: {VIEWS} of each of {photos.photos} "
+            "photos, in percent, ±: one standard error, over photos drawn again; photos right: the "
+            f"whole square of each of {photos.photos}, float {_right(wanted, photos)}",
             f"calibrated on {CALIBRATION} other training images; the best of the validations on "
             f"{VALIDATION} more is kept",
         ],
@@ -100,12 +103,12 @@ def distilled() -> Table:
                 model, calibration, mode="retrain", profile=way.profile, **STARTS[way.start]
             )
             made[begins] = found
-            compared = _compared(_logits(found.graph, seen), wanted, labels)
+            compared = _compared(_logits(found.graph, seen), wanted, photos)
             table.add(*begins, None, None, "calibrated", *compared, None)
         start = time.perf_counter()
         trainer = _trained(made[begins], training, validation, way.options)
         minutes = (time.perf_counter() - start) / 60
-        compared = _compared(_logits(trainer.model.finalized(), seen), wanted, labels)
+        compared = _compared(_logits(trainer.model.finalized(), seen), wanted, photos)
         print(way.profile, trainer.loss.kind, compared, f"{minutes:.1f} minutes", flush=True)
         state = f"trained, best at step {_best(trainer)}"
         table.add(*begins, trainer.loss.kind, _rate(way.options), state, *compared, minutes)
@@ -138,14 +141,21 @@ def _logits(graph: Graph, images: dict[str, Array]) -> dict[str, Array]:
     return {name: program.predict("input", x, output, 20) for name, x in images.items()}
 
 
-def _compared(found: dict[str, Array], wanted: dict[str, Array], labels: Array) -> tuple[Any, ...]:
-    answers, taught = found["photos"].argmax(1), wanted["photos"].argmax(1)
+def _compared(found: dict[str, Array], wanted: dict[str, Array], photos: Views) -> tuple[Any, ...]:
+    same = found["photos"].argmax(1) == wanted["photos"].argmax(1)
     return (
         same_class(found["pictures"], wanted["pictures"]),
         sqnr(wanted["pictures"], found["pictures"]),
-        int((answers == taught).sum()),
-        int((answers == labels + BACKGROUND).sum()),
+        Shares(photos.photos).of(same).percent,
+        _right(found, photos),
     )
+
+
+def _right(found: dict[str, Array], photos: Views) -> int:
+    """How many photos have the right class, seen as they are."""
+    assert photos.classes is not None
+    right = found["photos"].argmax(1) == photos.classes + BACKGROUND
+    return int(right[::VIEWS].sum())
 
 
 def _best(trainer: Trainer) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -67,6 +68,9 @@ class CForm:
         build(folder, made.net, executable, ("-O2", f"-D{made.net.upper()}_TRACE"))
         return Compiled(made, executable, True, place)
 
+    def executor(self) -> str:
+        return compiler_title()
+
 
 def refused(program: Program) -> str | None:
     """The reason why C cannot represent a program, with the layer; None if it can."""
@@ -103,6 +107,21 @@ def compiler() -> str:
         hint = f"install one of {', '.join(COMPILERS)}"
         raise UnsupportedError("no C compiler was found", hint=hint)
     return found
+
+
+def compiler_title() -> str:
+    """The C compiler with its version, such as `gcc 12.2.0`. Raises UnsupportedError."""
+    command = [compiler(), "--version"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return titled_compiler(said)
+
+
+def titled_compiler(said: str) -> str:
+    """Name and version of a compiler by what it says for `--version`."""
+    first = said.partition("\n")[0]
+    version = re.search(r"(?:version|\)) (\d+(?:\.\d+)+)", first)
+    name = "clang" if "clang" in first else "gcc"
+    return f"{name} {version[1]}" if version else "C compiler"
 
 
 def build(folder: Path, net: str, program: Path, flags: Sequence[str] = ("-O2",)) -> None:

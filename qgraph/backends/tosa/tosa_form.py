@@ -20,6 +20,7 @@ from qgraph.backends.tosa.lowering import LOWERINGS
 from qgraph.backends.tosa.tosa_file import NUMPY_TYPES, TosaType
 from qgraph.backends.tosa.tosa_tools import (
     reference_model,
+    reference_model_title,
     required_reference_model,
     validate,
 )
@@ -101,6 +102,9 @@ class TosaForm:
         if is_program_alone(network):
             return []
         return [left_to_the_host(port.name for port in written(network.program).ports.outputs)]
+
+    def executor(self) -> str:
+        return reference_model_title()
 
     def runner(self, network: Network, folder: Path) -> Runner:
         """Validate the file, and run it for each sample in the reference model. A copy for all

@@ -37,6 +37,26 @@ def required_reference_model() -> str:
     return tool
 
 
+def run_tool(
+    command: Sequence[str], folder: str | Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a tool, without TOSA_TOOLS_BIN_DIR.
+
+    The scripts of tosa-tools run what that folder has. If it is the folder of the scripts
+    themselves, each script would start itself again, without end.
+    """
+    there = {name: value for name, value in os.environ.items() if name != FOLDER_VARIABLE}
+    return subprocess.run(
+        command, cwd=folder, env=there, capture_output=True, text=True, check=False
+    )
+
+
+def reference_model_title() -> str:
+    """The reference model with its version. Raises UnsupportedError if it is not installed."""
+    said = run_tool([required_reference_model(), "--version"]).stdout
+    return f"TOSA reference model {said.removeprefix('Model version ').strip()}".strip()
+
+
 def validate(file: Path) -> None:
     """Check a file with `tosa-opt` for the profile of integers of TOSA 1.0, if it is installed.
 
@@ -48,7 +68,7 @@ def validate(file: Path) -> None:
     command = [tool, f"--tosa-deserialize=tosa-flatbuffer-filename={file.name}"]
     command += [f"--tosa-attach-target={TARGET}", "--tosa-validate=strict-op-spec-alignment"]
     command += [os.devnull, "-o", os.devnull]
-    done = subprocess.run(command, cwd=file.parent, capture_output=True, text=True, check=False)
+    done = run_tool(command, file.parent)
     if done.returncode:
         raise ExactnessError(
             f"{VALIDATOR} refuses the file", node=str(file), hint=done.stderr.strip()[-2000:]
@@ -90,7 +110,7 @@ def reference_model(
         }
         description.write_text(json.dumps(facts), "utf-8")
         command = [tool, "--test_desc", str(description), "--tosa_level", "EIGHTK"]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        done = run_tool(command, folder)
         if done.returncode or not all(Path(folder, name).is_file() for name in made):
             said = f"{done.stdout}{done.stderr}".partition("set print thread-events")[0]  # gdb's
             raise ExactnessError(

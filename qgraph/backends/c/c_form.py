@@ -117,7 +117,7 @@ def compiler_title() -> str:
 
 
 def titled_compiler(said: str) -> str:
-    """Name and version of a compiler by what it says for `--version`."""
+    """Name and version of a compiler, from its output for `--version`."""
     first = said.partition("\n")[0]
     version = re.search(r"(?:version|\)) (\d+(?:\.\d+)+)", first)
     name = "clang" if "clang" in first else "gcc"

@@ -65,7 +65,7 @@ def test_an_unknown_choice_lists_the_known_ones() -> None:
         ),
         (lambda: quantize("m.pb", method="x"), "unknown calibration method `x`; choose kl_j, max"),
         (lambda: form("x"), "unknown format `x`; choose onnx-qdq, onnx-integer"),
-        (lambda: Options(loss="x"), "unknown loss `x`; choose labels, teacher or mse"),
+        (lambda: Options(loss="x"), "unknown loss `x`; choose labels, teacher, mse or blocks"),
         (
             lambda: Options(learn="x"),
             "unknown part to learn `x`; choose all, weights",

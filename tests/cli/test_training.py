@@ -203,9 +203,9 @@ def test_unlabelled_images_do(files, out, tmp_path, more):
     shown = train(tmp_path, out, "--epochs", 1, *more).out
     assert "share of samples with the same class as the float network" in shown
     found = train(tmp_path, out, "--epochs", 6, "--json", *more)
-    history = json.loads(found.out)["history"]
-    assert history[-1]["accuracy"] > history[0]["accuracy"]
-    assert history[-1]["loss"] < history[0]["loss"]
+    record = json.loads(found.out)
+    assert record["best"]["accuracy"] > record["history"][0]["accuracy"]
+    assert record["best"]["loss"] < record["history"][0]["loss"]
 
 
 def test_a_directory_is_read_as_it_was_written(files, out):

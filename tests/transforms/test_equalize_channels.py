@@ -161,7 +161,7 @@ def test_slopes_of_the_noise_are_those_of_small_differences(pairs: bool) -> None
     layer = LayerNoise(
         LayerSteps(input=2.0**-7, weights=2.0**-3),
         np.arange(5), np.arange(5, 10 if pairs else 12), True,
-        *(rng.uniform(0.1, 2, s) for s in (5, 5, shape, 5, shape[-1])),
+        *(rng.uniform(0.1, 2, s) for s in (5, 5, shape, 5, shape[-1], (9, *shape))),
     )  # fmt: skip
     log2, slope, step = rng.normal(size=12), np.zeros(12), 1e-5
     for ids, change in layer.noise(log2).slopes:

@@ -199,6 +199,8 @@ class LinearGroups:
         source, shift = self.tensors[name], attrs.shift
         if not isinstance(shift, int) or not -8 <= shift <= 0 or not self._is_byte(name):
             return LinearOperand(step.output)
+        if name in self.absorbed:  # sums of 8 bits, which the op of the requantization replaces
+            return LinearOperand(step.output)
         reach = source.low << -shift, source.high << -shift
         fits = attrs.low <= reach[0] and reach[1] <= attrs.high
         return LinearOperand(name, -shift) if fits else LinearOperand(step.output)

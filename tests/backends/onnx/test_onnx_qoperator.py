@@ -16,6 +16,7 @@ from qgraph.compiler import quantize
 from qgraph.exports import index_of
 from qgraph.frontends import load
 from qgraph.ir.graph import Graph
+from qgraph.ir.parsing import parse_graph
 from qgraph.program import Program, lower, run
 from qgraph.quant.profile import load_profile
 from qgraph.stored import load_network
@@ -213,6 +214,27 @@ def test_padding_that_is_pooled_is_zero() -> None:
     for of_sums in (False, True):
         program, codes = padded_pool(-128, of_sums=of_sums)
         assert_form(FORM, program, codes=codes)
+
+
+def test_a_layer_whose_sums_are_bytes_is_an_operand_of_a_sum() -> None:
+    """An average of one element: the sums of its layer have 8 bits, and nothing is shifted."""
+    graph = parse_graph("""
+graph "net" {
+  %x = input {type=float32[?,1,2,4]}
+  %x/q8 = quantize(%x) {spec=<s8 input f=5 group=g0>} : float32[?,1,2,4]
+  %one = const {value=float32[1,1,4,1]:[1.0,1.0,1.0,1.0]}
+  %one/q1 = quantize(%one) {spec=<u1 constant f=0>} : float32[1,1,4,1]
+  %pool = depthwise_conv2d(%x/q8, %one/q1) {dilations=(1, 1), padding="valid", pool=True, strides=(1, 1)} : float32[?,1,2,4]
+  %pool/q8 = quantize(%pool) {spec=<s8 activation f=5 group=g0>} : float32[?,1,2,4]
+  %sum = add(%pool/q8, %x/q8) : float32[?,1,2,4]
+  %sum/q8 = quantize(%sum) {spec=<s8 activation f=4>} : float32[?,1,2,4]
+  return "y" = %sum/q8
+}
+""")  # noqa: E501
+    graph.facts.add("calibrated")
+    program = lower(graph)
+    assert_form(FORM, carried(FORM, program, REFUSED))
+    assert ops_of(program)["QLinearConv"] == ops_of(program)["QLinearAdd"] == 1
 
 
 def test_outputs_past_float32_are_refused() -> None:

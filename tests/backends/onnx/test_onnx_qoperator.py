@@ -1,6 +1,7 @@
 """QLinear ops compute the integer program in ONNX Runtime, with and without optimizations."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -16,7 +17,7 @@ from qgraph.compiler import quantize
 from qgraph.exports import index_of
 from qgraph.frontends import load
 from qgraph.ir.graph import Graph
-from qgraph.ir.parsing import parse_graph
+from qgraph.ir.types import QuantSpec
 from qgraph.program import Program, lower, run
 from qgraph.quant.profile import load_profile
 from qgraph.stored import load_network
@@ -218,19 +219,21 @@ def test_padding_that_is_pooled_is_zero() -> None:
 
 def test_a_layer_whose_sums_are_bytes_is_an_operand_of_a_sum() -> None:
     """An average of one element: the sums of its layer have 8 bits, and nothing is shifted."""
-    graph = parse_graph("""
-graph "net" {
-  %x = input {type=float32[?,1,2,4]}
-  %x/q8 = quantize(%x) {spec=<s8 input f=5 group=g0>} : float32[?,1,2,4]
-  %one = const {value=float32[1,1,4,1]:[1.0,1.0,1.0,1.0]}
-  %one/q1 = quantize(%one) {spec=<u1 constant f=0>} : float32[1,1,4,1]
-  %pool = depthwise_conv2d(%x/q8, %one/q1) {dilations=(1, 1), padding="valid", pool=True, strides=(1, 1)} : float32[?,1,2,4]
-  %pool/q8 = quantize(%pool) {spec=<s8 activation f=5 group=g0>} : float32[?,1,2,4]
-  %sum = add(%pool/q8, %x/q8) : float32[?,1,2,4]
-  %sum/q8 = quantize(%sum) {spec=<s8 activation f=4>} : float32[?,1,2,4]
-  return "y" = %sum/q8
-}
-""")  # noqa: E501
+    graph = Graph("net")
+    x = graph.input("x", "float32", (None, 1, 2, 4))
+    codes, one, sums = (
+        QuantSpec(8, True, "input", 5, group="inputs"),
+        QuantSpec(1, False, "constant", 0),
+        QuantSpec(8, True, "activation", 4),
+    )
+    x = graph.add("quantize", x, attrs={"spec": codes})
+    ones = graph.add(
+        "quantize", graph.const(np.ones((1, 1, 4, 1), np.float32)), attrs={"spec": one}
+    )
+    window = {"strides": (1, 1), "dilations": (1, 1), "padding": "valid", "pool": True}
+    pool = graph.add("depthwise_conv2d", x, ones, attrs=window)
+    pool = graph.add("quantize", pool, attrs={"spec": replace(codes, role="activation")})
+    graph.outputs["y"] = graph.add("quantize", graph.add("add", pool, x), attrs={"spec": sums})
     graph.facts.add("calibrated")
     program = lower(graph)
     assert_form(FORM, carried(FORM, program, REFUSED))

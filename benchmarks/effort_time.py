@@ -1,12 +1,14 @@
 """Time of static mode by effort, and the agreement of its results with float on held-out images.
 
-    python -m benchmarks.effort_time [NETWORK[:PROFILE[:EFFORT,...]] ...] [--peers] [--json FILE]
+    python -m benchmarks.effort_time [NETWORK[:PROFILE[:EFFORT,...]] ...] [--peers] [--steps]
+        [--json FILE]
 
-For example `cifar_10_model:graffitist-int4:fast,default MobileNetV1`. Networks are read and
-libraries are imported before the measurement. Efforts run in turn in one process; the table has
-medians of wall and processor time. Every repeat must give the same network. With `--peers`, LiteRT
-and ONNX Runtime convert the same networks, calibrated on the same images (8 bits, float scales, one
-scale per channel of weights).
+For example `cifar_10_model:graffitist-int4:fast,default MobileNetV1`; without networks, all that
+`ALL` has. Networks are read and libraries are imported before the measurement. Efforts run in turn
+in one process; the table has medians of wall and processor time. Every repeat must give the same
+network. With `--peers`, LiteRT and ONNX Runtime convert the same networks, calibrated on the same
+images (8 bits, float scales, one scale per channel of weights). With `--steps`, a second table has
+the time of each step of effort `default`, from one more run.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,25 +25,29 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.effort_steps import seconds_by_step
 from benchmarks.peers.float_onnx import float_onnx
 from benchmarks.peers.litert import LiteRT, full_integer
 from benchmarks.peers.onnx_runtime import OnnxRuntime, quantized
-from benchmarks.real.cases import CASES, Case
-from benchmarks.real.measure import same_class
+from benchmarks.real.cases import Case
+from benchmarks.real.effort_networks import FAMILY, INT4_ACTIVATIONS, NETWORKS
+from benchmarks.real.measure import same_class, sqnr
 from benchmarks.result import add_json_option, report
 from benchmarks.tables import Table
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
 from qgraph.choices import Effort
 from qgraph.compiler import quantize
+from qgraph.errors import UnsupportedError
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
-from qgraph.quant.profile import load_profile
+from qgraph.quant.profile import Profile, load_profile
 from qgraph.quantized import Quantized
 from qgraph.quiet import import_tensorflow_quietly
 
 USUAL = (Effort.PLAIN, Effort.FAST, Effort.DEFAULT)
-PROFILE = "graffitist-int8"
+PROFILE, INT4 = "graffitist-int8", "graffitist-int4"
+STEPS_OF = Effort.DEFAULT
 COLUMNS = {
     "network": "",
     "profile": "",
@@ -64,12 +71,24 @@ class Run:
     efforts: tuple[Effort, ...] = USUAL
 
 
+ALL = (
+    Run("cifar_10_model", efforts=tuple(Effort)),
+    Run("cifar_10_model", INT4),
+    Run("cifar_10_model", INT4_ACTIVATIONS),
+    Run("MobileNetV1", efforts=tuple(Effort)),
+    Run("MobileNetV1", INT4),
+    *(Run(name) for name in NETWORKS if name not in ("cifar_10_model", "MobileNetV1")),
+    *(Run(name, INT4) for name in NETWORKS if name.endswith(FAMILY)),
+)
+
+
 def parse_run(text: str) -> Run:
     """`NETWORK`, `NETWORK:PROFILE` or `NETWORK:PROFILE:EFFORT,...`. Raises ArgumentTypeError."""
     network, _, rest = text.partition(":")
     profile, _, efforts = rest.partition(":")
-    if network not in CASES:
-        raise argparse.ArgumentTypeError(f"unknown network `{network}`; choose {', '.join(CASES)}")
+    if network not in NETWORKS:
+        listed = ", ".join(NETWORKS)
+        raise argparse.ArgumentTypeError(f"unknown network `{network}`; choose {listed}")
     chosen = tuple(_effort(name) for name in efforts.split(",")) if efforts else USUAL
     return Run(network, profile or PROFILE, chosen)
 
@@ -80,26 +99,33 @@ def _effort(name: str) -> Effort:
     return Effort(name)
 
 
-def _litert(model: Graph, calibration: Array) -> Predict:
-    return LiteRT(full_integer(model, calibration, 1)).predict
+def _litert(model: Graph, case: Case) -> Predict:
+    return LiteRT(full_integer(model, case.calibration, 1)).predict
 
 
-def _onnx_runtime(model: Graph, calibration: Array) -> Predict:
-    float_file = float_onnx(model, None)
-    int8 = quantized(float_file, calibration, 1, per_channel=True)
+def _onnx_runtime(model: Graph, case: Case) -> Predict:
+    data = case.onnx.read_bytes() if case.onnx else float_onnx(model, None)
+    to_images = _from_channels_first if case.onnx else np.asarray
+    int8 = quantized(data, to_images(case.calibration), 1, per_channel=True)
     session = OnnxRuntime(int8, optimized=False)  # gives the exact result on every processor
-    return lambda images: session.predict(images, 1)
+    return lambda samples: session.predict(to_images(samples), 1)
 
 
-PEERS: Mapping[str, Callable[[Graph, Array], Predict]] = {
+def _from_channels_first(x: Array) -> Array:
+    """Images [n, height, width, channels], which the peer takes, from those of an ONNX file."""
+    return x.transpose(0, 2, 3, 1) if x.ndim == 4 else x
+
+
+PEERS: Mapping[str, Callable[[Graph, Case], Predict]] = {
     "LiteRT": _litert,
     "ONNX Runtime": _onnx_runtime,
 }
 FOLDED = ", batch norms folded"
+REFUSALS = (RuntimeError, ValueError, NotImplementedError, UnsupportedError)  # of converters
 
 
-def tables(runs: Sequence[Run], repeats: int, peers: bool) -> Iterator[Table]:
-    """One table, which is printed when all networks are done."""
+def tables(runs: Sequence[Run], repeats: int, peers: bool, steps: bool) -> Iterator[Table]:
+    """The table of efforts, and that of the steps of `default`."""
     table = Table("Static mode by effort", COLUMNS)
     how = "one run" if repeats == 1 else f"medians of {repeats} runs in turns"
     table.notes.append(
@@ -112,23 +138,34 @@ def tables(runs: Sequence[Run], repeats: int, peers: bool) -> Iterator[Table]:
             f"each channel of weights, and zero points; `{FOLDED[2:]}`: they got the float network "
             "that qgraph had simplified"
         )
+    spent = Table(
+        f"Time of effort `{STEPS_OF}` by step", {"network": "", "step": "", "seconds": ".1f"}
+    )
     for name in dict.fromkeys(run.network for run in runs):
-        case = CASES[name]()
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        case = NETWORKS[name]()
         table.notes.append(case.images)
         for run in (r for r in runs if r.network == name):
-            for effort, cells in _measured(case, run, repeats):
-                table.add(name, run.profile, len(case.calibration), effort, *cells)
+            profile = load_profile(run.profile)
+            for effort, cells in _measured(case, profile, run.efforts, repeats):
+                table.add(name, profile.name, len(case.calibration), effort, *cells)
         for peer, cells in _of_peers(case) if peers else ():
             table.add(name, None, len(case.calibration), peer, *cells)
+        if steps:
+            for step, seconds in seconds_by_step(case, load_profile(PROFILE), STEPS_OF):
+                spent.add(name, step, seconds)
     yield table
+    if steps:
+        yield spent
 
 
-def _measured(case: Case, run: Run, repeats: int) -> Iterator[tuple[Effort, list[Any]]]:
-    times: dict[Effort, list[tuple[float, float]]] = {effort: [] for effort in run.efforts}
+def _measured(
+    case: Case, profile: Profile, efforts: Sequence[Effort], repeats: int
+) -> Iterator[tuple[Effort, list[Any]]]:
+    times: dict[Effort, list[tuple[float, float]]] = {effort: [] for effort in efforts}
     found: dict[Effort, Quantized] = {}
-    profile = load_profile(run.profile)
     for _ in range(repeats):
-        for effort in run.efforts:
+        for effort in efforts:
             wall, cpu = time.perf_counter(), time.process_time()
             result = quantize(case.model, case.calibration, profile=profile, effort=effort)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
@@ -143,17 +180,28 @@ def _measured(case: Case, run: Run, repeats: int) -> Iterator[tuple[Effort, list
 
 
 def _of_peers(case: Case) -> Iterator[tuple[str, list[Any]]]:
-    """The results of each peer, for the network as it is and with folded batch norms."""
+    """The results of each peer, for the network as it is and with folded batch norms.
+
+    ONNX Runtime gets the file of a network that came from ONNX, as it is.
+    """
     (name,), (output,) = case.original.inputs, case.original.outputs
     wanted = TFProgram(emit_graph_def(case.original)).predict(name, case.test, output, 1)
     for (peer, convert), (form, model) in product(
         PEERS.items(), {"": case.model, FOLDED: case.original}.items()
     ):
+        if form and case.onnx:
+            continue
         wall, cpu = time.perf_counter(), time.process_time()
-        predict = convert(model, case.calibration)
+        try:
+            predict = convert(model, case)
+        except REFUSALS as error:
+            reason = str(error).strip().splitlines()[0][:60]
+            yield f"{peer}{form}", [None, None, None, None, f"fails: {reason}"]
+            continue
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        same = _share(same_class(predict(case.test), wanted), case)
-        yield f"{peer}{form}", [wall, cpu, None, same, None]
+        found = predict(case.test)
+        same = _share(same_class(found, wanted), case) if wanted.ndim == 2 else None
+        yield f"{peer}{form}", [wall, cpu, sqnr(wanted, found), same, None]
 
 
 def _share(share: float, case: Case) -> list[float]:
@@ -166,13 +214,14 @@ def main() -> None:
     parser.add_argument("runs", metavar="NETWORK[:PROFILE[:EFFORT,...]]", nargs="*", type=parse_run)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--steps", action="store_true")
     add_json_option(parser)
     options = parser.parse_args()
     import_tensorflow_quietly()
     if options.peers:
         importlib.import_module("onnxruntime.quantization")  # import it before the measurement
-    runs = options.runs or [Run(network) for network in CASES]
-    report("benchmarks.effort_time", tables(runs, options.repeats, options.peers), options.json)
+    made = tables(options.runs or ALL, options.repeats, options.peers, options.steps)
+    report("benchmarks.effort_time", made, options.json)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """MobileNetV2 on CIFAR-10, float, static and trained: ``python -m benchmarks.mobilenet_v2.table``.
 
 Trains the float network and quantizes it with 8 bits and with weights of 4 bits: plain, by the
-search of static mode, and trained from the result of the search. A call ends after `--minutes`; the
-same command continues and repeats no finished work. Checkpoints are chosen on 10,000 validation
+search of static mode, and trained from the result of the search; and by other tools with 8 bits,
+TFMOT where it is installed, MCT with `--mct`. A call ends after `--minutes`; the same command
+continues and repeats no finished work. Checkpoints are chosen on 10,000 validation
 images; the 10,000 test images are used for the table only.
 """
 
@@ -12,6 +13,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +24,8 @@ from benchmarks.families.data import CALIBRATION, Split, cifar10
 from benchmarks.families.train import INPUT, OUTPUT
 from benchmarks.mobilenet_v2.clock import Clock, OutOfTime
 from benchmarks.mobilenet_v2.float_training import FloatRun, trained
+from benchmarks.mobilenet_v2.peers import FloatNetwork, peers, right_by_peers
+from benchmarks.quantizers.tfmot import is_installed
 from benchmarks.registry import cache
 from benchmarks.result import JsonFile, report
 from benchmarks.tables import Table
@@ -137,6 +141,9 @@ def main(
     retrain_epochs: Annotated[int, typer.Option(min=1, help="Epochs of quantized ones.")] = 3,
     weight_rate: Annotated[float, typer.Option(help="Rate of quantized weights.")] = 3e-5,
     minutes: Annotated[float, typer.Option(help="Time after which this call ends.")] = 60.0,
+    mct: Annotated[
+        Path | None, typer.Option(help="Python of an environment with MCT and TensorFlow 2.15.")
+    ] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Train and quantize what is missing, and print the table."""
@@ -151,6 +158,7 @@ def main(
         f"width {width:g}; {epochs} epochs in float, {retrain_epochs} more for trained ones, from "
         f"the static network and with a rate of {weight_rate:g} for weights",
         "INT4: weights of 4 bits, those of the first and the last layer of 8; activations of 8",
+        "LiteRT, ONNX Runtime, MCT, TFMOT: 8 bits, float scales, one for each channel of weights",
         f"{CALIBRATION} training images to calibrate and to search; checkpoints by "
         f"{len(data.validation.labels):,} validation images, accuracy on "
         f"{len(data.test.labels):,} test images",
@@ -158,7 +166,10 @@ def main(
     ]
     try:
         network = trained(run, data, folder, clock)
-        for name, right in right_answers(network, data, ways, folder, clock):
+        ours = right_answers(network, data, ways, folder, clock)
+        tools = peers(ways.options(len(data.training.labels)), mct, is_installed())
+        theirs = right_by_peers(FloatNetwork(network, width), data, tools, folder / "peers", clock)
+        for name, right in chain(ours, theirs):
             answers[name] = right
             print(f"{name}: {right.mean():.2%}", flush=True)
     except OutOfTime as stopped:

@@ -8,6 +8,7 @@ the network as it is: its channels are not equalized.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,13 @@ def is_installed() -> bool:
     return find_spec("tensorflow_model_optimization") is not None
 
 
-def float_network(name: str, path: Path) -> Network:
-    """The Keras model of a family with the weights of its frozen network."""
+def float_network(make: Callable[[], Network], path: Path) -> Network:
+    """The Keras model that `make` returns, with the weights of its frozen network."""
     import tensorflow as tf
     import tf_keras
 
     tf_keras.backend.clear_session()
-    network = FAMILIES[name]()
+    network = make()
     frozen = tf.compat.v1.GraphDef.FromString(path.read_bytes())
     weights: dict[str, list[Any]] = {}
     for node in frozen.node:
@@ -57,10 +58,20 @@ def trained(
 
     `untrained` is the accuracy of the float network, because TFMOT has no ranges before training.
     """
+    network = float_network(FAMILIES[name], path)
+    untrained = accuracy(network, test)
+    quantized, history = best_by_validation(network, training, validation, options)
+    best = max(validated[ACCURACY] for validated in history)
+    scores = {"untrained": untrained, "test": accuracy(quantized, test)}
+    return {**scores, "best": {ACCURACY: best}, "history": history}
+
+
+def best_by_validation(
+    network: Network, training: TrainingData, validation: TrainingData, options: Options
+) -> tuple[Network, list[dict[str, Any]]]:
+    """The network with TFMOT's quantizers in its best state, and all validations."""
     import tf_keras
 
-    network = float_network(name, path)
-    untrained = accuracy(network, test)
     quantized = by_tfmot(network)
     quantized.compile(
         tf_keras.optimizers.Adam(options.weight_rate),
@@ -80,8 +91,7 @@ def trained(
                 if found > best:
                     best, kept = found, quantized.get_weights()
     quantized.set_weights(kept)
-    scores = {"untrained": untrained, "test": accuracy(quantized, test)}
-    return {**scores, "best": {ACCURACY: best}, "history": history}
+    return quantized, history
 
 
 def accuracy(network: Network, data: TrainingData) -> float:

@@ -26,13 +26,17 @@ from qgraph.static.build import build
 
 @dataclass(frozen=True)
 class Case:
-    """A network with calibration images, and test images that calibration does not use."""
+    """A network with calibration images, and test images that calibration does not use.
+
+    onnx: its file, if it came from one; images are [n, channels, height, width] then.
+    """
 
     title: str
     model: Graph
     calibration: Array
     test: Array
     images: str
+    onnx: Path | None = None
     original: Graph = field(init=False)
 
     def __post_init__(self) -> None:

@@ -23,13 +23,16 @@ CALIBRATION, TEST = 512, 1024
 
 
 def tables() -> Iterator[Table]:
+    yield by_effort("Types of files", experiments())
+
+
+def experiments() -> Iterator[Experiment]:
     found = features([*files()])
     calibration, test = found[:CALIBRATION], found[CALIBRATION : CALIBRATION + TEST]
-    experiment = Experiment(
+    yield Experiment(
         "magika", assets.file_type_network, calibration, test, same_class,
         "files with the same answer", "files of this machine",
     )  # fmt: skip
-    yield by_effort("Types of files", [experiment])
 
 
 def files() -> Iterator[Path]:

@@ -71,7 +71,8 @@ def _compared(name: str, weights: str, made: Callable[[], Case]) -> Part:
     return Part([[name, weights, len(case.calibration), *cells, plan]], case.images)
 
 
-def _family(name: str) -> Case:
+def family(name: str) -> Case:
+    """A family's network on Fashion-MNIST."""
     data = fashion_mnist()
     calibration = data.calibration[: 4 * CALIBRATION]
     note = f"{name}: {len(calibration)} training images of Fashion-MNIST, 1,000 test images"
@@ -158,7 +159,7 @@ def _strips(size: tuple[int, int]) -> Array:
 
 TRAINED, RANDOM = "trained", "random"
 NETWORKS: Mapping[str, tuple[str, Callable[[], Case]]] = {
-    **{f"{name} (Fashion-MNIST)": (TRAINED, partial(_family, name)) for name in FAMILIES},
+    **{f"{name} (Fashion-MNIST)": (TRAINED, partial(family, name)) for name in FAMILIES},
     "digits": (TRAINED, cases.digits),
     "cifar_10_model": (TRAINED, cases.cifar),
     "MobileNetV1": (TRAINED, cases.mobilenet_v1),

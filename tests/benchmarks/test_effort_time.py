@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks import effort_time
-from benchmarks.effort_time import PROFILE, USUAL, Run, parse_run, tables
+from benchmarks.effort_steps import OTHER, STEPS
+from benchmarks.effort_time import ALL, PROFILE, USUAL, Run, parse_run, tables
 from benchmarks.families.networks import FAMILIES
 from benchmarks.families.train import freeze
 from benchmarks.real.cases import Case
@@ -33,9 +34,9 @@ def test_efforts_and_other_tools_are_compared_on_the_same_images(monkeypatch):
     images = np.random.default_rng(0).random((48, 28, 28, 1), np.float32)
     graph = import_graph_def(freeze(FAMILIES["vgg"]()))
     case = Case("vgg", graph, images[:16], images[16:], "random images")
-    monkeypatch.setattr(effort_time, "CASES", {"vgg": lambda: case})
+    monkeypatch.setattr(effort_time, "NETWORKS", {"vgg": lambda: case})
     runs = [Run("vgg", profile, (Effort.PLAIN,)) for profile in (PROFILE, "graffitist-int4")]
-    (table,) = tables(runs, repeats=2, peers=True)
+    table, spent = tables(runs, repeats=2, peers=True, steps=True)
     assert [(row["profile"], row["effort"]) for row in table.rows] == [
         (PROFILE, "plain"), ("graffitist-int4", "plain"),
         (None, "LiteRT"), (None, "LiteRT, batch norms folded"),
@@ -43,3 +44,14 @@ def test_efforts_and_other_tools_are_compared_on_the_same_images(monkeypatch):
     ]  # fmt: skip
     assert all(row["seconds"] > 0 and row["samples"] == 16 for row in table.rows)
     assert all(0 <= row["as float"][0] <= 1 for row in table.rows)
+    assert all(row["SQNR dB"] is not None for row in table.rows)
+    steps = {row["step"]: row["seconds"] for row in spent.rows}
+    assert list(steps) == [*STEPS, OTHER]
+    assert min(steps.values()) >= 0
+    assert {step for step, seconds in steps.items() if not seconds} <= {"weights", "biases"}
+
+
+def test_networks_without_a_choice_are_those_of_the_aims():
+    assert len(ALL) == len({(run.network, run.profile) for run in ALL})
+    assert {run.network for run in ALL} == effort_time.NETWORKS.keys()
+    assert sum(run.profile == "graffitist-int4" for run in ALL) == 2 + len(FAMILIES)

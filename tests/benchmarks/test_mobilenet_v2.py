@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +13,11 @@ import pytest
 from benchmarks.families.data import Part, Split
 from benchmarks.families.train import freeze
 from benchmarks.mobilenet_v2 import network
+from benchmarks.mobilenet_v2 import peers as other_tools
 from benchmarks.mobilenet_v2.clock import Clock, OutOfTime
 from benchmarks.mobilenet_v2.float_training import FloatRun, moved, trained
 from benchmarks.mobilenet_v2.network import channels_of, mobilenet_v2
+from benchmarks.mobilenet_v2.peers import FloatNetwork, peers, right_by_peers
 from benchmarks.mobilenet_v2.table import Ways, accuracies, right_answers
 from qgraph.choices import Effort
 from qgraph.frontends.importing import import_graph_def
@@ -89,3 +93,26 @@ def test_differences_from_float_are_over_the_same_images():
     assert first["test accuracy"] == 0.5 and first["over float"] is None
     assert second["over float"] == -25
     assert second["standard error"] == pytest.approx(100 * np.sqrt(3 / 16 / 4))
+
+
+@pytest.mark.usefixtures("shallow")
+def test_other_tools_run_once(data, tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    float_network = FloatNetwork(trained(SMALL, data, tmp_path, Clock(60)), SMALL.width)
+    stub = tmp_path / "stub.py"
+    stub.write_text(
+        "import sys; import numpy as np; _, network, samples, images, scores = sys.argv\n"
+        "assert np.load(samples).shape == (48, 32, 32, 3) and open(network, 'rb').read()\n"
+        "np.save(scores, np.eye(10)[np.zeros(len(np.load(images)), int)])\n"
+    )
+    monkeypatch.setattr(other_tools, "BY_MCT", stub)
+    tools = peers(Ways().options(48), Path(sys.executable), tfmot=False)
+    asked = float_network, data
+    with pytest.raises(OutOfTime, match="before INT8, static, LiteRT"):
+        dict(right_by_peers(*asked, tools, tmp_path / "peers", Clock(0)))
+    found = dict(right_by_peers(*asked, tools, tmp_path / "peers", Clock(60)))
+    assert list(found) == [f"INT8, static, {tool}" for tool in ("LiteRT", "ONNX Runtime", "MCT")]
+    np.testing.assert_array_equal(found["INT8, static, MCT"], data.test.labels == 0)
+    again = dict(right_by_peers(*asked, tools, tmp_path / "peers", Clock(0)))
+    for name, right in found.items():
+        np.testing.assert_array_equal(again[name], right)

@@ -240,6 +240,7 @@ STEPS = st.builds(
     st.none() | hnp.arrays(np.float32, 5, elements=st.floats(-9, 9, width=32)),
     st.sampled_from([0.0, -np.inf]),
     st.sampled_from([6.0, np.inf]),
+    st.none() | hnp.arrays(np.float32, 5, elements=st.floats(0.125, 9, width=32)),
 )
 
 
@@ -256,7 +257,7 @@ def test_stage_is_numpys(x: Float32, steps: Stage) -> None:
 @pytest.mark.parametrize("channels", [1, 3, 4096, 5000])
 def test_stage_of_many_blocks(big: Float32, threads: int, channels: int) -> None:
     x, bias = big[: 300 * 5000 // channels * channels].reshape(-1, channels), big[-channels:]
-    steps = Stage((5, -128, 127, "half_up"), bias, 0.0, 6.0)
+    steps = Stage((5, -128, 127, "half_up"), bias, 0.0, 6.0, np.abs(bias) + np.float32(1))
     wanted, ends = plain.stage(x, steps)
     y, found = kernels.stage(x, steps)
     assert same_bits(y, wanted)
@@ -274,7 +275,10 @@ def test_stage_sees_a_nan_in_any_block(big: Float32) -> None:
 
 def test_stage_refuses() -> None:
     x = np.ones((2, 3), np.float32)
-    for steps in (Stage(bias=x[0, :2]), Stage(bias=x), Stage((200, -1, 1, "half_up"))):
+    wrong = (
+        Stage(bias=x[0, :2]), Stage(bias=x), Stage(ceiling=x[0, :2]), Stage((200, -1, 1, "half_up"))
+    )  # fmt: skip
+    for steps in wrong:
         with pytest.raises(ValueError):
             kernels.stage(x, steps)
     with pytest.raises(ValueError, match="empty"):
@@ -361,3 +365,44 @@ def test_channel_sums_add_position_after_position(shape: tuple[int, ...]) -> Non
         np.testing.assert_array_equal(plain.channel_sums(x), wanted)
     with pytest.raises(TypeError):
         kernels.channel_sums(x.astype(np.float64))
+
+
+@pytest.mark.parametrize("shape", [(5, 7, 3), (100, 65), (300, 1), (4, 9, 200), (0, 4)])
+def test_channel_squares_add_position_after_position(shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=shape) * 10.0 ** rng.integers(-9, 9, shape)).astype(np.float32)
+    centre = rng.normal(size=shape[-1])
+    wanted = np.zeros(shape[-1])
+    for row in x.reshape(-1, shape[-1]):
+        wanted += (row - centre) ** 2
+    np.testing.assert_array_equal(kernels.channel_squares(x, centre), wanted)
+    if x.size:
+        np.testing.assert_array_equal(plain.channel_squares(x, centre), wanted)
+    with pytest.raises(ValueError, match="centre"):
+        kernels.channel_squares(x, centre[:-1])
+
+
+@given(st.integers(0, 100), st.integers(0, 2**32 - 1))
+def test_squares_add_lane_after_lane(count: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, y = (
+        (rng.normal(size=count) * 10.0 ** rng.integers(-9, 9, count)).astype(np.float32)
+        for _ in range(2)
+    )
+    found = kernels.squares(x, y)
+    assert found == plain.squares(x, y)
+    exact = x.astype(np.float64)
+    sums = [float((v**2).sum()) for v in (exact, y - exact)]
+    np.testing.assert_allclose(found, sums, rtol=1e-14)
+    with pytest.raises(ValueError, match="shapes differ"):
+        kernels.squares(x, np.zeros(count + 1, np.float32))
+
+
+@given(
+    hnp.arrays(np.float32, (3, 11), elements=st.floats(width=32)),
+    *(st.sampled_from([-2.5, 0.0, 0.1, 1e-45, 3.0, np.inf]) for _ in range(3)),
+)
+def test_tails_are_numpys(x: Float32, low: float, high: float, small: float) -> None:
+    found = kernels.tails(x, low, high, small)
+    assert found == plain.tails(x, low, high, small)
+    assert found == ((x < low).sum(), (x > high).sum(), (np.abs(x) < small).sum())

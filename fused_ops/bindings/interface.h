@@ -1,4 +1,4 @@
 // Made from qgraph/_native.pyi by `make golden`. Do not edit: a test compares them.
 #pragma once
 
-constexpr char kInterface[] = "86b7355c2cc2acf4";
+constexpr char kInterface[] = "0660491cf9e5035a";

@@ -32,6 +32,7 @@ namespace {
 using Input = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 using Output = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
 using ConstDoubles = nb::ndarray<const double, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using ConstNumbers = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Doubles = nb::ndarray<double, nb::c_contig, nb::device::cpu>;
 using Exponents = nb::ndarray<const int32_t, nb::c_contig, nb::device::cpu>;
 using Counts = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -56,6 +57,27 @@ void channel_sums(const Input& x, const Doubles& sums) {
                          sums.data());
 }
 
+void channel_squares(const Input& x, const ConstNumbers& centre, const Doubles& sums) {
+    nb::gil_scoped_release unlocked;
+    const int64_t channels = static_cast<int64_t>(sums.size());
+    qgraph::channel_squares(x.data(), centre.data(), static_cast<int64_t>(x.size()) / channels,
+                            channels, sums.data());
+}
+
+std::pair<double, double> squares(const Input& x, const Input& y) {
+    nb::gil_scoped_release unlocked;
+    const qgraph::Squares found =
+        qgraph::squares(x.data(), y.data(), static_cast<int64_t>(x.size()));
+    return {found.signal, found.noise};
+}
+
+std::array<int64_t, 3> tails(const Input& x, double low, double high, double small) {
+    nb::gil_scoped_release unlocked;
+    const qgraph::Tails found =
+        qgraph::tails(x.data(), static_cast<int64_t>(x.size()), low, high, small);
+    return {found.below, found.above, found.small};
+}
+
 qgraph::Quantizer quantizer(const Exponents& f, float low, float high, int rounding) {
     return {f.data(), static_cast<int64_t>(f.size()), low, high, qgraph::rounding_of(rounding)};
 }
@@ -69,14 +91,16 @@ void quantize(const Input& x, const Exponents& f, float low, float high, int rou
 
 std::pair<float, float> stage(const Input& x, const std::optional<Exponents>& f, float least,
                               float most, int rounding, const std::optional<Input>& bias, float low,
-                              float high, const Output& y) {
+                              float high, const std::optional<Input>& ceiling, const Output& y) {
     nb::gil_scoped_release unlocked;
-    const int64_t channels = bias ? static_cast<int64_t>(bias->size()) : 1;
+    const std::optional<Input>& by_channel = bias ? bias : ceiling;
+    const int64_t channels = by_channel ? static_cast<int64_t>(by_channel->size()) : 1;
     qgraph::Quantizer inner{};
     if (f) inner = quantizer(*f, least, most, rounding);
     const qgraph::Range range =
         qgraph::stage(x.data(), y.data(), static_cast<int64_t>(x.size()),
-                      {f ? &inner : nullptr, bias ? bias->data() : nullptr, channels, low, high});
+                      {f ? &inner : nullptr, bias ? bias->data() : nullptr, channels, low, high,
+                       ceiling ? ceiling->data() : nullptr});
     return {range.low, range.high};
 }
 
@@ -143,11 +167,14 @@ NB_MODULE(_native, module) {
     module.def("minmax", &minmax);
     module.def("histogram", &histogram);
     module.def("channel_sums", &channel_sums);
+    module.def("channel_squares", &channel_squares);
+    module.def("squares", &squares);
+    module.def("tails", &tails);
     module.def("quantize", &quantize);
     module.def("quantize_gradients", &quantize_gradients);
     module.def("stage", &stage, nb::arg("x"), nb::arg("f").none(), nb::arg("least"),
                nb::arg("most"), nb::arg("rounding"), nb::arg("bias").none(), nb::arg("low"),
-               nb::arg("high"), nb::arg("y"));
+               nb::arg("high"), nb::arg("ceiling").none(), nb::arg("y"));
     module.def("round_significand", &round_significand);
     module.def("conv2d", &conv2d);
     module.def("depthwise_conv2d", &depthwise_conv2d);

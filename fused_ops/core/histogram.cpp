@@ -129,4 +129,17 @@ bool histogram(const float* x, int64_t count, double scale, int log2_bins, int64
     return std::all_of(ok.begin(), ok.end(), [](char fine) { return fine != 0; });
 }
 
+QGRAPH_DISPATCH Tails tails(const float* x, int64_t count, double low, double high, double small) {
+    int64_t below = 0;
+    int64_t above = 0;
+    int64_t within = 0;
+    for (int64_t i = 0; i < count; ++i) {
+        const double value = x[i];
+        below += static_cast<int64_t>(value < low);
+        above += static_cast<int64_t>(value > high);
+        within += static_cast<int64_t>(std::fabs(value) < small);
+    }
+    return {below, above, within};
+}
+
 }  // namespace qgraph

@@ -17,4 +17,13 @@ Range minmax(const float* x, int64_t count);
 // bins are then unspecified.
 bool histogram(const float* x, int64_t count, double scale, int log2_bins, int64_t* bins);
 
+struct Tails {
+    int64_t below;
+    int64_t above;
+    int64_t small;
+};
+
+// The numbers of values below `low`, above `high`, and of a magnitude below `small`.
+Tails tails(const float* x, int64_t count, double low, double high, double small);
+
 }  // namespace qgraph

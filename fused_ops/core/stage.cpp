@@ -31,6 +31,12 @@ QGRAPH_DISPATCH void add_and_clip(const float* x, const float* bias, float* y, i
     }
 }
 
+QGRAPH_DISPATCH void cap(const float* ceiling, float* y, int64_t rows, int64_t channels) {
+    for (int64_t row = 0; row < rows; ++row, y += channels) {
+        for (int64_t i = 0; i < channels; ++i) y[i] = y[i] > ceiling[i] ? ceiling[i] : y[i];
+    }
+}
+
 Range run_block(const float* x, float* y, int64_t count, const Stage& s) {
     if (s.quantizer != nullptr) quantize(x, y, count, *s.quantizer);
     const float* from = s.quantizer != nullptr ? y : x;
@@ -39,6 +45,7 @@ Range run_block(const float* x, float* y, int64_t count, const Stage& s) {
     } else {
         clip(from, y, count, s.low, s.high);
     }
+    if (s.ceiling != nullptr) cap(s.ceiling, y, count / s.channels, s.channels);
     return minmax(y, count);
 }
 

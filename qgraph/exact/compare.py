@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from qgraph import kernels
 from qgraph.exact.statistics import Statistics, decibel, joined, past_ends, statistics_of
 from qgraph.ir.graph import Graph
 from qgraph.ir.reading import spec_of
@@ -116,7 +117,6 @@ def measure_constants(quantized: Graph) -> Measured:
 
 Powers = tuple[float, float]
 Clips = tuple[int, int]  # values that are clipped, all values
-BLOCK = 1 << 15  # numbers whose squares fit in the L1 or L2 cache
 
 
 @dataclass(frozen=True)
@@ -139,14 +139,11 @@ def _names_by_value(values: Mapping[str, str]) -> dict[str, list[str]]:
 
 def _powers(wanted: Array, found: Array) -> Powers:
     """Sums of squares: of `wanted`, and of its difference from `found`."""
-    signal = noise = 0.0
-    wanted, found = wanted.reshape(-1), np.broadcast_to(found, wanted.shape).reshape(-1)
-    for start in range(0, wanted.size, BLOCK):
-        exact = wanted[start : start + BLOCK].astype(np.float64)
-        off = found[start : start + BLOCK] - exact
-        signal += float(np.square(exact, out=exact).sum())
-        noise += float(np.square(off, out=off).sum())
-    return signal, noise
+    found = np.broadcast_to(found, wanted.shape)
+    if wanted.dtype == found.dtype == np.float32:
+        return kernels.squares(wanted, found)
+    exact = wanted.astype(np.float64)
+    return float(np.square(exact).sum()), float(np.square(found - exact).sum())
 
 
 def _decibels(parts: list[dict[str, Powers]]) -> dict[str, float]:

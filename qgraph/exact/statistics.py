@@ -8,6 +8,7 @@ from math import inf, nextafter
 
 import numpy as np
 
+from qgraph import kernels
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import aligned, exponent_for_max
 from qgraph.quant.thresholds import (
@@ -15,7 +16,6 @@ from qgraph.quant.thresholds import (
     Counts,
     Histogram,
     histogram_of,
-    range_of,
     squared_error,
 )
 
@@ -63,33 +63,35 @@ class Statistics:
 
 def past_ends(values: Array, spec: QuantSpec) -> tuple[int, int]:
     """The numbers of values below and above the range of `spec`, by more than a step."""
-    below = np.count_nonzero(values < _scaled(spec.lo - 1.0, spec, values))
-    above = np.count_nonzero(values > _scaled(spec.hi + 1.0, spec, values))
-    return int(below), int(above)
+    below, above, _ = _tails(values, spec)
+    return below, above
 
 
-def _scaled(code: float, spec: QuantSpec, values: Array) -> np.floating | Array:
-    """The value of a code, in the dtype of `values` if it is exact there, for comparisons without
-    a conversion of `values`.
-    """
-    if not isinstance(spec.exponent, int):
-        return np.asarray(np.ldexp(code, -aligned(spec.exponent, values.shape)))
-    exact = np.ldexp(code, -spec.exponent)
-    narrow: np.floating = np.float32(exact)
-    return narrow if narrow == exact and values.dtype == np.float32 else np.float64(exact)
+def _tails(values: Array, spec: QuantSpec) -> tuple[int, int, int]:
+    """The numbers of values that `past_ends` counts, and of those that round to zero."""
+    codes = (spec.lo - 1.0, spec.hi + 1.0, 0.5)
+    if isinstance(spec.exponent, int) and values.dtype == np.float32:
+        low, high, small = (float(np.ldexp(code, -spec.exponent)) for code in codes)
+        return kernels.tails(values, low, high, small)
+    exponent = spec.exponent
+    assert exponent is not None
+    shifts = exponent if isinstance(exponent, int) else aligned(exponent, values.shape)
+    low, high, small = (np.ldexp(code, -np.asarray(shifts)) for code in codes)
+    counted = (values < low, values > high, np.abs(values) < small)
+    found = [int(np.count_nonzero(c)) for c in counted]
+    return found[0], found[1], found[2]
 
 
 def statistics_of(values: Array, spec: QuantSpec) -> Statistics | None:
     """Statistics of values before a quantizer with `spec`; None if empty or not finite."""
     values = np.asarray(values, np.float32)
-    if not values.size or not np.isfinite(values).all():
+    low, high = kernels.minmax(values) if values.size else (inf, inf)
+    if not np.isfinite([low, high]).all():
         return None
-    below, above = past_ends(values, spec)
-    low, high = range_of([values], "")
+    below, above, small = _tails(values, spec)
     # Above the greatest element, so that a value at the edge is not counted below it.
     histogram = histogram_of([values], low, nextafter(high, inf) if high > 0 else high)
     histogram = replace(histogram, high=high)
-    small = int(np.count_nonzero(np.abs(values) < _scaled(0.5, spec, values)))
     return Statistics(histogram, values.size, below, above, small - histogram.zeros)
 
 

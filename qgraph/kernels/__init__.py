@@ -35,9 +35,12 @@ from qgraph.kernels.quantizers import (
     stage,
 )
 from qgraph.kernels.statistics import (
+    channel_squares,
     channel_sums,
     histogram,
     minmax,
+    squares,
+    tails,
 )
 from qgraph.kernels.weight_rounding import (
     descend,
@@ -49,6 +52,7 @@ __all__ = [
     "MAX_FRACTION_BITS",
     "NATIVE_LEVELS",
     "backend",
+    "channel_squares",
     "channel_sums",
     "conv2d",
     "depthwise_conv2d",
@@ -65,7 +69,9 @@ __all__ = [
     "round_in_turn",
     "round_significand",
     "set_threads",
+    "squares",
     "stage",
     "stay_on_calling_thread",
+    "tails",
     "use_instruction_set",
 ]

@@ -3,4 +3,4 @@
 Made from qgraph/_native.pyi by `make golden`. Do not edit: a test compares them.
 """
 
-INTERFACE = "86b7355c2cc2acf4"
+INTERFACE = "0660491cf9e5035a"

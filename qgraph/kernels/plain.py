@@ -23,20 +23,26 @@ Exponents = int | npt.NDArray[np.integer[Any]]
 
 @dataclass(frozen=True)
 class Stage:
-    """Steps after a layer: ``clip(quantize(x) + bias, low, high)``.
+    """Steps after a layer: ``min(clip(quantize(x) + bias, low, high), ceiling)``.
 
-    quantizer: exponent, lo, hi and rounding of `quantize`. bias: float32, one number for each
-    channel, the last axis. Both are optional.
+    quantizer: exponent, lo, hi and rounding of `quantize`. bias and ceiling: float32, one number
+    for each channel, the last axis. All three are optional.
     """
 
     quantizer: tuple[int, int, int, str] | None = None
     bias: Float32 | None = None
     low: float = -math.inf
     high: float = math.inf
+    ceiling: Float32 | None = None
+
+    def fits(self, x: Float32) -> bool:
+        """Whether the ceiling has a number for each channel of `x`, and does not broadcast."""
+        return self.ceiling is None or self.ceiling.shape == x.shape[-1:]
 
 
 # The order of sums, as in fused_ops/core/quantize.h.
 LANES, LEAF_ROWS, LEAVES, BLOCKS = 32, 32, 32, 32
+SQUARE_LANES = 32  # as in fused_ops/core/channel_sums.h
 
 
 def minmax(x: Float32) -> tuple[float, float]:
@@ -63,6 +69,35 @@ def channel_sums(x: Float32) -> Float64:
     return np.asarray(np.add.reduce(rows, axis=0, dtype=np.float64))
 
 
+def channel_squares(x: Float32, centre: Float64) -> Float64:
+    """Do what `kernels.channel_squares` does."""
+    rows = np.square(x.reshape(-1, x.shape[-1]) - centre)
+    if x.shape[-1] == 1:
+        return np.asarray(np.cumsum(rows, axis=0)[-1])
+    return np.asarray(np.add.reduce(rows, axis=0))
+
+
+def squares(x: Float32, y: Float32) -> tuple[float, float]:
+    """Do what `kernels.squares` does."""
+    exact = x.astype(np.float64).ravel()
+    signal, noise = (_sum_by_lanes(np.square(v)) for v in (exact, y.ravel() - exact))
+    return signal, noise
+
+
+def _sum_by_lanes(values: Float64) -> float:
+    rows = np.zeros((-(-values.size // SQUARE_LANES), SQUARE_LANES))
+    rows.ravel()[: values.size] = values
+    return float(np.cumsum(np.add.reduce(rows, axis=0))[-1])
+
+
+def tails(x: Float32, low: float, high: float, small: float) -> tuple[int, int, int]:
+    """Do what `kernels.tails` does."""
+    values = x.astype(np.float64)
+    counted = (values < low, values > high, np.abs(values) < small)
+    below, above, within = (int(np.count_nonzero(c)) for c in counted)
+    return below, above, within
+
+
 def quantize(x: Float32, f: Exponents, lo: int, hi: int, rounding: str = "half_even") -> Float32:
     """Do what `kernels.quantize` does."""
     f = np.asarray(f)
@@ -79,6 +114,7 @@ def stage(x: Float32, stage: Stage) -> tuple[Float32, tuple[float, float]]:
         y = y if stage.bias is None else y + stage.bias
         y = np.where(y < stage.low, np.float32(stage.low), y)
         y = np.where(y > stage.high, np.float32(stage.high), y)
+        y = y if stage.ceiling is None else np.where(y > stage.ceiling, stage.ceiling, y)
     return y, minmax(y)
 
 

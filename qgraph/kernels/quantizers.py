@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -65,21 +67,22 @@ def quantize(
 def stage(
     x: Float32, stage: Stage, out: Float32 | None = None
 ) -> tuple[Float32, tuple[float, float]]:
-    """Compute `clip(quantize(x) + bias, low, high)`, and its least and greatest value.
+    """Compute `min(clip(quantize(x) + bias, low, high), ceiling)`, and its extremes.
 
     Each step has the result of `quantize` and numpy. NaN stays NaN.
 
     Args:
         x: Array [..., channels], float32.
-        stage: The quantizer, the bias [channels] and the bounds; each may be left out.
+        stage: The quantizer, the bias [channels], the bounds and the ceiling [channels]; each may
+            be left out.
         out: Array for the result, as in `quantize`.
 
     Returns:
         `out` or a new array, and its range as from `minmax`.
 
     Raises:
-        ValueError: `x` is empty, the bias has another length than the last axis of `x`, or as in
-            `quantize`.
+        ValueError: `x` is empty, the bias or the ceiling has another length than the last axis of
+            `x`, or as in `quantize`.
         TypeError: An array is not float32.
 
     Examples:
@@ -92,9 +95,7 @@ def stage(
         raise ValueError("stage of an empty array")
     exponent, lo, hi, rounding = stage.quantizer or (0, 0, 0, "half_even")
     exponents = _checked_quantizer(x, exponent, lo, hi, rounding)
-    bias = None if stage.bias is None else contiguous(stage.bias)
-    if bias is not None and bias.shape != x.shape[-1:]:
-        raise ValueError(f"bias must have shape {x.shape[-1:]}, not {bias.shape}")
+    bias, ceiling = (_of_channels(v, x) for v in (stage.bias, stage.ceiling))
     out = _output(out, x)
     if out is not x and np.may_share_memory(x, out):
         x = x.copy()
@@ -103,8 +104,19 @@ def stage(
         return out, ends
     mode = ROUNDINGS.index(rounding_of_numbers(rounding))
     f = None if stage.quantizer is None else exponents
-    low, high = native.extension.stage(x, f, lo, hi, mode, bias, stage.low, stage.high, out)
+    low, high = native.extension.stage(
+        x, f, lo, hi, mode, bias, stage.low, stage.high, ceiling, out
+    )
     return out, (low + 0.0, high + 0.0)
+
+
+def _of_channels(values: Float32 | None, x: Float32) -> Float32 | None:
+    """Numbers of channels as the kernel takes them. Raises ValueError if the shape is wrong."""
+    if values is None:
+        return None
+    if values.shape != x.shape[-1:]:
+        raise ValueError(f"numbers of channels must have shape {x.shape[-1:]}, not {values.shape}")
+    return contiguous(values)
 
 
 def quantize_gradients(
@@ -167,13 +179,18 @@ def _checked_quantizer(x: Float32, f: Exponents, lo: int, hi: int, rounding: str
     exponents = np.asarray(f)
     if exponents.dtype.kind not in "iu" or exponents.shape != x.shape[x.ndim - exponents.ndim :]:
         raise ValueError(f"f must be integers {x.shape} or of its last axes, not {f}")
-    if (np.abs(exponents) > MAX_FRACTION_BITS).any():
+    # Most calls have one exponent, for which Python's integers are faster.
+    if abs(f) > MAX_FRACTION_BITS if isinstance(f, int) else _any_beyond(exponents):
         raise ValueError(f"f must be in [-{MAX_FRACTION_BITS}, {MAX_FRACTION_BITS}], not {f}")
     if not lo <= 0 <= hi:
         raise ValueError(f"zero must be in [lo, hi], not {lo}, {hi}")
     if rounding not in ROUNDINGS:
         raise ValueError(f"rounding must be one of {', '.join(ROUNDINGS)}, not {rounding}")
     return np.ascontiguousarray(exponents, np.int32).reshape(exponents.shape)
+
+
+def _any_beyond(exponents: npt.NDArray[np.integer[Any]]) -> bool:
+    return bool((np.abs(exponents) > MAX_FRACTION_BITS).any())
 
 
 def _output(out: Float32 | None, x: Float32) -> Float32:

@@ -1,4 +1,4 @@
-"""Statistics of float32 arrays: extremes, histograms and sums of channels."""
+"""Statistics of float32 arrays: extremes, histograms and sums."""
 
 from __future__ import annotations
 
@@ -97,3 +97,88 @@ def channel_sums(x: Float32) -> Float64:
     sums = np.empty(x.shape[-1])
     native.extension.channel_sums(x, sums)
     return sums
+
+
+def channel_squares(x: Float32, centre: Float64) -> Float64:
+    """Sum of squared distances from `centre`, as `channel_sums`.
+
+    Args:
+        x: Array [..., channels], float32.
+        centre: One number for each channel, float64 [channels].
+
+    Returns:
+        Sums of `(x - centre)**2`, float64 [channels]; zeros if `x` is empty.
+
+    Raises:
+        ValueError: `centre` has another length than the last axis of `x`.
+        TypeError: `x` is not float32.
+
+    Examples:
+        >>> channel_squares(np.array([[1, 2], [3, 4]], np.float32), np.array([2.0, 0.0]))
+        array([ 2., 20.])
+    """
+    x, centre = contiguous(x), np.ascontiguousarray(centre, np.float64)
+    if centre.shape != x.shape[-1:]:
+        raise ValueError(f"centre must have shape {x.shape[-1:]}, not {centre.shape}")
+    if x.size == 0:
+        return np.zeros(x.shape[-1])
+    if native.extension is None:
+        return plain.channel_squares(x, centre)
+    sums = np.empty(x.shape[-1])
+    native.extension.channel_squares(x, centre, sums)
+    return sums
+
+
+def squares(x: Float32, y: Float32) -> tuple[float, float]:
+    """Sums of `x**2` and of `(y - x)**2`, in float64.
+
+    The order of the sums depends on the shapes alone (`SQUARE_LANES`).
+
+    Args:
+        x: Array of any shape, float32.
+        y: Array of the same shape, float32.
+
+    Returns:
+        Both sums.
+
+    Raises:
+        ValueError: Shapes differ.
+        TypeError: An array is not float32.
+
+    Examples:
+        >>> squares(np.array([1, 2], np.float32), np.array([1, 4], np.float32))
+        (5.0, 4.0)
+    """
+    x, y = contiguous(x), contiguous(y)
+    if x.shape != y.shape:
+        raise ValueError(f"shapes differ: {x.shape} and {y.shape}")
+    if native.extension is None or x.size == 0:
+        return plain.squares(x, y)
+    signal, noise = native.extension.squares(x, y)
+    return signal, noise
+
+
+def tails(x: Float32, low: float, high: float, small: float) -> tuple[int, int, int]:
+    """Count the values below `low`, above `high`, and of a magnitude below `small`.
+
+    Args:
+        x: Array of any shape, float32.
+        low: Lower limit. Values are compared with it in float64.
+        high: Upper limit.
+        small: Limit of magnitudes.
+
+    Returns:
+        The three counts. NaN is in none.
+
+    Raises:
+        TypeError: `x` is not float32.
+
+    Examples:
+        >>> tails(np.array([-3, 0.1, 0.2, 2], np.float32), low=-2, high=1, small=0.15)
+        (1, 1, 1)
+    """
+    x = contiguous(x)
+    if native.extension is None or x.size == 0:
+        return plain.tails(x, low, high, small)
+    below, above, within = native.extension.tails(x, low, high, small)
+    return below, above, within

@@ -26,8 +26,6 @@ from qgraph.quant.thresholds import Distribution, Range
 from qgraph.quant.topology import QUANTIZERS
 from qgraph.rewrite.constants import Float64, is_layer
 
-BLOCK = 1 << 15  # numbers whose squares fit in the L1 or L2 cache
-
 
 @dataclass(frozen=True)
 class FloatStatistics:
@@ -83,6 +81,14 @@ def channel_sums(x: Array) -> Float64:
     return np.asarray(x.reshape(-1, x.shape[-1]).sum(axis=0, dtype=np.float64))
 
 
+def channel_squares(x: Array, centre: Float64) -> Float64:
+    """The sum of `(x - centre)**2` of each channel, in float64."""
+    if x.dtype == np.float32:
+        return kernels.channel_squares(x, centre)
+    off = x.reshape(-1, x.shape[-1]) - centre
+    return np.asarray(np.square(off, dtype=np.float64).sum(axis=0))
+
+
 def positions(x: Array) -> int:
     """The number of positions, which is the number of values of each channel."""
     return int(x.size) // max(int(x.shape[-1]), 1)
@@ -99,14 +105,9 @@ class MomentsOfRows:
     @staticmethod
     def of(x: Array) -> MomentsOfRows:
         """x [..., channels]."""
-        rows, by_row = positions(x), x.reshape(-1, x.shape[-1])
+        rows = positions(x)
         mean = channel_sums(x) / max(rows, 1)
-        squares = np.zeros_like(mean)
-        step = max(BLOCK // max(by_row.shape[1], 1), 1)
-        for some in (by_row[start : start + step] for start in range(0, rows, step)):
-            off = some - mean  # in float64: squares of float32 may overflow
-            squares += np.square(off, out=off).sum(axis=0)
-        return MomentsOfRows(rows, mean, squares / max(rows, 1))
+        return MomentsOfRows(rows, mean, channel_squares(x, mean) / max(rows, 1))
 
 
 def joined_moments(parts: Sequence[MomentsOfRows]) -> Moments:

@@ -116,7 +116,7 @@ class ChunkValues:
         """Compute the results of a link, and their range if the stage computes it anyway."""
         if link.stage is not None:
             x, name = self[link.first.inputs[0]], link.nodes[-1].name
-            if x.dtype == np.float32 and x.size:
+            if x.dtype == np.float32 and x.size and link.stage.fits(x):
                 own = link.first.name in in_place and x.flags.writeable and x.flags.c_contiguous
                 self.made[name], ends = kernels.stage(x, link.stage, x if own else None)
                 return ends

@@ -1,4 +1,4 @@
-"""Stages: nodes that run in one pass over memory (quantizer, bias, ReLU), or on codes."""
+"""Stages: nodes that run in one pass over memory (quantizer, bias, ReLU, ceiling), or on codes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qgraph.kernels.plain import Stage
 from qgraph.quant.code_scales import CodeScales
 
 # The order of computation in `kernels.stage`.
-ORDER = {"quantize": 0, "bias_add": 1, "relu": 2, "relu6": 2}
+ORDER = {"quantize": 0, "bias_add": 1, "relu": 2, "relu6": 2, "minimum": 3}
 
 
 @dataclass(frozen=True)
@@ -88,5 +88,10 @@ def _extended(stage: Stage, node: Node, constants: Mapping[str, Array]) -> Stage
             return replace(stage, low=0.0)
         case "relu6":
             return replace(stage, low=0.0, high=6.0)
+        case "minimum":  # the ceiling of ReLU6 after channels were equalized
+            ceiling = constants.get(node.inputs[1])
+            if ceiling is None or ceiling.ndim != 1 or ceiling.dtype != np.float32:
+                return None
+            return replace(stage, ceiling=ceiling) if (ceiling > 0).all() else None
         case _:
             return None

@@ -19,6 +19,7 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.reading import spec_if_any
 from qgraph.ir.types import Array, QuantSpec, Role
 from qgraph.numerics import exponent_for_max
+from qgraph.parallel import over_chunks
 from qgraph.quant.activations import NUMBERS, SAMPLES
 from qgraph.quant.data import at_least, thinned
 from qgraph.quant.float_statistics import FloatStatistics
@@ -57,8 +58,9 @@ def fitted_to_steps(
     free = [t for t in errors if not channels.frozen[tensors.members(t)].any()]
     gains = dict.fromkeys(free, 0)
     beside = defaultdict[int, list[_FittedLayer]](list)
-    for layer in layers:
-        fitted = _FittedLayer.of(layer, tensors, errors, log2)
+    with over_chunks(len(layers)) as each:
+        found = [*each(lambda layer: _FittedLayer.of(layer, tensors, errors, log2), layers)]
+    for fitted in found:
         for tensor in {fitted.input, fitted.output} & gains.keys():
             beside[tensor].append(fitted)
 

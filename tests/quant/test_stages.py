@@ -17,11 +17,14 @@ from qgraph.quant.stages import linked
 
 WIDE = QuantSpec(16, True, Role.INTERNAL, 9)
 BIAS = np.array([1, -2, 3], np.float32)
-ENDS = ("r", "taken", "a", "wrapped")
+CEILING = np.array([2, 0.5, 1], np.float32)
+ENDS = ("r", "taken", "a", "wrapped", "below", "wide")
 
 
 def network() -> Graph:
-    """Two whole stages, one whose sum is taken twice, and one that starts with a wrapping spec."""
+    """Whole stages, one whose sum is taken twice, one that starts with a wrapping spec, and one
+    whose ceiling broadcasts.
+    """
     g = Graph("net")
     b = g.const(BIAS, "b")
     wrapping = QuantSpec(4, True, Role.INTERNAL, 2, overflow=Overflow.WRAP)
@@ -34,6 +37,12 @@ def network() -> Graph:
     g.add("relu", "a", name="taken")
     g.add("quantize", "x", name="w", attrs={"spec": wrapping})
     g.add("relu", "w", name="wrapped")
+    c = g.const(CEILING, "c")
+    g.add("quantize", "x", name="q3", attrs={"spec": WIDE})
+    g.add("relu", "q3", name="positive")
+    g.add("minimum", "positive", c, name="below")
+    g.input("single", "float32", (None, 4, 4, 1))
+    g.add("minimum", "single", c, name="wide")
     g.outputs = {name: g.add("identity", name, name=f"{name}_last") for name in ENDS}
     return g
 
@@ -45,9 +54,10 @@ def passed_on(graph: Graph) -> Callable[[str], bool]:
 def test_only_what_nothing_else_takes_is_joined() -> None:
     g = network()
     nodes = [n for n in g.topological() if n.op not in ("input", "const", "identity")]
-    links = linked(nodes, {"b": BIAS}, passed_on(g))
+    links = linked(nodes, {"b": BIAS, "c": CEILING}, passed_on(g))
     assert [tuple(n.name for n in link.nodes) for link in links] == [
         ("q", "sum", "r"), ("q2", "a"), ("taken",), ("w",), ("wrapped",),
+        ("q3", "positive", "below"), ("wide",),
     ]  # fmt: skip
     assert [n.name for link in linked(nodes, {}, passed_on(g)) for n in link.nodes] == [
         n.name for n in nodes
@@ -59,7 +69,8 @@ def test_values_and_their_ends_are_those_of_single_nodes() -> None:
     g = network()
     x = np.random.default_rng(1).normal(size=(40, 4, 4, 3)).astype(np.float32) * 4
     given = x.copy()
-    chunks, wanted = chunk_inputs(g, {"x": x}), evaluate(g, {"x": x})
+    feeds = {"x": x, "single": x[..., :1].copy()}
+    chunks, wanted = chunk_inputs(g, feeds), evaluate(g, feeds)
     with over_chunks(chunk_count(chunks)) as each:
         values = GraphValues(g, chunks, each)
         for node in g.topological():

@@ -1,7 +1,12 @@
-"""Which steps of static mode take its time, from a profile of one run."""
+"""Which steps of static mode take its time: ``python -m benchmarks.effort_steps``.
+
+Each network is quantized once with effort `default` under Python's profiler, which makes a run a
+little longer.
+"""
 
 from __future__ import annotations
 
+import argparse
 import cProfile
 import pstats
 import time
@@ -10,22 +15,30 @@ from types import FunctionType
 from typing import Any
 
 from benchmarks.real.cases import Case
+from benchmarks.real.effort_networks import NETWORKS
+from benchmarks.result import add_json_option, report
+from benchmarks.tables import Table
 from qgraph import compiler
 from qgraph.choices import Effort
-from qgraph.quant.profile import Profile
-from qgraph.static import build
+from qgraph.quant.calibrate import calibrate
+from qgraph.quant.correct_bias import correct_biases
+from qgraph.quant.profile import Profile, load_profile
+from qgraph.quant.reconstruct import reconstruct_weights
+from qgraph.quiet import import_tensorflow_quietly
 from qgraph.static.agreement import agreement
+from qgraph.static.build import statistics_of
 from qgraph.static.comparison import FloatOutputs
 from qgraph.static.preparations import Preparations
 
 OTHER = "other"
+SHOWN = ("cifar_10_model", "MobileNetV1", "face-mask")
 # The functions of each step. None runs within another.
 STEPS: Mapping[str, tuple[Callable[..., Any], ...]] = {
     "passes, factors of channels": (Preparations.prepared,),
-    "statistics of float": (build.statistics_of,),
-    "thresholds": (build.calibrate,),
-    "weights": (build.reconstruct_weights,),
-    "biases": (build.correct_biases,),
+    "statistics of float": (statistics_of,),
+    "thresholds": (calibrate,),
+    "weights": (reconstruct_weights,),
+    "biases": (correct_biases,),
     "distance from float": (FloatOutputs.__init__, FloatOutputs.compare, agreement),
     "report": (compiler.finished,),
 }
@@ -50,3 +63,27 @@ def _cumulative(found: Mapping[tuple[str, int, str], tuple[Any, ...]], function:
     assert isinstance(function, FunctionType)
     code = function.__code__
     return float(found.get((code.co_filename, code.co_firstlineno, code.co_name), (0,) * 4)[3])
+
+
+def table(networks: Mapping[str, Callable[[], Case]]) -> Table:
+    """The seconds of each step by network."""
+    formats = {"network": "", **dict.fromkeys((*STEPS, OTHER), ".1f")}
+    made = Table("Time of effort `default` by step", formats)
+    for name, case in networks.items():
+        found = seconds_by_step(case(), load_profile("graffitist-int8"), Effort.DEFAULT)
+        made.add(name, *(seconds for _, seconds in found))
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("networks", metavar="NETWORK", nargs="*", help=", ".join(NETWORKS))
+    add_json_option(parser)
+    options = parser.parse_args()
+    import_tensorflow_quietly()
+    chosen = {name: NETWORKS[name] for name in options.networks or SHOWN}
+    report("benchmarks.effort_steps", [table(chosen)], options.json)
+
+
+if __name__ == "__main__":
+    main()

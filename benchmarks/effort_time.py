@@ -1,14 +1,12 @@
 """Time of static mode by effort, and the agreement of its results with float on held-out images.
 
-    python -m benchmarks.effort_time [NETWORK[:PROFILE[:EFFORT,...]] ...] [--peers] [--steps]
-        [--json FILE]
+    python -m benchmarks.effort_time [NETWORK[:PROFILE[:EFFORT,...]] ...] [--peers] [--json FILE]
 
 For example `cifar_10_model:graffitist-int4:fast,default MobileNetV1`; without networks, all that
 `ALL` has. Networks are read and libraries are imported before the measurement. Efforts run in turn
 in one process; the table has medians of wall and processor time. Every repeat must give the same
 network. With `--peers`, LiteRT and ONNX Runtime convert the same networks, calibrated on the same
-images (8 bits, float scales, one scale per channel of weights). With `--steps`, a second table has
-the time of each step of effort `default`, from one more run.
+images (8 bits, float scales, one scale per channel of weights).
 """
 
 from __future__ import annotations
@@ -25,7 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.effort_steps import seconds_by_step
 from benchmarks.peers.float_onnx import float_onnx
 from benchmarks.peers.litert import LiteRT, full_integer
 from benchmarks.peers.onnx_runtime import OnnxRuntime, quantized
@@ -47,7 +44,6 @@ from qgraph.quiet import import_tensorflow_quietly
 
 USUAL = (Effort.PLAIN, Effort.FAST, Effort.DEFAULT)
 PROFILE, INT4 = "graffitist-int8", "graffitist-int4"
-STEPS_OF = Effort.DEFAULT
 COLUMNS = {
     "network": "",
     "profile": "",
@@ -124,8 +120,8 @@ FOLDED = ", batch norms folded"
 REFUSALS = (RuntimeError, ValueError, NotImplementedError, UnsupportedError)  # of converters
 
 
-def tables(runs: Sequence[Run], repeats: int, peers: bool, steps: bool) -> Iterator[Table]:
-    """The table of efforts, and that of the steps of `default`."""
+def tables(runs: Sequence[Run], repeats: int, peers: bool) -> Iterator[Table]:
+    """One table, which is printed when all networks are done."""
     table = Table("Static mode by effort", COLUMNS)
     how = "one run" if repeats == 1 else f"medians of {repeats} runs in turns"
     table.notes.append(
@@ -138,9 +134,6 @@ def tables(runs: Sequence[Run], repeats: int, peers: bool, steps: bool) -> Itera
             f"each channel of weights, and zero points; `{FOLDED[2:]}`: they got the float network "
             "that qgraph had simplified"
         )
-    spent = Table(
-        f"Time of effort `{STEPS_OF}` by step", {"network": "", "step": "", "seconds": ".1f"}
-    )
     for name in dict.fromkeys(run.network for run in runs):
         print(f"{name} ...", file=sys.stderr, flush=True)
         case = NETWORKS[name]()
@@ -151,12 +144,7 @@ def tables(runs: Sequence[Run], repeats: int, peers: bool, steps: bool) -> Itera
                 table.add(name, profile.name, len(case.calibration), effort, *cells)
         for peer, cells in _of_peers(case) if peers else ():
             table.add(name, None, len(case.calibration), peer, *cells)
-        if steps:
-            for step, seconds in seconds_by_step(case, load_profile(PROFILE), STEPS_OF):
-                spent.add(name, step, seconds)
     yield table
-    if steps:
-        yield spent
 
 
 def _measured(
@@ -214,13 +202,12 @@ def main() -> None:
     parser.add_argument("runs", metavar="NETWORK[:PROFILE[:EFFORT,...]]", nargs="*", type=parse_run)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--peers", action="store_true")
-    parser.add_argument("--steps", action="store_true")
     add_json_option(parser)
     options = parser.parse_args()
     import_tensorflow_quietly()
     if options.peers:
         importlib.import_module("onnxruntime.quantization")  # import it before the measurement
-    made = tables(options.runs or ALL, options.repeats, options.peers, options.steps)
+    made = tables(options.runs or ALL, options.repeats, options.peers)
     report("benchmarks.effort_time", made, options.json)
 
 

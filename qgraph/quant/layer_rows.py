@@ -10,6 +10,7 @@ import numpy as np
 from qgraph.ir.ops.linear import ConvAttrs
 from qgraph.ir.types import Array
 from qgraph.parallel import Each
+from qgraph.quant.float_statistics import channel_sums
 from qgraph.quant.paired import PairedLayer
 from qgraph.rewrite.constants import Float64
 
@@ -42,7 +43,7 @@ class LayerRows:
 
     def centred(self) -> LayerRows:
         """Subtract means from x and rest, in place, because a bias corrects mean errors."""
-        means = [v[:, self.used].mean(axis=1, dtype=np.float64) for v in (self.x, self.rest)]
+        means = [_means(v[:, self.used]) for v in (self.x, self.rest)]
         for values, mean in zip((self.x, self.rest), means, strict=True):
             values -= mean[:, None].astype(values.dtype)
         return replace(self, centre=means[0])
@@ -85,6 +86,12 @@ class LayerRows:
         whole = slice(0, used + held)
         first, last = (slice(0, used), slice(used, used + held)) if both else (whole, whole)
         return LayerRows(x, rest, first, last, power)
+
+
+def _means(values: Array) -> Float64:
+    """Means over rows; values [groups, rows, n], result [groups, n]."""
+    sums: Float64 = np.stack([channel_sums(rows) for rows in values])
+    return np.asarray(sums / values.shape[1])
 
 
 def as_products(layer: PairedLayer, weights: Array) -> Array:

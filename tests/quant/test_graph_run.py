@@ -69,7 +69,7 @@ def test_what_depends_on_no_input_is_computed_once(monkeypatch: pytest.MonkeyPat
 def test_without_quantizers_values_are_those_in_front_of_them() -> None:
     graph, given = test_stages.network(), feeds()
     off = graph.copy()
-    for name in ("q", "q2", "w"):
+    for name in ("q", "q2", "q3", "w"):
         off.replace(Node(name, "identity", graph.nodes[name].inputs))
     wanted = ["q", "sum", "r", "q2", *graph.outputs.values()]
     told: set[str] = set()

@@ -5,8 +5,9 @@
 For example `cifar_10_model:graffitist-int4:fast,default MobileNetV1`; without networks, all that
 `ALL` has. Networks are read and libraries are imported before the measurement. Efforts run in turn
 in one process; the table has medians of wall and processor time. Every repeat must give the same
-network. With `--peers`, LiteRT and ONNX Runtime convert the same networks, calibrated on the same
-images (8 bits, float scales, one scale per channel of weights).
+network. A run that was interrupted continues with the next network. With `--peers`, LiteRT and ONNX
+Runtime convert the same networks, calibrated on the same images (8 bits, float scales, one scale
+per channel of weights).
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from __future__ import annotations
 import argparse
 import importlib
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -29,13 +30,13 @@ from benchmarks.peers.onnx_runtime import OnnxRuntime, quantized
 from benchmarks.real.cases import Case
 from benchmarks.real.effort_networks import FAMILY, INT4_ACTIVATIONS, NETWORKS
 from benchmarks.real.measure import same_class, sqnr
+from benchmarks.real.resumed import Part, resumed
 from benchmarks.result import add_json_option, report
 from benchmarks.tables import Table
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
 from qgraph.choices import Effort
 from qgraph.compiler import quantize
-from qgraph.errors import UnsupportedError
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.quant.profile import Profile, load_profile
@@ -117,7 +118,6 @@ PEERS: Mapping[str, Callable[[Graph, Case], Predict]] = {
     "ONNX Runtime": _onnx_runtime,
 }
 FOLDED = ", batch norms folded"
-REFUSALS = (RuntimeError, ValueError, NotImplementedError, UnsupportedError)  # of converters
 
 
 def tables(runs: Sequence[Run], repeats: int, peers: bool) -> Iterator[Table]:
@@ -134,17 +134,30 @@ def tables(runs: Sequence[Run], repeats: int, peers: bool) -> Iterator[Table]:
             f"each channel of weights, and zero points; `{FOLDED[2:]}`: they got the float network "
             "that qgraph had simplified"
         )
-    for name in dict.fromkeys(run.network for run in runs):
-        print(f"{name} ...", file=sys.stderr, flush=True)
-        case = NETWORKS[name]()
-        table.notes.append(case.images)
-        for run in (r for r in runs if r.network == name):
-            profile = load_profile(run.profile)
-            for effort, cells in _measured(case, profile, run.efforts, repeats):
-                table.add(name, profile.name, len(case.calibration), effort, *cells)
-        for peer, cells in _of_peers(case) if peers else ():
-            table.add(name, None, len(case.calibration), peer, *cells)
+    parts = {
+        name: partial(
+            _of_network, name, [run for run in runs if run.network == name], repeats, peers
+        )
+        for name in dict.fromkeys(run.network for run in runs)
+    }
+    asked = [str(run) for run in runs]
+    for part in resumed("effort-time", parts, [*asked, str(repeats), str(peers)]):
+        table.notes.append(part.note)
+        for row in part.rows:
+            table.add(*row)
     yield table
+
+
+def _of_network(name: str, runs: Sequence[Run], repeats: int, peers: bool) -> Part:
+    """The rows of a network."""
+    case, rows = NETWORKS[name](), []
+    for run in runs:
+        profile = load_profile(run.profile)
+        for effort, cells in _measured(case, profile, run.efforts, repeats):
+            rows.append([name, profile.name, len(case.calibration), effort.value, *cells])
+    for peer, cells in _of_peers(case) if peers else ():
+        rows.append([name, None, len(case.calibration), peer, *cells])
+    return Part(rows, case.images)
 
 
 def _measured(
@@ -182,7 +195,7 @@ def _of_peers(case: Case) -> Iterator[tuple[str, list[Any]]]:
         wall, cpu = time.perf_counter(), time.process_time()
         try:
             predict = convert(model, case)
-        except REFUSALS as error:
+        except Exception as error:
             reason = str(error).strip().splitlines()[0][:60]
             yield f"{peer}{form}", [None, None, None, None, f"fails: {reason}"]
             continue

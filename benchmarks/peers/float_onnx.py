@@ -27,7 +27,6 @@ FOLDED: tuple[Pass, ...] = (*CLEAN, FoldBatchNorm())
 PLAIN: Mapping[str, str] = {
     "relu": "Relu",
     "add": "Add",
-    "mul": "Mul",
     "sigmoid": "Sigmoid",
     "matmul": "MatMul",
     "identity": "Identity",
@@ -170,6 +169,17 @@ class _Writer:
         return self._add(
             "Add", node, self._at(node.inputs[0]), self._constant(bias.reshape(shape), node.name)
         )
+
+    def _mul(self, node: Node) -> str:
+        """A constant with a number for each channel is [channels, 1, 1] in NCHW."""
+        factors = []
+        for value in node.inputs:
+            constant = self.graph.constant(value)
+            if constant is not None and constant.ndim == 1 and self._rank(node.name) == 4:
+                factors.append(self._constant(constant.reshape(-1, 1, 1), f"{node.name}/{value}"))
+            else:
+                factors.append(self._at(value))
+        return self._add("Mul", node, *factors)
 
     def _batch_norm(self, node: Node) -> str:
         return self._add("BatchNormalization", node, *map(self._at, node.inputs), **node.attrs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,7 +13,9 @@ from benchmarks.result import commit
 from qgraph.files import write_whole
 
 # Code that counts in addition to the product.
-MEASURING = ("benchmarks/real", "benchmarks/families")
+MEASURING = (
+    "benchmarks/real", "benchmarks/families", "benchmarks/peers", "benchmarks/effort_time.py",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -24,14 +26,16 @@ class Part:
     note: str
 
 
-def resumed(title: str, parts: Mapping[str, Callable[[], Part]]) -> Iterator[Part]:
+def resumed(
+    title: str, parts: Mapping[str, Callable[[], Part]], settings: Sequence[str] = ()
+) -> Iterator[Part]:
     """Measure the parts in turn. Parts that this commit has measured before are read.
 
-    Nothing is read if the working tree differs from its commit.
+    Nothing is read if the working tree differs from its commit. settings: what the parts depend on.
     """
     file = cache() / "rows" / f"{title}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    asked = {"commit": commit(*MEASURING)}
+    asked: dict[str, Any] = {"commit": commit(*MEASURING), "settings": [*settings]}
     known: dict[str, Any] = {}
     if file.exists() and not asked["commit"].endswith("-dirty"):
         saved = json.loads(file.read_text("utf-8"))

@@ -53,15 +53,15 @@ PLAN_CHOICE = Topic(
 
 
 def _points(result: Result) -> Table:
-    """Seconds and SQNR of each network with 8 bits, by effort and tool.
+    """Seconds, and images with the class of float, of each network with 8 bits, by effort and tool.
 
     A tool gets a network in two forms; the one that agrees more with float is shown.
     """
-    made = Table("", {"by": "", "network": "", "seconds": "", "SQNR dB": ""})
+    made = Table("", {"by": "", "network": "", "seconds": "", SAME: ""})
     for row in _best(result).rows:
         by = row["effort"].partition(",")[0]
-        if row["profile"] in (None, "graffitist-int8") and row["seconds"] and by in SERIES:
-            made.add(SERIES[by], row["network"].partition(" ")[0], row["seconds"], row["SQNR dB"])
+        if row["profile"] in (None, "graffitist-int8") and row[SAME] and by in SERIES:
+            made.add(SERIES[by], row["network"].partition(" ")[0], row["seconds"], row[SAME])
     made.rows.sort(key=lambda row: [*SERIES.values()].index(row["by"]))
     return made
 
@@ -98,7 +98,7 @@ EFFORT_PEERS = Topic(
         "network", "profile", "effort", "seconds", "CPU s", "SQNR dB", SAME, "plan"
     ),
     _points,
-    Points("seconds", "SQNR of the outputs, dB", log_x=True),
+    Points("seconds", "images with the class of float", log_x=True, percent=True),
 )
 
 

@@ -30,12 +30,13 @@ def test_unknown_networks_and_efforts_are_named(text):
         parse_run(text)
 
 
-def test_efforts_and_other_tools_are_compared_on_the_same_images(monkeypatch):
+def test_efforts_and_other_tools_are_compared_on_the_same_images(monkeypatch, tmp_path):
     pytest.importorskip("onnxruntime")
     images = np.random.default_rng(0).random((48, 28, 28, 1), np.float32)
     graph = import_graph_def(freeze(FAMILIES["vgg"]()))
     case = Case("vgg", graph, images[:16], images[16:], "random images")
     monkeypatch.setattr(effort_time, "NETWORKS", {"vgg": lambda: case})
+    monkeypatch.setenv("QGRAPH_CACHE", str(tmp_path))
     runs = [Run("vgg", profile, (Effort.PLAIN,)) for profile in (PROFILE, "graffitist-int4")]
     (table,) = tables(runs, repeats=2, peers=True)
     assert [(row["profile"], row["effort"]) for row in table.rows] == [
@@ -46,6 +47,24 @@ def test_efforts_and_other_tools_are_compared_on_the_same_images(monkeypatch):
     assert all(row["seconds"] > 0 and row["samples"] == 16 for row in table.rows)
     assert all(0 <= row["as float"][0] <= 1 for row in table.rows)
     assert all(row["SQNR dB"] is not None for row in table.rows)
+
+
+def test_what_a_tool_cannot_convert_is_a_row(monkeypatch):
+    graph = import_graph_def(freeze(FAMILIES["vgg"]()))
+    case = Case(
+        "vgg",
+        graph,
+        np.zeros((4, 28, 28, 1), np.float32),
+        np.zeros((2, 28, 28, 1), np.float32),
+        "zeros",
+    )
+
+    def fails(model, case):
+        raise OSError("no such op\nin this tool")
+
+    monkeypatch.setattr(effort_time, "PEERS", {"other": fails})
+    rows = [*effort_time._of_peers(case)]
+    assert [cells[-1] for _, cells in rows] == ["fails: no such op"] * 2
 
 
 def test_each_step_of_default_takes_time():

@@ -40,8 +40,8 @@ def masked(text: str) -> list[str]:
 def test_commands_print_what_the_page_shows(page: Path) -> None:
     pytest.importorskip("sklearn")
     text = page.read_text()
-    if missing := sessions.missing_programs(text):
-        pytest.skip(f"missing: {', '.join(missing)}")
+    if absent := sessions.missing(text):
+        pytest.skip(f"missing: {', '.join(absent)}")
     assert masked(sessions.run_page(text)) == masked(text)
 
 
@@ -74,10 +74,16 @@ def test_a_command_that_fails_ends_the_run() -> None:
         sessions.run_page("```console\n$ cat no-such\n```\n")
 
 
-def test_a_page_whose_programs_are_missing_stays_as_it_is(tmp_path, capsys) -> None:
+def test_a_page_without_its_programs_and_modules_stays_as_it_is(tmp_path, capsys) -> None:
     page = tmp_path / "page.md"
-    text = "<!-- needs: sh no-such-program -->\n\n```console\n$ echo new\nold\n```\n"
+    text = (
+        "<!-- needs: sh no-such-program -->\n<!-- needs modules: json no_such_module -->\n\n"
+        "```console\n$ echo new\nold\n```\n"
+    )
     page.write_text(text)
     sessions.main([str(page)])
     assert page.read_text() == text
-    assert capsys.readouterr().out == f"{page}: left as it is, missing: no-such-program\n"
+    assert (
+        capsys.readouterr().out
+        == f"{page}: left as it is, missing: no-such-program, no_such_module\n"
+    )

@@ -5,15 +5,17 @@ Usage: python docs/builder/sessions.py docs/tutorial.md ...
 A page is run from top to bottom in a new folder, in which `examples` is that of the repository.
 A block with a title, such as ```python title="train.py"```, is written to that file. In a block
 ```console``` each line that begins with `$ ` is a command, and the lines below it are its output.
-Three comments of HTML have a meaning:
+Four comments of HTML have a meaning:
 
 <!-- needs: PROGRAM ... -->         the page needs these programs
+<!-- needs modules: NAME ... -->    the page needs these Python modules
 <!-- shows: first 8, last 3 -->     lines of output that the next block shows
 <!-- runs: COMMAND -->              runs a command that readers do not see
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -26,6 +28,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 NEEDS = re.compile(r"<!-- needs: (.*?) -->")
+NEEDS_MODULES = re.compile(r"<!-- needs modules: (.*?) -->")
 PART = re.compile(
     r"<!-- runs: (?P<hidden>.*?) -->"
     r"|(?:<!-- shows: first (?P<first>\d+), last (?P<last>\d+) -->\n+)?"
@@ -96,16 +99,17 @@ def run_page(text: str) -> str:
         return PART.sub(Session(Path(folder)).part, text)
 
 
-def missing_programs(text: str) -> list[str]:
-    """The programs that a page needs and this machine lacks."""
-    needed = " ".join(NEEDS.findall(text)).split()
-    return [name for name in needed if shutil.which(name) is None]
+def missing(text: str) -> list[str]:
+    """The programs and modules that a page needs and this machine lacks."""
+    programs, modules = (" ".join(kind.findall(text)).split() for kind in (NEEDS, NEEDS_MODULES))
+    absent = [name for name in programs if shutil.which(name) is None]
+    return absent + [name for name in modules if importlib.util.find_spec(name) is None]
 
 
 def main(pages: Sequence[str]) -> None:
     for page in map(Path, pages):
-        if missing := missing_programs(page.read_text("utf-8")):
-            print(f"{page}: left as it is, missing: {', '.join(missing)}")
+        if absent := missing(page.read_text("utf-8")):
+            print(f"{page}: left as it is, missing: {', '.join(absent)}")
             continue
         page.write_text(run_page(page.read_text("utf-8")), "utf-8")
         print(f"{page}: commands run, output written")

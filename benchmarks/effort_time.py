@@ -195,12 +195,12 @@ def _of_peers(case: Case) -> Iterator[tuple[str, list[Any]]]:
         wall, cpu = time.perf_counter(), time.process_time()
         try:
             predict = convert(model, case)
-        except Exception as error:
-            reason = str(error).strip().splitlines()[0][:60]
+            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+            found = predict(case.test)
+        except Exception as error:  # any fault of another tool is a result
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0][:60]
             yield f"{peer}{form}", [None, None, None, None, f"fails: {reason}"]
             continue
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        found = predict(case.test)
         same = _share(same_class(found, wanted), case) if wanted.ndim == 2 else None
         yield f"{peer}{form}", [wall, cpu, sqnr(wanted, found), same, None]
 

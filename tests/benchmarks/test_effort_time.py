@@ -51,20 +51,18 @@ def test_efforts_and_other_tools_are_compared_on_the_same_images(monkeypatch, tm
 
 def test_what_a_tool_cannot_convert_is_a_row(monkeypatch):
     graph = import_graph_def(freeze(FAMILIES["vgg"]()))
-    case = Case(
-        "vgg",
-        graph,
-        np.zeros((4, 28, 28, 1), np.float32),
-        np.zeros((2, 28, 28, 1), np.float32),
-        "zeros",
-    )
+    images = np.zeros((4, 28, 28, 1), np.float32)
+    case = Case("vgg", graph, images, images, "zeros")
 
-    def fails(model, case):
+    def fails(*given):
         raise OSError("no such op\nin this tool")
 
-    monkeypatch.setattr(effort_time, "PEERS", {"other": fails})
+    def runs_not(model, case):
+        return lambda images: fails()
+
+    monkeypatch.setattr(effort_time, "PEERS", {"one": fails, "other": runs_not})
     rows = [*effort_time._of_peers(case)]
-    assert [cells[-1] for _, cells in rows] == ["fails: no such op"] * 2
+    assert [cells[-1] for _, cells in rows] == ["fails: no such op"] * 4
 
 
 def test_each_step_of_default_takes_time():

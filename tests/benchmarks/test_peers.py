@@ -15,6 +15,7 @@ from benchmarks.real.measure import statistics_weight
 from benchmarks.real.views import SIZE, VIEWS, Shares, views
 from qgraph.backends.tf.program import TFProgram
 from qgraph.frontends.importing import import_graph_def
+from qgraph.ir.graph import Graph
 from qgraph.quant import layer_codes
 
 
@@ -26,6 +27,16 @@ def test_the_onnx_file_is_the_same_network(name, batch):
     (wanted,) = TFProgram(frozen).run({INPUT: image}, [OUTPUT])
     found = OnnxRuntime(float_onnx(import_graph_def(frozen), batch)).run(image)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_factors_of_channels_are_written_for_channels_first():
+    graph = Graph("net")
+    image = np.random.default_rng(0).random((2, 4, 5, 3), np.float32)
+    factors = np.array([1, 2, 4], np.float32)
+    x = graph.input("x", "float32", (None, 4, 5, 3))
+    graph.outputs["y"] = graph.add("mul", x, graph.const(factors, "c"))
+    found = OnnxRuntime(float_onnx(graph, None)).run(image)
+    np.testing.assert_array_equal(found.transpose(0, 2, 3, 1), image * factors)
 
 
 def test_views_are_of_all_parts_and_mirrored():

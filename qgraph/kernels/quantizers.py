@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -180,17 +178,14 @@ def _checked_quantizer(x: Float32, f: Exponents, lo: int, hi: int, rounding: str
     if exponents.dtype.kind not in "iu" or exponents.shape != x.shape[x.ndim - exponents.ndim :]:
         raise ValueError(f"f must be integers {x.shape} or of its last axes, not {f}")
     # Most calls have one exponent, for which Python's integers are faster.
-    if abs(f) > MAX_FRACTION_BITS if isinstance(f, int) else _any_beyond(exponents):
+    largest = abs(f) if isinstance(f, int) else int(np.abs(exponents).max(initial=0))
+    if largest > MAX_FRACTION_BITS:
         raise ValueError(f"f must be in [-{MAX_FRACTION_BITS}, {MAX_FRACTION_BITS}], not {f}")
     if not lo <= 0 <= hi:
         raise ValueError(f"zero must be in [lo, hi], not {lo}, {hi}")
     if rounding not in ROUNDINGS:
         raise ValueError(f"rounding must be one of {', '.join(ROUNDINGS)}, not {rounding}")
     return np.ascontiguousarray(exponents, np.int32).reshape(exponents.shape)
-
-
-def _any_beyond(exponents: npt.NDArray[np.integer[Any]]) -> bool:
-    return bool((np.abs(exponents) > MAX_FRACTION_BITS).any())
 
 
 def _output(out: Float32 | None, x: Float32) -> Float32:

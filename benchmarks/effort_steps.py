@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import cProfile
-import pstats
 import time
 from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
@@ -51,7 +50,8 @@ def seconds_by_step(case: Case, profile: Profile, effort: Effort) -> Iterator[tu
         compiler.quantize, case.model, case.calibration, profile=profile, effort=effort
     )
     whole = time.perf_counter() - started
-    found = pstats.Stats(recorder).stats  # type: ignore[attr-defined]
+    recorder.create_stats()
+    found = recorder.stats
     for step, functions in STEPS.items():
         seconds = sum(_cumulative(found, function) for function in functions)
         whole -= seconds

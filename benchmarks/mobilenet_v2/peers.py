@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.families.data import Part, Split
+from benchmarks.families.networks import Network
 from benchmarks.mobilenet_v2.clock import Clock
 from benchmarks.mobilenet_v2.network import mobilenet_v2
 from benchmarks.peers.float_onnx import float_onnx
@@ -40,7 +41,7 @@ class FloatNetwork:
     path: Path
     width: float
 
-    def keras(self) -> object:
+    def keras(self) -> Network:
         """The network as a Keras model."""
         return float_network(partial(mobilenet_v2, self.width), self.path)
 
@@ -94,7 +95,7 @@ def _ort(network: FloatNetwork, data: Split) -> Array:
 def _mct(network: FloatNetwork, data: Split, python: Path) -> Array:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        network.keras().save(folder / "float.h5")  # type: ignore[attr-defined]
+        network.keras().save(folder / "float.h5")
         np.save(folder / "calibration.npy", data.calibration)
         np.save(folder / "images.npy", data.test.images)
         given = [folder / n for n in ("float.h5", "calibration.npy", "images.npy", "scores.npy")]

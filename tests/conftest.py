@@ -29,14 +29,16 @@ def op_determinism_ends_with_the_module() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Before fixtures of any scope: their random numbers do not depend on earlier tests either."""
+    """Before fixtures of any scope: what they make does not depend on earlier tests either."""
     reset_random_numbers(getattr(item, "module", None))
+    reset_layer_names()
 
 
 @pytest.fixture(autouse=True)
-def random_numbers_do_not_depend_on_earlier_tests(request: pytest.FixtureRequest) -> None:
+def nothing_depends_on_earlier_tests(request: pytest.FixtureRequest) -> None:
     """Nor on the fixtures that this test is the first to use."""
     reset_random_numbers(getattr(request, "module", None))
+    reset_layer_names()
 
 
 def reset_random_numbers(module: ModuleType | None) -> None:
@@ -47,6 +49,13 @@ def reset_random_numbers(module: ModuleType | None) -> None:
             if isinstance(value, np.random.Generator):
                 made = value.bit_generator
                 made.state = type(made)(made.seed_seq.entropy).state
+
+
+def reset_layer_names() -> None:
+    """Count the names that Keras gives to layers ("conv2d", "conv2d_1") from the start again."""
+    keras = sys.modules.get("tf_keras")
+    if keras is not None:
+        keras.backend.reset_uids()
 
 
 @pytest.fixture(autouse=True)

@@ -72,12 +72,12 @@ def test_powers_of_two_have_exact_weights():
 
 
 BETWEEN = {
-    "2": keras.layers.UpSampling2D(2, interpolation="bilinear"),
-    "3 and 2": keras.layers.UpSampling2D((3, 2), interpolation="bilinear"),
-    "larger": keras.layers.Resizing(9, 7),
-    "smaller": keras.layers.Resizing(4, 3),
-    "cubic": keras.layers.UpSampling2D(2, interpolation="bicubic"),
-    "nearest": keras.layers.Resizing(11, 11, interpolation="nearest"),
+    "2": lambda: keras.layers.UpSampling2D(2, interpolation="bilinear"),
+    "3 and 2": lambda: keras.layers.UpSampling2D((3, 2), interpolation="bilinear"),
+    "larger": lambda: keras.layers.Resizing(9, 7),
+    "smaller": lambda: keras.layers.Resizing(4, 3),
+    "cubic": lambda: keras.layers.UpSampling2D(2, interpolation="bicubic"),
+    "nearest": lambda: keras.layers.Resizing(11, 11, interpolation="nearest"),
 }
 
 
@@ -87,7 +87,7 @@ def test_between_layers_it_is_exact_in_every_form(tmp_path, case) -> None:
     keras.utils.set_random_seed(0)
     x = keras.layers.Input((6, 6, 3), name="x")
     h = keras.layers.Conv2D(4, 3, padding="same", activation="relu")(x)
-    y = keras.layers.Conv2D(2, 1)(BETWEEN[case](h))
+    y = keras.layers.Conv2D(2, 1)(BETWEEN[case]()(h))
     keras.Model(x, y).save(tmp_path / "model.h5")
     data = np.random.default_rng(0).normal(size=(16, 6, 6, 3)).astype(np.float32)
     assert opaque_kinds(load(tmp_path / "model.h5")) == []

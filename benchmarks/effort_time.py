@@ -27,6 +27,7 @@ import numpy as np
 from benchmarks.peers.float_onnx import float_onnx
 from benchmarks.peers.litert import LiteRT, full_integer
 from benchmarks.peers.onnx_runtime import OnnxRuntime, quantized
+from benchmarks.real.at_logits import at_logits, onnx_at_logits
 from benchmarks.real.cases import Case
 from benchmarks.real.effort_networks import FAMILY, INT4_ACTIVATIONS, NETWORKS
 from benchmarks.real.measure import same_class, sqnr
@@ -101,7 +102,7 @@ def _litert(model: Graph, case: Case) -> Predict:
 
 
 def _onnx_runtime(model: Graph, case: Case) -> Predict:
-    data = case.onnx.read_bytes() if case.onnx else float_onnx(model, None)
+    data = onnx_at_logits(case.onnx) if case.onnx else float_onnx(model, None)
     to_images = _from_channels_first if case.onnx else np.asarray
     int8 = quantized(data, to_images(case.calibration), 1, per_channel=True)
     session = OnnxRuntime(int8, optimized=False)  # gives the exact result on every processor
@@ -131,8 +132,8 @@ def tables(runs: Sequence[Run], repeats: int, peers: bool) -> Iterator[Table]:
     if peers:
         table.notes.append(
             f"{', '.join(PEERS)}: seconds of one conversion, to 8 bits with float scales, one for "
-            f"each channel of weights, and zero points; `{FOLDED[2:]}`: they got the float network "
-            "that qgraph had simplified"
+            f"each channel of weights, and zero points, without a final softmax; `{FOLDED[2:]}`: "
+            "they got the float network that qgraph had simplified"
         )
     parts = {
         name: partial(
@@ -183,18 +184,20 @@ def _measured(
 def _of_peers(case: Case) -> Iterator[tuple[str, list[Any]]]:
     """The results of each peer, for the network as it is and with folded batch norms.
 
-    ONNX Runtime gets the file of a network that came from ONNX, as it is.
+    All are without a final softmax: qgraph's agreement is measured at the logits too. ONNX Runtime
+    gets the file of a network that came from ONNX.
     """
-    (name,), (output,) = case.original.inputs, case.original.outputs
-    wanted = TFProgram(emit_graph_def(case.original)).predict(name, case.test, output, 1)
-    for (peer, convert), (form, model) in product(
-        PEERS.items(), {"": case.model, FOLDED: case.original}.items()
+    model, folded = at_logits(case.model), at_logits(case.original)
+    (name,), (output,) = folded.inputs, folded.outputs
+    wanted = TFProgram(emit_graph_def(folded)).predict(name, case.test, output, 1)
+    for (peer, convert), (form, network) in product(
+        PEERS.items(), {"": model, FOLDED: folded}.items()
     ):
         if form and case.onnx:
             continue
         wall, cpu = time.perf_counter(), time.process_time()
         try:
-            predict = convert(model, case)
+            predict = convert(network, case)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
             found = predict(case.test)
         except Exception as error:  # any fault of another tool is a result

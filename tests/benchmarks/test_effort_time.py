@@ -13,9 +13,12 @@ from benchmarks.effort_steps import table as steps_table
 from benchmarks.effort_time import ALL, PROFILE, USUAL, Run, parse_run, tables
 from benchmarks.families.networks import FAMILIES
 from benchmarks.families.train import freeze
+from benchmarks.real.at_logits import at_logits, onnx_at_logits
 from benchmarks.real.cases import Case
 from qgraph.choices import Effort
+from qgraph.frontends import load
 from qgraph.frontends.importing import import_graph_def
+from qgraph.interpret import evaluate
 
 
 def test_a_run_is_a_network_with_a_profile_and_efforts_if_given():
@@ -63,6 +66,30 @@ def test_what_a_tool_cannot_convert_is_a_row(monkeypatch):
     monkeypatch.setattr(effort_time, "PEERS", {"one": fails, "other": runs_not})
     rows = [*effort_time._of_peers(case)]
     assert [cells[-1] for _, cells in rows] == ["fails: no such op"] * 4
+
+
+@pytest.mark.parametrize("last", ["Softmax", "Sigmoid"])
+def test_other_tools_get_networks_without_a_final_softmax(tmp_path, last):
+    """The same in both formats: the values that the agreement of qgraph is measured at."""
+    onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
+    weights = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+    x, y = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2, size])
+        for name, size in (("x", 4), ("y", 3))
+    )
+    layer = onnx.helper.make_node("MatMul", ["x", "w"], ["h"])
+    constants = [onnx.numpy_helper.from_array(weights, "w")]
+    nodes = [layer, onnx.helper.make_node(last, ["h"], ["y"])]
+    graph = onnx.helper.make_graph(nodes, "net", [x], [y], constants)
+    onnx.save(onnx.helper.make_model(graph, ir_version=8), path := tmp_path / "net.onnx")
+    images = np.random.default_rng(1).normal(size=(2, 4)).astype(np.float32)
+    (found,) = onnxruntime.InferenceSession(onnx_at_logits(path)).run(None, {"x": images})
+    logits = images @ weights
+    wanted = logits if last == "Softmax" else 1 / (1 + np.exp(-logits))
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    np.testing.assert_allclose(
+        *evaluate(at_logits(load(path)), {"x": images}).values(), wanted, rtol=1e-6
+    )
 
 
 def test_each_step_of_default_takes_time():

@@ -1,0 +1,37 @@
+"""Networks that end at their logits, without a final softmax.
+
+Other tools round probabilities to 256 steps, which hides the noise of the layers before.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+from onnx import utils
+
+from qgraph.ir.graph import Graph
+from qgraph.static.agreement import decisions
+
+
+def at_logits(graph: Graph) -> Graph:
+    """A copy whose outputs are those that qgraph's agreement with float is measured at."""
+    made = graph.copy()
+    made.outputs = dict(zip(graph.outputs, decisions(graph), strict=True))
+    return made
+
+
+def onnx_at_logits(path: Path) -> bytes:
+    """An ONNX file as it is, up to the softmax that its only output comes from, if one does."""
+    model = onnx.load(path)
+    (output,) = model.graph.output
+    last = next(node for node in model.graph.node if output.name in node.output)
+    if last.op_type != "Softmax":
+        return path.read_bytes()
+    constants = {tensor.name for tensor in model.graph.initializer}
+    inputs = [value.name for value in model.graph.input if value.name not in constants]
+    inferred = onnx.shape_inference.infer_shapes(model)
+    cut: bytes = (
+        utils.Extractor(inferred).extract_model(inputs, [last.input[0]]).SerializeToString()
+    )
+    return cut

@@ -49,6 +49,7 @@ def branches(x):
 
 
 NETWORKS = {
+    "first": lambda x: layer(tf.math.bessel_i0e(x)),
     "behind": lambda x: resize(layer(x), 16),
     "in front": lambda x: layer(resize(x, 4)),
     "on both sides": lambda x: resize(layer(layer(resize(x, 4))), 8),
@@ -88,7 +89,9 @@ def test_the_directory_stores_unsupported_ops(case, batch, tmp_path):
     for name, array in wanted.items():
         np.testing.assert_array_equal(found[name], array)
         np.testing.assert_array_equal(again[name], array)
-    checked = verify(tmp_path / "out", forms=["tensorflow", "engine"])
+    checked = verify(
+        tmp_path / "out", forms=["tensorflow", "engine", "onnx-integer", "onnx-qdq", "qonnx"]
+    )
     assert checked.equal and not checked.refused
     graph_def = v1.GraphDef.FromString((tmp_path / "out" / "inference.pb").read_bytes())
     with tf.Graph().as_default() as graph, v1.Session(graph=graph) as session:

@@ -97,6 +97,8 @@ class _Inserter(KeptScales):
             return self.keep_quantizer
         if node.name in self.masks and node.op != "input":
             return partial(self._float, reason="it computes a mask of a softmax")
+        if self.is_indices(node):
+            return lambda cast: ("input", cast.name)
         if node.op in COMPUTE:
             return self._compute
         if acts_on_codes(node):
@@ -105,6 +107,8 @@ class _Inserter(KeptScales):
             return self._bias
         if node.op in ("mul", "batch_matmul"):
             return self._product
+        if node.op == "embedding":
+            return self._embedding
         if node.op == "concat":
             return self._concat
         if node.op == "select":
@@ -271,6 +275,10 @@ class _Inserter(KeptScales):
             width = self.bits.output if node.name in self.leaving else None
             self.connect(node, self.codes(node.inputs[0], width))
         return "codes", node.name
+
+    def _embedding(self, node: Node) -> tuple[str, str]:
+        found = self.rows(node)
+        return self._float(node, found) if isinstance(found, str) else found
 
     def _table(self, node: Node) -> tuple[str, str]:
         if self.forms[node.inputs[0]].kind in (*OUTSIDE, "const"):

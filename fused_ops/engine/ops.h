@@ -30,8 +30,9 @@ enum class Op : uint32_t {
     abs = 20,
     batch_matmul = 21,
     softmax = 22,
+    embedding = 23,
 };
-constexpr uint32_t kOps = 23;
+constexpr uint32_t kOps = 24;
 
 // The loop that an op needs.
 enum class Family : uint8_t {
@@ -93,6 +94,7 @@ enum class MoveOp : uint32_t {
     concat = 16,
     pad = 17,
     take = 18,
+    embedding = 23,
 };
 constexpr MoveOp as_move(Op op) { return static_cast<MoveOp>(op); }
 
@@ -131,6 +133,7 @@ constexpr OpFacts kOpFacts[kOps] = {
     {"abs", Family::unary, 1, false},
     {"batch_matmul", Family::matrix, 2, false},
     {"softmax", Family::row, 2, false},
+    {"embedding", Family::move, 2, false},
 };
 
 constexpr const OpFacts& facts_of(Op op) { return kOpFacts[static_cast<uint32_t>(op)]; }

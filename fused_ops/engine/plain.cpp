@@ -302,4 +302,18 @@ void take(const Place& x, int64_t axis, const std::vector<int64_t>& indices, con
     }
 }
 
+void copy_rows(const Place& x, const Tensor& table, const Place& y) {
+    const int64_t count = product(x.shape), rows = table.shape[0];
+    const int64_t row = product(table.shape) / std::max<int64_t>(rows, 1);
+    std::vector<int64_t> indices(static_cast<size_t>(count));
+    convert(x.data, x.storage, 1, indices.data(), Storage::i64, count);
+    const auto* entries = static_cast<const char*>(table.data);
+    for (int64_t i = 0; i < count; ++i) {
+        // Codes may be out of range if the ranges in the file are wrong.
+        const int64_t index = std::clamp<int64_t>(indices[static_cast<size_t>(i)], 0, rows - 1);
+        convert(entries + index * row * size_of(table.storage), table.storage, 1,
+                out_at(y, i * row), y.storage, row);
+    }
+}
+
 }  // namespace qgraph::engine

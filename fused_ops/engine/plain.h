@@ -42,7 +42,6 @@ void copy(const Place& x, int64_t begin, const std::vector<int64_t>& strides, co
 // Writes x into the part of y that begins at `begin` and has the shape of x.
 void insert(const Place& x, const Place& y, const std::vector<int64_t>& begin);
 
-// Standardizes rows begin..end of x along the last axis, each separately (docs/numerics.md, 7).
 // Rows `begin` to `end` of the products of matrices, in the order of y; axes in front of the last
 // two are broadcast. narrow: 32 bits hold every partial sum.
 void multiply(const Place& a, const Place& b, const Place& y, bool narrow, int64_t begin,
@@ -53,11 +52,15 @@ void multiply(const Place& a, const Place& b, const Place& y, bool narrow, int64
 void softmax(const std::vector<int64_t>& table, int64_t bits, int64_t high, const Place& x,
              const Place& y, int64_t begin, int64_t end);
 
+// Standardizes rows begin..end of x along the last axis, each separately (docs/numerics.md, 7).
 void standardize(const Standard& numbers, const Place& x, const Place& y, int64_t begin,
                  int64_t end);
 
 // The elements of x at `indices` along an axis.
 void take(const Place& x, int64_t axis, const std::vector<int64_t>& indices, const Place& y);
+
+// For each element of x, the row of a constant table with this index.
+void copy_rows(const Place& x, const Tensor& table, const Place& y);
 
 // The distance between neighbours along each dimension, in elements.
 std::vector<int64_t> dense_strides(const Shape& shape);

@@ -164,6 +164,8 @@ class Rule {
                 return pad();
             case MoveOp::take:
                 return take();
+            case MoveOp::embedding:
+                return embedding();
         }
         no_case(step_.op, "engine/rules.cpp, moved_shape");
     }
@@ -349,6 +351,15 @@ class Rule {
         int64_t& dim = made[static_cast<size_t>(step_.axis)];
         step_.list = list(0, dim - 1);
         dim = static_cast<int64_t>(step_.list.size());
+        return made;
+    }
+
+    Shape embedding() const {
+        check(input(1).kind == Kind::constant && !shape_of(1).empty(),
+              "needs a constant table with rows");
+        check(input(0).low >= 0 && input(0).high < shape_of(1)[0], "has indices without a row");
+        Shape made = shape_of(0);
+        made.insert(made.end(), shape_of(1).begin() + 1, shape_of(1).end());
         return made;
     }
 

@@ -65,6 +65,8 @@ class SampleSeparation {
             case MoveOp::concat:
             case MoveOp::take:
                 return step_.axis != 0;
+            case MoveOp::embedding:
+                return true;
         }
         no_case(step_.op, "engine/sample_separation.cpp, moves_within_samples");
     }

@@ -85,6 +85,8 @@ class SingleCalls {
                 };
             case MoveOp::take:
                 return [=, axis = found.axis, indices = found.list] { take(x, axis, indices, y); };
+            case MoveOp::embedding:
+                return [=, table = tensor(found.inputs[1])] { copy_rows(x, table, y); };
         }
         no_case(found.op, "engine/single_calls.cpp, move");
     }

@@ -45,6 +45,7 @@ class Role(StrEnum):
     """Role of a tensor in its layer."""
 
     INPUT = "input"
+    INDEX = "index"  # of rows of a table; its scale is always 1
     ACTIVATION = "activation"
     INTERNAL = "internal"  # the wide stage inside a layer
     ACCUMULATOR = "accumulator"  # sums that wrap around

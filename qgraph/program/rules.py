@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 
@@ -88,6 +88,19 @@ def _lookup(node: Node, writer: ProgramWriter) -> None:
     writer.step("lookup", inputs, node.name, offset=attrs.domain.lo)
 
 
+def _embedding(node: Node, writer: ProgramWriter) -> None:
+    """Codes outside of the table pick its first or last row."""
+    table, indices = node.inputs
+    last = writer.shape(table)[0] - 1
+    x = writer.tensors[indices]
+    if x.low < 0 or x.high > last:
+        name = writer.fresh(f"{node.name}/row")
+        writer.tensors[name] = replace(x, name=name, low=max(x.low, 0), high=min(x.high, last))
+        writer.step("clip", (indices,), name, low=0, high=last)
+        indices = name
+    writer.step("embedding", (indices, table), node.name)
+
+
 def _standardize(node: Node, writer: ProgramWriter) -> None:
     x = writer.tensors[node.inputs[0]]
     numbers = standardization(node.typed(StandardizationAttrs), x.shape[-1], x.exponent, node.name)
@@ -139,6 +152,7 @@ RULES: Mapping[str, Rule] = {
     "relu6": _relu6,
     "quantize": _quantize,
     "lookup": _lookup,
+    "embedding": _embedding,
     "standardize": _standardize,
     "integer_softmax": _softmax,
     "max_pool": _max_pool,

@@ -88,6 +88,7 @@ def input_facts(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, Generate
     """Mean, deviation, spectrum and range of each input, as for `generate_samples`."""
     only = {"": graph.inputs[0]} if len(graph.inputs) == 1 else {}
     given = {only.get(name, name): check_range(name, ends) for name, ends in ranges.items()}
+    given = {**index_ranges(graph), **given}
     unknown = [name for name in given if name not in graph.inputs]
     if unknown:
         raise UsageError(
@@ -101,6 +102,20 @@ def input_facts(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, Generate
             hint="give a few dozen typical inputs: --calibration FILE.npz",
         )
     return {name: _facts_of(graph, name, given.get(name)) for name in graph.inputs}
+
+
+def index_ranges(graph: Graph) -> dict[str, Range]:
+    """The range of each input that only has indices of rows: those that all its tables have."""
+    found = {}
+    for name in graph.inputs:
+        users = graph.users(name)
+        while len(users) == 1 and users[0].op in ("cast", "identity"):
+            users = graph.users(users[0].name)
+        tables = [graph.types[user.inputs[0]].shape for user in users if user.op == "embedding"]
+        rows = [shape[0] for shape in tables if shape and shape[0] is not None]
+        if rows and len(rows) == len(users) and min(rows) > 1:
+            found[name] = (0.0, float(min(rows) - 1))
+    return found
 
 
 def check_range(name: str, ends: Range) -> Range:

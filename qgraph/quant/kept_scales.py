@@ -17,9 +17,10 @@ from qgraph.errors import ExactnessError
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.reading import marks_of, spec_of
 from qgraph.ir.types import Array, QuantSpec, Role
+from qgraph.quant.embeddings import Embeddings
 from qgraph.quant.profile import Profile
 from qgraph.quant.topology import CLIPS, QUANTIZERS, sources
-from qgraph.quant.value_forms import OUTSIDE, ValueForms, acts_on_codes
+from qgraph.quant.value_forms import OUTSIDE, acts_on_codes
 from qgraph.rewrite.rewriter import Rewriter
 from qgraph.words import counted
 
@@ -33,7 +34,7 @@ def has_kept_scales(graph: Graph) -> bool:
     return any(n.op == "quantize" or marks_of(n).grid is not None for n in nodes)
 
 
-class KeptScales(ValueForms):
+class KeptScales(Embeddings):
     """Forms of values where a file has given quantizers."""
 
     def __init__(self, rewriter: Rewriter, profile: Profile) -> None:

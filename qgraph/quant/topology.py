@@ -65,6 +65,11 @@ def keeps_scale(node: Node) -> bool:
     return op_definition(node.op).keeps_scale and has_integer_form(node)
 
 
+def scaled_inputs(node: Node) -> tuple[str, ...]:
+    """The inputs of an op that keeps the scale of codes which its result has the scale of."""
+    return node.inputs if op_definition(node.op).same_scale else node.inputs[:1]
+
+
 def multiplies(node: Node) -> bool:
     """Whether the scale of the result is the product of the scales of two inputs."""
     return op_definition(node.op).scale is Scale.PRODUCT
@@ -88,7 +93,7 @@ def sources(graph: Graph, value: str) -> list[str]:
         elif node.op == "bias_add":  # the bias takes the scale of a quantizer or of a sum
             waiting.append(node.inputs[0])
         elif keeps_scale(node):
-            waiting += reversed(node.inputs)
+            waiting += reversed(scaled_inputs(node))
     return list(found)
 
 

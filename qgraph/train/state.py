@@ -103,7 +103,8 @@ def scales_of(graph: Graph) -> Scales:
         spec = spec_of(node)
         check_trainable(node.name, spec)
         assert spec.exponent is not None, node.name
-        if node.op in OF_ONE_SCALE or (spec.group is None and spec.role == Role.CONSTANT):
+        constant = spec.group is None and spec.role == Role.CONSTANT
+        if node.op in OF_ONE_SCALE or constant or spec.role == Role.INDEX:
             fixed[node.name] = spec.exponent
         elif spec.group is None and spec.role == Role.BIAS:
             (user,) = graph.users(node.name)

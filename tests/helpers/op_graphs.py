@@ -154,6 +154,14 @@ def chosen(g: Graph) -> str:
     return g.add("select", flag, image(g), g.const(normal(4)))
 
 
+def embedding(g: Graph, kind: str, *row: int) -> str:
+    """Rows of a table by the places of the largest channels."""
+    found = unary("argmax", g, axis=-1, dtype="int64")
+    if kind != "int64":
+        found = g.add("cast", found, attrs={"dtype": kind})
+    return g.add("embedding", g.const(normal(4, *row)), found)
+
+
 def batch_to_space(g: Graph, **attrs: Any) -> str:
     return g.add("batch_to_space", image(g, 12, 3, 2, 4), attrs=attrs)
 
@@ -308,6 +316,11 @@ CASES: dict[str, list[Build]] = {
     "expand_dims": [partial(unary, "expand_dims", axis=a) for a in (0, 2, -1)],
     "take": [
         partial(unary, "take", axis=axis, indices=(1, 0, 1, 3, 3, 3, 2)) for axis in (1, 2, 3)
+    ],
+    "embedding": [
+        partial(embedding, kind="int64"),
+        lambda g: embedding(g, "int32", 3),
+        lambda g: embedding(g, "float32", 2, 3),
     ],
     "resize_nearest": [
         partial(resize, size=(10, 24)),

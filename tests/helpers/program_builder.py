@@ -76,7 +76,7 @@ class ProgramBuilder:
             return attrs["bits"]
         if step.op == "standardize":
             return attrs["shift"] - attrs["guard"]
-        return rest[0] if step.op == "lookup" else first
+        return rest[0] if step.op in ("lookup", "embedding") else first
 
     def ends(self) -> tuple[str, ...]:
         """The results that no step reads."""
@@ -146,6 +146,8 @@ def every_op() -> Program:
     sums = b.step("matmul", flat, b.constant(codes(size, 4)))
     left = b.step("sub", b.step("requantize", sums, **requantized()), high)
     left = b.step("abs", left)
+    rows = b.constant(codes(b.tensors[left].high + 1, 2))
+    embedded = b.step("embedding", left, rows)
     right = b.step("maximum", left, b.constant([3]))
     scaled = b.step("matmul", vector, b.constant(codes(7, 4)))
     scaled = b.step("requantize", scaled, **requantized(16, rounding="half_away"))
@@ -155,7 +157,7 @@ def every_op() -> Program:
     crossed = b.step("batch_matmul", turned, matrix)
     table = b.constant(np.array([1 << 15, 12055, 4435, 1631, 600, 221, 81, 30, 11, 4, 1, 1, 0]))
     shares = b.step("softmax", y, table, bits=15, high=(1 << 15) - 1)
-    return b.program(least, wide, high, normal, crossed, shares, name="random")
+    return b.program(least, wide, high, normal, crossed, shares, embedded, name="random")
 
 
 def padded_pool(low: int, of_sums: bool = False) -> tuple[Program, dict[str, np.ndarray]]:

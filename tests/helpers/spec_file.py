@@ -22,7 +22,7 @@ LARGEST = 1 << 53
 OPS = (
     *("conv2d", "depthwise_conv2d", "matmul", "add", "sub", "mul", "maximum", "minimum", "clip"),
     *("requantize", "lookup", "max_pool", "reduce_max", "reshape", "transpose", "slice", "concat"),
-    *("pad", "take", "standardize", "abs", "batch_matmul", "softmax"),
+    *("pad", "take", "standardize", "abs", "batch_matmul", "softmax", "embedding"),
 )
 ROUNDINGS = ("half_even", "half_up", "half_away", "floor", "double")
 OVERFLOWS = ("saturate", "wrap")
@@ -118,7 +118,8 @@ NUMBERS = {
     "conv2d": lambda n: {**_window(n), "groups": n.one()},
     "depthwise_conv2d": _window,
     **dict.fromkeys(
-        ("matmul", "batch_matmul", "add", "sub", "mul", "maximum", "minimum", "abs"), lambda n: {}
+        ("matmul", "batch_matmul", "add", "sub", "mul", "maximum", "minimum", "abs", "embedding"),
+        lambda n: {},
     ),
     "clip": lambda n: {"low": n.by_channel(), "high": n.by_channel()},
     "requantize": _requantize,

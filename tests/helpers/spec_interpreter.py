@@ -177,6 +177,7 @@ COMPUTE = {
     "concat": lambda a, *xs: np.concatenate(xs, axis=a["axis"]),
     "pad": pad,
     "take": lambda a, x: np.take(x, a["indices"], axis=a["axis"]),
+    "embedding": lambda a, x, table: table[x],
     "standardize": standardize,
     "softmax": softmax,
 }

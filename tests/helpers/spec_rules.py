@@ -72,6 +72,7 @@ SHAPES = {
     **dict.fromkeys(("add", "sub", "mul", "maximum", "minimum"), _together),
     **dict.fromkeys(("abs", "clip", "requantize", "standardize"), lambda a, x: x),
     **dict.fromkeys(("lookup", "softmax"), lambda a, x, table: x),
+    "embedding": lambda a, x, table: (*x, *table[1:]),
     "max_pool": lambda a, x: (x[0], *_slid(a, x, a["ksize"]), x[3]),
     "reduce_max": _reduced,
     "reshape": lambda a, x: a["shape"],
@@ -177,6 +178,11 @@ def _picked(pick: Any) -> Any:
     )
 
 
+def _row(a: Attrs, x: Known, table: Known) -> Any:
+    require(x.low >= 0 and x.high < table.shape[0], "a code has no row")
+    return _ends(table.low, table.high)
+
+
 def _ends(low: int, high: int) -> Any:
     return low, high, max(-low, high)
 
@@ -196,6 +202,7 @@ RANGES = {
     "clip": _clipped,
     "requantize": lambda a, x: _ends(a["low"], a["high"]),
     "lookup": lambda a, x, table: _ends(table.low, table.high),
+    "embedding": _row,
     **dict.fromkeys(MOVES, _joined),
     "pad": lambda a, x: (min(x.low, 0), max(x.high, 0), x.magnitude),
     "standardize": _standardized,
@@ -241,7 +248,7 @@ SEPARATE = {
     "batch_matmul": _matrices,
     **dict.fromkeys(("add", "sub", "mul", "maximum", "minimum"), _by_sample),
     **dict.fromkeys(("clip", "requantize"), _more_than_channels),
-    **dict.fromkeys(("abs", "lookup", "max_pool", "reshape"), _always),
+    **dict.fromkeys(("abs", "lookup", "embedding", "max_pool", "reshape"), _always),
     "reduce_max": lambda a, y, x: 0 not in a["axes"],
     "transpose": lambda a, y, x: a["perm"][0] == 0,
     "slice": _first_axis_is_whole,

@@ -67,6 +67,7 @@ GIVEN: dict[str, Example] = {
     "squeeze": Example({"axes": (1, -1)}, [(2, 1, 3, 1)]),
     "expand_dims": Example({"axis": -2}, [IMAGE]),
     "take": Example({"axis": 1, "indices": (2, 0, 0, 5)}, [IMAGE]),
+    "embedding": Example({}, [(3, 5), (2, 6)]),
     "resize_nearest": Example({"size": (9, 5), "half_pixel": True}, [IMAGE]),
     "space_to_depth": Example({"block": 2}, [IMAGE]),
     "depth_to_space": Example({"block": 2}, [IMAGE]),
@@ -96,6 +97,8 @@ def attributes(op: str) -> Attributes:
 def floats(op: str, low: float = -2.0, seed: int = 0) -> list[Any]:
     rng = np.random.default_rng(seed)
     made = [rng.uniform(low, 2.0, shape) for shape in example(op).shapes]
+    if op == "embedding":
+        made[1] = np.floor(np.abs(made[1]))  # rows 0 and 1
     if op in BOOLEANS or op == "select":
         made[: 1 if op == "select" else None] = [x > 0 for x in made][
             : 1 if op == "select" else None
@@ -236,13 +239,24 @@ def keeps_samples(definition: OpDef[Any], op: str) -> bool:
     return definition.keeps_samples(attributes(op), example(op).shapes[0])
 
 
+def by_sample(op: str, inputs: list[Any]) -> list[list[Any]]:
+    """The inputs of the first sample, and those of the others."""
+    if op == "embedding":
+        table, indices = inputs
+        return [[table, indices[:1]], [table, indices[1:]]]
+    shape, rank = inputs[0].shape, inputs[0].ndim
+    of_samples = [x.shape[:1] == shape[:1] and x.ndim == rank for x in inputs]
+    return [
+        [x[part] if split else x for x, split in zip(inputs, of_samples, strict=True)]
+        for part in (slice(1), slice(1, None))
+    ]
+
+
 @pytest.mark.parametrize("op", [op for op in COMPUTING if keeps_samples(OPS[op], op)])
 def test_ops_declared_separate_keep_samples_separate(op: str) -> None:
-    x, *others = floats(op)
-    each = [o[:1] if o.shape[:1] == x.shape[:1] and o.ndim == x.ndim else o for o in others]
-    rest = [o[1:] if o.shape[:1] == x.shape[:1] and o.ndim == x.ndim else o for o in others]
-    parts = [evaluate(op, [x[:1], *each]), evaluate(op, [x[1:], *rest])]
-    np.testing.assert_allclose(np.concatenate(parts), evaluate(op, [x, *others]), rtol=1e-12)
+    inputs = floats(op)
+    parts = [evaluate(op, part) for part in by_sample(op, inputs)]
+    np.testing.assert_allclose(np.concatenate(parts), evaluate(op, inputs), rtol=1e-12)
 
 
 # -- attributes ---------------------------------------------------------------------------------

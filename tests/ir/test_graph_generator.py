@@ -28,7 +28,7 @@ FLOAT = (
     *("exp", "expm1", "log", "log1p", "sqrt", "square", "reciprocal", "greater"),
     *FUNCTIONS,
     *("greater_equal", "equal", "not_equal", "logical_and", "logical_or", "logical_not", "select"),
-    *("cast", "sum", "argmax", "opaque"),
+    *("cast", "sum", "argmax", "embedding", "opaque"),
 )  # in graphs of one op
 ONE_VALUE = {  # attributes that each graph has with one value
     ("batch_norm", "epsilon"),

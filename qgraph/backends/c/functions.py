@@ -18,7 +18,7 @@ from qgraph.backends.c.c_text import (
 )
 from qgraph.backends.c.context import CContext
 from qgraph.backends.c.elements import EXPRESSIONS, CStep, bits_for, expression
-from qgraph.backends.c.moves import WALKS, write_take, write_walk
+from qgraph.backends.c.moves import WALKS, write_rows, write_take, write_walk
 from qgraph.names import comment, identifier
 from qgraph.ops.attribute_types import Pads, Pair
 from qgraph.ops.lowerings import Lowerings
@@ -110,6 +110,11 @@ class _FunctionWriter:
         attrs = step.attrs_as(TakeAttrs)
         indices = self.source.array(attrs.indices, f"{step.output} indices")
         write_take(self.text, step, self.program, self._array(step.inputs[0]), indices)
+        self._trace_all(step)
+
+    def embedding(self, step: Step) -> None:
+        x, table = step.inputs
+        write_rows(self.text, step, self.program, self._array(x), self._array(table))
         self._trace_all(step)
 
     def _trace_all(self, step: Step) -> None:
@@ -387,5 +392,6 @@ LOWERINGS: Lowerings[Callable[[_FunctionWriter, Step], None]] = Lowerings(
         **dict.fromkeys(WALKS, _FunctionWriter.walk),
         "pad": _FunctionWriter.pad,
         "take": _FunctionWriter.take,
+        "embedding": _FunctionWriter.embedding,
     },
 )

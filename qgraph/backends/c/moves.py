@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -114,3 +115,18 @@ def write_take(text: Text, step: Step, program: Program, array: str, indices: st
         pick = f"{indices}[{name if size > 1 else 0}]"
         picked = f"{own[axis]} * {pick}" if own[axis] > 1 else pick
         text.line(f"to[{index(to, counters)}] = {array}[{index(rest, counters)} + {picked}];")
+
+
+def write_rows(text: Text, step: Step, program: Program, array: str, table: str) -> None:
+    """Copy a row of a table for each index of an array."""
+    indices, rows, made = (program.tensors[v] for v in (*step.inputs, step.output))
+    row = math.prod(rows.shape[1:])
+    with text.loops([("n", math.prod(indices.shape))]):
+        many = math.prod(indices.shape) > 1
+        source = f"{table} + {array}[{'n' if many else 0}] * {row}"
+        to = f"to + n * {row}" if many else "to"
+        if rows.storage == made.storage:
+            text.line(f"memcpy({to}, {source}, {row} * sizeof *to);")
+        else:
+            with text.loops([("c", row)]):
+                text.line(f"({to})[c] = ({source})[c];" if row > 1 else f"*({to}) = *({source});")

@@ -32,4 +32,5 @@ SHARED: Mapping[str, Lower] = {
     "concat": ProgramEmission._concat,
     "pad": ProgramEmission._pad,
     "take": ProgramEmission._take,
+    "embedding": ProgramEmission._embedding,
 }

@@ -101,5 +101,7 @@ def _outputs(path: Path, network: Network) -> Mapping[str, Array]:
 
 
 def _has_float_parts(model: onnx.ModelProto, network: Network) -> bool:
+    """Whether a file goes from the network's inputs to its outputs."""
     names = io_names_of(network.graph, onnx_name)
-    return {value.name for value in model.graph.output} == {*names.outputs.values()}
+    ends = ((model.graph.input, names.inputs), (model.graph.output, names.outputs))
+    return all({value.name for value in have} == {*own.values()} for have, own in ends)

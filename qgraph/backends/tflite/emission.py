@@ -178,6 +178,10 @@ class TfliteEmission(TensorWriter):
                 "is a layer norm on integers, of which TFLite has no operator",
                 "use another format",
             ),
+            "embedding": LoweringRefusal(
+                "picks rows of a table by codes of its input, but TFLite gathers by int32 indices",
+                "compute it outside of the file, or use another format",
+            ),
             "softmax": LoweringRefusal(
                 "is a softmax on integers, which TFLite computes by another table",
                 "use another format",

@@ -33,6 +33,7 @@ LOWERINGS: Lowerings[TosaLower] = Lowerings(
         "concat": moves.concat,
         "pad": moves.pad,
         "take": moves.take,
+        "embedding": moves.embedding,
     },
     {
         "standardize": LoweringRefusal(

@@ -85,6 +85,19 @@ def take(emission: TosaEmission, step: Step) -> None:
     emission.put(step.output, made, stored)
 
 
+def embedding(emission: TosaEmission, step: Step) -> None:
+    """GATHER of rows, [1, rows, numbers of a row], by int32 indices."""
+    (x, table), model = step.inputs, emission.model
+    stored, shape = emission.natural(step.output), emission.shape(step.output)
+    rows, *row = emission.shape(table)
+    count, behind = math.prod(emission.shape(x)), math.prod(row)
+    values = model.reshaped(emission.get(table, stored), (1, rows, behind), f"{table}/rows")
+    index = model.reshaped(emission.get(x, WIDE), (1, count), f"{step.output}/index")
+    made = (1, count, behind)
+    found = model.add(TosaOp.GATHER, [values, index], f"{step.output}/picked", stored.dtype, made)
+    emission.put(step.output, model.reshaped(found, shape, step.output), stored)
+
+
 def _picked(
     emission: TosaEmission,
     value: str,

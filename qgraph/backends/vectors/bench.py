@@ -223,6 +223,7 @@ def _lookup(one: _Step) -> Check:
 
 DIVIDES = LoweringRefusal("divides, which modules.sv has no check for")
 COMPARES, MOVES = LoweringRefusal("only compares codes"), LoweringRefusal("only moves codes")
+MOVED = ("reshape", "transpose", "slice", "concat", "pad", "take", "embedding")
 # The check of each op; ops that are refused have vectors, but no module in the testbench.
 LOWERINGS: Lowerings[Callable[[_Step], Check | None]] = Lowerings(
     "backends/vectors/bench",
@@ -236,7 +237,7 @@ LOWERINGS: Lowerings[Callable[[_Step], Check | None]] = Lowerings(
     },
     {
         **dict.fromkeys(("max_pool", "reduce_max"), COMPARES),
-        **dict.fromkeys(("reshape", "transpose", "slice", "concat", "pad", "take"), MOVES),
+        **dict.fromkeys(MOVED, MOVES),
         "batch_matmul": LoweringRefusal("multiplies two activations, of which vectors have none"),
         **dict.fromkeys(("standardize", "softmax"), DIVIDES),
     },

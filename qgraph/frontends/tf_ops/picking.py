@@ -1,4 +1,4 @@
-"""Ops that pick elements by indices that are known on import: gather, roll, reverse, tile."""
+"""Ops that pick elements by indices: gather, roll, reverse, tile."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.frontends.builder import Importer, Result, TfSite
+from qgraph.frontends.embeddings import rows_of_table
 from qgraph.frontends.tf_ops.slicing import FULL, slice_attrs
 from qgraph.ir.types import Codes
 
@@ -17,13 +18,15 @@ MAX_INDICES = 1 << 16
 
 
 def _gather(site: TfSite) -> Result:
-    """Constant indices into any axis, the first by default."""
+    """Constant indices into any axis, the first by default, or any indices of a table's rows."""
     indices, shape = site.constant(1), site.shape()
     axes = site.integers(2) if len(site.inputs) > 2 else (0,)
-    if indices is None or shape is None or axes is None or site.node.integer("batch_dims"):
+    if shape is None or axes is None or site.node.integer("batch_dims"):
         return None
     if not shape or site.type().dtype == "string":
         return None
+    if indices is None:
+        return rows_of_table(site) if axes[0] % len(shape) == 0 else None
     site.without_effect("validate_indices")
     axis = axes[0] % len(shape)
     size, found = shape[axis], indices.astype(np.int64).reshape(-1)

@@ -24,7 +24,7 @@ class Scale(Enum):
     """How an op changes the scale of codes."""
 
     FLOAT = "the result is float"
-    KEPT = "the result is on the scale of the input"
+    KEPT = "the result is on the scale of the first input"
     SHARED = "all inputs are on one scale, and the result too"
     PRODUCT = "exponents add up"
     OWN = "the result is on the scale of `spec`"
@@ -114,8 +114,8 @@ class OpDef(Generic[A]):
     elementwise: each element depends only on elements at its position. pointwise: a function of one
     tensor that may become a table. layer: sums of products with weights, the second input.
 
-    separate: whether the samples of a batch, along the first axis of the first input, stay separate
-    and in order, from the shape of that input. Elementwise ops need no rule.
+    separate: whether the samples of a batch, along the first axis of the first input that varies,
+    stay separate and in order, from the shape of that input. Elementwise ops need no rule.
 
     formats: the names of the op in file formats that have it.
 

@@ -14,6 +14,7 @@ from qgraph.errors import GraphError
 from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs
 from qgraph.ir.ops.base import (
     AnyOp,
+    Elements,
     OpDef,
     Scale,
     Shapes,
@@ -25,7 +26,7 @@ from qgraph.ir.ops.base import (
     reach_of_inputs,
     same_as_first,
 )
-from qgraph.ir.types import Array, Codes, Shape, TensorType
+from qgraph.ir.types import Array, Codes, Fixed, Shape, TensorType
 from qgraph.ops.attribute_types import Pair
 from qgraph.ops.attributes import A, Attributes, attribute
 from qgraph.ops.movement import TakeAttrs, TransposeAttrs
@@ -243,6 +244,29 @@ def _take(attrs: TakeAttrs, inputs: Sequence[Array]) -> Array:
     return np.take(inputs[0], np.asarray(attrs.indices, np.int64), axis=attrs.axis)
 
 
+def _infer_embedding(attrs: Attributes, inputs: Sequence[TensorType]) -> TensorType:
+    table, indices = inputs
+    if table.shape is None or indices.shape is None:
+        return table.with_shape(None)
+    if not table.shape:
+        raise GraphError("needs a table with rows, found a scalar")
+    return table.with_shape((*indices.shape, *table.shape[1:]))
+
+
+def _embedding(attrs: Attributes, inputs: Sequence[Array]) -> Array:
+    table, rows = inputs[0], inputs[1].astype(np.int64)
+    if rows.size and not (rows.min() >= 0 and rows.max() < len(table)):
+        raise IndexError(f"an index of {rows.min()} to {rows.max()} for {len(table)} rows")
+    return table[rows]
+
+
+def _embedding_of_codes(attrs: Attributes, inputs: Sequence[Fixed]) -> Fixed:
+    """Codes outside of the table, which no valid index has, pick its first or last row."""
+    table, indices = inputs
+    rows = np.clip(indices.codes, 0, len(table.codes) - 1)
+    return Fixed(table.codes[rows], table.exponent)
+
+
 def _pad_nonnegative(attrs: PaddingAttrs, inputs: Sequence[bool]) -> bool:
     return attrs.value >= 0 and all(inputs)
 
@@ -313,5 +337,12 @@ OPS: tuple[AnyOp, ...] = (
         lambda attrs, shape: attrs.axis % (len(shape) + 1) != 0,
     ),
     mover("take", TakeAttrs, _infer_take, _take, lambda attrs, shape: attrs.axis != 0),
+    # table, indices of its rows; indices may be floats, which hold integers up to 2^24 exactly
+    OpDef(
+        "embedding", (2, 2), Attributes, _infer_embedding, _embedding, _embedding_of_codes,
+        scale=Scale.KEPT, reach=lambda attrs, inputs, shapes: reach_of_any(inputs[:1]),
+        nonnegative=lambda attrs, inputs: inputs[0], takes=Elements.NUMBERS, separate=always,
+        owns=True,
+    ),
     mover("resize_nearest", ResizeAttrs, _infer_resize, _resize_nearest, always),
 )  # fmt: skip

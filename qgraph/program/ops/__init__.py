@@ -19,6 +19,7 @@ from qgraph.program.ops.base import AnyProgramOp, Index, OpClass, Operand, Progr
 from qgraph.program.ops.elementwise import BinaryAttrs, ClipAttrs, LookupAttrs, RequantizeAttrs
 from qgraph.program.ops.movement import (
     ConcatAttrs,
+    EmbeddingAttrs,
     PadAttrs,
     ReshapeAttrs,
     SliceAttrs,
@@ -32,6 +33,7 @@ __all__ = [
     "ClipAttrs",
     "ConcatAttrs",
     "Conv2dAttrs",
+    "EmbeddingAttrs",
     "Index",
     "LookupAttrs",
     "MatmulAttrs",

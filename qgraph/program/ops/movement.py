@@ -64,6 +64,11 @@ class ConcatAttrs(Attributes):
 
 
 @dataclass(frozen=True)
+class EmbeddingAttrs(Attributes):
+    """Rows of a table have no attributes."""
+
+
+@dataclass(frozen=True)
 class PadAttrs(Attributes):
     """Zeros around a tensor."""
 
@@ -120,6 +125,13 @@ def _take_shape(attrs: TakeAttrs, shapes: Sequence[Sizes]) -> Sizes:
     return (*x[:axis], len(attrs.indices), *x[axis + 1 :])
 
 
+def _embedding_shape(attrs: EmbeddingAttrs, shapes: Sequence[Sizes]) -> Sizes:
+    x, table = shapes
+    if not table or not table[0]:
+        raise GraphError(f"needs a table with rows, found one of shape {table}")
+    return (*x, *table[1:])
+
+
 # -- arithmetic and ranges ----------------------------------------------------------------------
 
 
@@ -135,6 +147,19 @@ def _padded(attrs: Attributes, inputs: Sequence[Operand]) -> Reach:
 
 def _concat(attrs: ConcatAttrs, inputs: Sequence[Codes]) -> Codes:
     return np.concatenate(inputs, axis=attrs.axis)
+
+
+def _embedding(attrs: EmbeddingAttrs, inputs: Sequence[Codes]) -> Codes:
+    x, table = inputs
+    return table[x]
+
+
+def _rows(attrs: EmbeddingAttrs, inputs: Sequence[Operand]) -> Reach:
+    """Range of the table. Raises GraphError for an index without a row."""
+    x, table = inputs
+    if x.low < 0 or x.high >= table.shape[0]:
+        raise GraphError(f"indices of {x.low} to {x.high} for {table.shape[0]} rows")
+    return Reach(table.low, table.high, max(-table.low, table.high))
 
 
 # -- structure ----------------------------------------------------------------------------------
@@ -163,6 +188,14 @@ def _moved_sources(
         return [(which, tuple(int(i) for i in at))]
 
     return sources
+
+
+def _embedding_sources(
+    attrs: EmbeddingAttrs, inputs: Sequence[Codes], index: Index
+) -> list[tuple[int, Index]]:
+    rank = inputs[0].ndim
+    row = int(inputs[0][index[:rank]])
+    return [(0, index[:rank]), (1, (row, *index[rank:]))]
 
 
 def _slice_numbers(attrs: SliceAttrs, shapes: Sequence[Sizes]) -> list[int]:
@@ -294,5 +327,17 @@ OPS: tuple[AnyProgramOp, ...] = (
         _take_shape,
         lambda attrs, inputs: np.take(inputs[0], attrs.indices, axis=attrs.axis),
         lambda attrs, inputs, made: attrs.axis != 0,
+    ),
+    ProgramOp(
+        "embedding", 23, OpClass.MOVE, ("x", "table"), EmbeddingAttrs,
+        Manual(
+            "Picks rows of a constant table; the codes of x are the indices of rows.",
+            "that of x, then that of a row of the table",
+            "y[i, j] = table[x[i], j] for every index i of x and j of a row",
+            "low to high of the table; the magnitude is max(-low, high)",
+            "refused unless x has codes of 0 to the number of rows minus 1 only",
+            ALWAYS,
+        ),
+        _embedding_shape, _embedding, _rows, always, _embedding_sources,
     ),
 )  # fmt: skip

@@ -13,7 +13,7 @@ from tests.helpers.generators.grower import Draft, Grower
 # Relative frequency of ops, where it is not 1.
 FREQUENCY = {
     "requantize": 7, "conv2d": 3, "depthwise_conv2d": 3, "matmul": 2, "batch_matmul": 3,
-    "lookup": 2, "clip": 3, "max_pool": 3, "slice": 2, "take": 2, "reshape": 2,
+    "lookup": 2, "clip": 3, "max_pool": 3, "slice": 2, "take": 2, "reshape": 2, "embedding": 2,
 }  # fmt: skip
 
 
@@ -273,6 +273,16 @@ def take(g: Grower, x: Tensor) -> Draft:
     return Draft((x.name,), {"axis": axis, "indices": tuple(int(i) for i in indices)})
 
 
+def embedding(g: Grower, x: Tensor) -> Draft | None:
+    """A row of up to two axes for each code, and sometimes rows that no code has."""
+    c = g.choices
+    if x.low < 0 or x.high >= 1 << 12:
+        return None
+    row = [c.number(1, 5) for _ in range(c.number(0, 4 - len(x.shape)))]
+    table = g.codes(x.high + 1 + c.pick(0, 0, 3), *row, bits=(8, 3, 8, 16))
+    return Draft((x.name, g.constant(table, exponent=c.pick(0, 7))))
+
+
 IMAGES = (4,)
 ANY = range(1, 5)
 # The ranks of the operand that an op reads first, where they are not 2 to 4.
@@ -287,4 +297,5 @@ RECIPES: Mapping[str, Callable[[Grower, Tensor], Draft | None]] = {
     "clip": clip, "requantize": requantize, "lookup": lookup, "standardize": standardize,
     "max_pool": max_pool, "reduce_max": reduce_max, "reshape": reshape, "transpose": transpose,
     "slice": slice_, "concat": concat, "pad": pad, "take": take,
+    "embedding": embedding,
 }  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from qgraph.backends.onnx.builder import element_type
 from qgraph.backends.onnx.emission import END
 from qgraph.backends.onnx.floats.elementwise import Lower
 from qgraph.backends.onnx.floats.emission import FloatEmission
@@ -140,6 +141,14 @@ def _take(e: FloatEmission, node: Node) -> None:
     e.put(node.name, e.op("Gather", e.get(x, nchw), indices, stem=node.name, axis=place), nchw)
 
 
+def _embedding(e: FloatEmission, node: Node) -> None:
+    table, indices = node.inputs
+    held = e.get(indices)
+    if e.graph.types[indices].dtype not in ("int32", "int64"):
+        held = e.op("Cast", held, stem=f"{node.name}/index", to=element_type("int64"))
+    e.put(node.name, e.op("Gather", e.get(table), held, stem=node.name, axis=0))
+
+
 def _resize_nearest(e: FloatEmission, node: Node) -> None:
     """By factors if these are powers of two, which all runtimes compute exactly; otherwise by the
     source index of each element, because runtimes round it differently.
@@ -217,6 +226,7 @@ MOVES: Mapping[str, Lower] = {
     "squeeze": _squeeze,
     "expand_dims": _expand_dims,
     "take": _take,
+    "embedding": _embedding,
     "resize_nearest": _resize_nearest,
     "space_to_depth": _space_to_depth,
     "depth_to_space": _depth_to_space,

@@ -88,6 +88,22 @@ def _take(e: Emission, node: Node) -> str:
     return e.builder.add("GatherV2", node.name, inputs, **types)
 
 
+def _embedding(e: Emission, node: Node) -> str:
+    """Indices outside of the table pick its first or last row, as in the integer program."""
+    (table, indices), dtype = node.inputs, e.dtypes[node.name]
+    shape, kind = e.graph.types[table].shape, e.type_name(indices)
+    assert shape and shape[0] is not None, node.name
+    ends = [e.builder.scalar(end, kind) for end in (0, shape[0] - 1)]
+    x = e.tensor(indices, kind)
+    limited = e.builder.add("ClipByValue", f"{node.name}/limited", [x, *ends], T=DType(kind))
+    index = e.builder.add(
+        "Cast", f"{node.name}/as_index", [limited], SrcT=DType(kind), DstT=DType("int32")
+    )
+    types = {"Tparams": DType(dtype), "Tindices": DType("int32"), "Taxis": DType("int32")}
+    inputs = [e.tensor(table, dtype), index, e.builder.scalar(0, "int32")]
+    return e.builder.add("GatherV2", node.name, inputs, **types)
+
+
 def _block(op: str) -> Lower:
     def lower(e: Emission, node: Node) -> str:
         dtype = e.dtypes[node.name]
@@ -129,6 +145,7 @@ MOVEMENT: Mapping[str, Lower] = {
     "squeeze": _squeeze,
     "slice": _slice,
     "take": _take,
+    "embedding": _embedding,
     "resize_nearest": _resize,
     "space_to_depth": _block("SpaceToDepth"),
     "depth_to_space": _block("DepthToSpace"),

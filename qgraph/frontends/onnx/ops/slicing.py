@@ -11,6 +11,7 @@ import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.frontends.inexpressible import Inexpressible
+from qgraph.frontends.embeddings import rows_of_table
 from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.tf_ops.slicing import FULL, Part, slice_attrs
 from qgraph.ir.types import Array
@@ -90,9 +91,9 @@ def _split(site: OnnxSite) -> Result:
 
 def _gather(site: OnnxSite) -> Result:
     indices, shape = site.constant(1), site.known_shape()
-    if indices is None:
-        return None
     axis = site.axis(site.node.integer("axis"), len(shape))
+    if indices is None:
+        return rows_of_table(site) if axis == 0 else None
     array = site.constant(0)
     rest = 0 if array is None else array.size // max(array.shape[axis], 1)
     if array is not None and site.builder.allows(rest * indices.size + indices.size):

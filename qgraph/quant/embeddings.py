@@ -1,0 +1,50 @@
+"""Embeddings in fixed point: a table of codes, and indices that are codes on a scale of 1."""
+
+from __future__ import annotations
+
+from qgraph.ir.graph import Node, node_of
+from qgraph.ir.types import Role
+from qgraph.quant.value_forms import OUTSIDE, ValueForms
+from qgraph.rewrite.constants import not_constant
+
+INDEX_BITS = (8, 16, 24)  # float32 holds 24 bits exactly
+
+
+class Embeddings(ValueForms):
+    """Forms of the values of embeddings."""
+
+    def is_indices(self, node: Node) -> bool:
+        """Whether a node only converts indices, given as an input, to float for embeddings."""
+        users = self.graph.users(node.name)
+        given = node.op == "cast" and self.forms[node.inputs[0]].kind == "input"
+        return given and {user.op for user in users} == {"embedding"}
+
+    def rows(self, node: Node) -> tuple[str, str] | str:
+        """The codes of an embedding; if it stays float, the reason."""
+        table, indices = node.inputs
+        shape = self.graph.types[table].shape
+        if self.forms[table].kind != "const" or not shape or shape[0] is None:
+            return not_constant(self.graph, "its table", table)
+        if self.forms[indices].kind not in OUTSIDE:
+            return "its indices are not computed from inputs alone"
+        bits = next((b for b in INDEX_BITS if shape[0] <= 1 << b), None)
+        if bits is None:
+            return f"{shape[0]:,} rows are more than 2^{INDEX_BITS[-1]}"
+        self.connect(node, self._table_codes(table), self._index(indices, bits))
+        return "codes", node.name
+
+    def _table_codes(self, table: str) -> str:
+        """Codes of a table with the bits of activations. They are trained as weights are."""
+        key = f"{table} rows"
+        if key not in self.narrowed:
+            bits, signed = self.bits.activation, self._has_sign(table)
+            spec = self.spec(bits, signed, Role.WEIGHT)
+            self.narrowed[key] = self.quantizer(table, node_of(table), spec)
+        return self.narrowed[key]
+
+    def _index(self, indices: str, bits: int) -> str:
+        key = f"{indices} index {bits}"
+        if key not in self.narrowed:
+            spec = self.spec(bits, False, Role.INDEX).with_exponent(0)
+            self.narrowed[key] = self.quantizer(self.forms[indices].value, node_of(indices), spec)
+        return self.narrowed[key]

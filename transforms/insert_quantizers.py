@@ -108,7 +108,7 @@ class _Inserter(KeptScales):
         if node.op in ("mul", "batch_matmul"):
             return self._product
         if node.op == "embedding":
-            return self._embedding
+            return partial(self.rows, refuse=self._float)
         if node.op == "concat":
             return self._concat
         if node.op == "select":
@@ -235,11 +235,8 @@ class _Inserter(KeptScales):
             return "wide", node.name
         x, c = data[0], constants[0]
         if marks_of(node).pool:
-            self.connect(
-                node,
-                self.forms[x].value,
-                self.constant(c, Role.CONSTANT, self.bits.constant, signed=False),
-            )
+            factor = self.constant(c, Role.CONSTANT, self.bits.constant, signed=False)
+            self.connect(node, self.forms[x].value, factor)
             return "wide", node.name
         if (x, node.name) in self.leaky_products:
             self.connect(
@@ -275,10 +272,6 @@ class _Inserter(KeptScales):
             width = self.bits.output if node.name in self.leaving else None
             self.connect(node, self.codes(node.inputs[0], width))
         return "codes", node.name
-
-    def _embedding(self, node: Node) -> tuple[str, str]:
-        found = self.rows(node)
-        return self._float(node, found) if isinstance(found, str) else found
 
     def _table(self, node: Node) -> tuple[str, str]:
         if self.forms[node.inputs[0]].kind in (*OUTSIDE, "const"):

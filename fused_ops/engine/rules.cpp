@@ -294,11 +294,9 @@ class Rule {
         const Shape& x = shape_of(0);
         step_.list = list(0, static_cast<int64_t>(x.size()) - 1);
         check(step_.list.size() == x.size(), "permutes a different number of dimensions");
-        std::vector<bool> seen(x.size());
-        Shape made;
+        Shape seen(x.size()), made;
         for (const int64_t axis : step_.list) {
-            check(!seen[static_cast<size_t>(axis)], "lists an axis twice");
-            seen[static_cast<size_t>(axis)] = true;
+            check(++seen[static_cast<size_t>(axis)] == 1, "lists an axis twice");
             made.push_back(x[static_cast<size_t>(axis)]);
         }
         return made;
@@ -355,8 +353,7 @@ class Rule {
     }
 
     Shape embedding() const {
-        check(input(1).kind == Kind::constant && !shape_of(1).empty(),
-              "needs a constant table with rows");
+        check(input(1).kind == Kind::constant && !shape_of(1).empty(), "needs a constant table");
         check(input(0).low >= 0 && input(0).high < shape_of(1)[0], "has indices without a row");
         Shape made = shape_of(0);
         made.insert(made.end(), shape_of(1).begin() + 1, shape_of(1).end());

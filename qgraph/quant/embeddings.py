@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from qgraph.ir.graph import Node, node_of
 from qgraph.ir.types import Role
 from qgraph.quant.value_forms import OUTSIDE, ValueForms
@@ -19,17 +21,17 @@ class Embeddings(ValueForms):
         given = node.op == "cast" and self.forms[node.inputs[0]].kind == "input"
         return given and {user.op for user in users} == {"embedding"}
 
-    def rows(self, node: Node) -> tuple[str, str] | str:
-        """The codes of an embedding; if it stays float, the reason."""
+    def rows(self, node: Node, refuse: Callable[[Node, str], tuple[str, str]]) -> tuple[str, str]:
+        """Convert an embedding. refuse: leaves a node float, for a reason."""
         table, indices = node.inputs
         shape = self.graph.types[table].shape
         if self.forms[table].kind != "const" or not shape or shape[0] is None:
-            return not_constant(self.graph, "its table", table)
+            return refuse(node, not_constant(self.graph, "its table", table))
         if self.forms[indices].kind not in OUTSIDE:
-            return "its indices are not computed from inputs alone"
+            return refuse(node, "its indices are not computed from inputs alone")
         bits = next((b for b in INDEX_BITS if shape[0] <= 1 << b), None)
         if bits is None:
-            return f"{shape[0]:,} rows are more than 2^{INDEX_BITS[-1]}"
+            return refuse(node, f"{shape[0]:,} rows are more than 2^{INDEX_BITS[-1]}")
         self.connect(node, self._table_codes(table), self._index(indices, bits))
         return "codes", node.name
 

@@ -350,13 +350,6 @@ class ProgramEmission(ABC):
         value = self.model.add("Gather", inputs, step.output, axis=axis)
         self.put_moved(step, value, dtype, nchw)
 
-    def _embedding(self, step: Step) -> None:
-        x, table = step.inputs
-        dtype, held = self.working(table), self.get(x, self.made_as(x)[0])
-        index = self.model.add("Cast", [held], f"{step.output}/index", to=element_type("int64"))
-        value = self.model.add("Gather", [self.get(table, dtype), index], step.output, axis=0)
-        self.put(step.output, value, dtype)
-
     def _reduce_max(self, step: Step) -> None:
         (name,), attrs = step.inputs, step.attrs_as(ReduceMaxAttrs)
         axes, keepdims = attrs.axes, attrs.keepdims

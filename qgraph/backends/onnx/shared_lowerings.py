@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from qgraph.backends.onnx.builder import element_type
 from qgraph.backends.onnx.emission import Lower, ProgramEmission
 from qgraph.ir.ops import OPS as GRAPH_OPS
+from qgraph.program import Step
 from qgraph.program.ops import OPS, OpClass
 from qgraph.program.ops.base import AnyProgramOp
 
@@ -14,6 +16,15 @@ def _named(op: AnyProgramOp, name: str) -> Lower:
     if op.family is OpClass.UNARY:
         return lambda emission, step: emission._unary(step, name)
     return lambda emission, step: emission._binary(step, name)
+
+
+def _embedding(emission: ProgramEmission, step: Step) -> None:
+    x, table = step.inputs
+    model, dtype = emission.model, emission.working(table)
+    held = emission.get(x, emission.made_as(x)[0])
+    index = model.add("Cast", [held], f"{step.output}/index", to=element_type("int64"))
+    value = model.add("Gather", [emission.get(table, dtype), index], step.output, axis=0)
+    emission.put(step.output, value, dtype)
 
 
 # Plain ops of the program are ops of the graph, whose definitions have ONNX's name.
@@ -32,5 +43,5 @@ SHARED: Mapping[str, Lower] = {
     "concat": ProgramEmission._concat,
     "pad": ProgramEmission._pad,
     "take": ProgramEmission._take,
-    "embedding": ProgramEmission._embedding,
+    "embedding": _embedding,
 }

@@ -107,6 +107,19 @@ def test_files_of_onnx_give_the_same_network(kind) -> None:
     assert [e.spec.bits for e in lower(made.graph).entries] == [8]
 
 
+def test_arithmetic_on_indices_is_left_to_the_host(tmp_path) -> None:
+    keras.utils.set_random_seed(0)
+    x = layers.Input((LENGTH,), dtype="int32", name="words")
+    h = layers.Embedding(50, 5)(tf.maximum(tf.minimum(x + 1, 49), 0))
+    model, data = keras.Model(x, layers.Dense(3)(layers.Flatten()(h))), words(50)
+    made = quantize(model, data, effort="plain")
+    said = {r.reason for r in made.trace.refusals if "stays float" in r.reason}
+    assert said == {"stays float: its numbers are integers", "stays float: cast is a float op"}
+    assert made.facts.agreement.sqnr > 25
+    found = verify(made.save(tmp_path / "out"), forms=["tensorflow", "onnx-qdq", "onnx-integer"])
+    assert found.equal and not found.refused
+
+
 def test_an_index_without_a_row_is_an_error() -> None:
     for wrong in (-1, 50):
         data = words(50)

@@ -97,6 +97,8 @@ class _Inserter(KeptScales):
             return self.keep_quantizer
         if node.name in self.masks and node.op != "input":
             return partial(self._float, reason="it computes a mask of a softmax")
+        if node.op != "input" and not self.graph.types[node.name].is_float:
+            return partial(self._float, reason="its numbers are integers")
         if self.is_indices(node):
             return lambda cast: ("input", cast.name)
         if node.op in COMPUTE:

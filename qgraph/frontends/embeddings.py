@@ -16,5 +16,7 @@ def rows_of_table(site: AnySite) -> str | None:
     if shape[0] is None or shape[0] > MOST_ROWS or kind.dtype in ("string", "bool"):
         return None
     if not kind.is_float:
-        indices = site.helper("indices", "cast", indices, dtype="float32")
+        users = site.builder.graph.users(indices)
+        known = (n.name for n in users if n.op == "cast" and n.attrs["dtype"] == "float32")
+        indices = next(known, "") or site.helper("indices", "cast", indices, dtype="float32")
     return site.emit("embedding", table, indices)

@@ -25,6 +25,7 @@ from qgraph.frontends.tf_ops import EVALUATORS, IMPORTERS
 from qgraph.frontends.widening import widened
 from qgraph.ir.graph import Graph
 from qgraph.ir.narrow_floats import note
+from qgraph.ir.order import inputs_first
 from qgraph.ir.types import Shape
 from qgraph.ir.verify import verify
 
@@ -210,13 +211,18 @@ def sweep(graph: Graph, keep: Collection[str]) -> None:
 
 
 def _add_control(graph: Graph, nodes: Mapping[str, TFNode]) -> None:
-    """Add control edges between imported nodes, also through NoOps that were not imported."""
+    """Add control edges between imported nodes, also through NoOps that were not imported.
+
+    A node does not wait for one that its inputs are computed from.
+    """
     for name, node in nodes.items():
         if node.control and name in graph.nodes:
             imported = graph.nodes[name]
             control = _control_sources(graph, nodes, node)
             if control and imported.op not in ("const", "input"):
-                graph.replace(replace(imported, control=control))
+                before = {*inputs_first(imported.inputs, lambda v: graph.producer(v).inputs)}
+                left = tuple(c for c in control if before.isdisjoint(graph.nodes[c].values))
+                graph.replace(replace(imported, control=left))
 
 
 def _control_sources(graph: Graph, nodes: Mapping[str, TFNode], node: TFNode) -> tuple[str, ...]:

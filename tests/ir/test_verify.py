@@ -69,7 +69,7 @@ BREAK = {
     "rounding": (spec(rounding="up"), "q: quantize: unknown rounding or overflow"),
     "overflow": (spec(overflow="error"), "q: quantize: unknown rounding or overflow"),
     "role": (spec(role="wheel"),
-             "q: quantize: unknown role `wheel`\n  choose one of input, activation"),
+             "q: quantize: unknown role `wheel`\n  choose one of input, index, activation"),
     "table without domain": (
         lambda g: put(g, "q", op="lookup", attrs={"spec": SPEC, "function": "tanh"}),
         "q: lookup: attribute `domain` is missing",

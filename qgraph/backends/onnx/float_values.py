@@ -254,6 +254,10 @@ class ValueEmission(ProgramEmission):
         whole = self.cast(index, "int64", f"{step.output}/index")
         self.put(step.output, self.table(step, whole), "float32", nchw)
 
+    def _embedding(self, step: Step) -> None:
+        index = self._codes(step.inputs[0], "int64", step.output)
+        self.put(step.output, self.table(step, index), "float32")
+
     def _steps(self, value: str, name: str, stem: str, dtype: str = "float32") -> str:
         """The codes of a tensor as whole numbers of a float type."""
         power = np.ldexp(np.float64(1), self.tensors[name].exponent)
@@ -311,6 +315,7 @@ def value_lowerings(place: str, form: str, **own: Lower) -> Lowerings[Lower]:
         "clip": ValueEmission._clip,
         "requantize": ValueEmission._requantize,
         "lookup": ValueEmission._lookup,
+        "embedding": ValueEmission._embedding,
         "max_pool": ValueEmission._max_pool,
         "standardize": ValueEmission._standardize,
         "softmax": ValueEmission._softmax,

@@ -15,6 +15,7 @@ import numpy as np
 from qgraph.backends.pending_layers import LayerOutput, PendingLayer
 from qgraph.backends.tflite import moves
 from qgraph.backends.tflite.elementwise import converted, write_binary, write_codes, write_table
+from qgraph.backends.tflite.embeddings import write_limits, write_rows
 from qgraph.backends.tflite.layers import DEPTHWISE, write_matmul, write_window
 from qgraph.backends.tflite.model_builder import QuantizedScale
 from qgraph.backends.tflite.writer import ANOTHER_PROFILE, BYTE, TensorWriter
@@ -137,6 +138,8 @@ class TfliteEmission(TensorWriter):
         self.pending[step.output] = PendingLayer(step.output, step)
 
     def _clip(self, step: Step) -> None:
+        if step.output in self.indices:
+            return write_limits(self, step)
         self.pending[step.output] = self.as_pending(step.inputs[0]).clipped(step)
 
     def _requantize(self, step: Step) -> None:
@@ -155,6 +158,12 @@ class TfliteEmission(TensorWriter):
 
     def _abs(self, step: Step) -> None:
         tensor = self.tensors[step.inputs[0]]
+        if tensor.name in self.pending and tensor.high - tensor.low > BYTE[1] - BYTE[0]:
+            raise UnsupportedError(
+                "is an absolute value of sums, which TFLite has in 8 bits only",
+                node=step.output,
+                hint="use another format",
+            )
         value, codes = self.get(step.inputs[0]), np.arange(tensor.low, tensor.high + 1)
         self.held[step.output] = write_table(self, step, value, np.abs(codes), tensor.low)
 
@@ -171,16 +180,13 @@ class TfliteEmission(TensorWriter):
             "requantize": _requantize,
             "lookup": _lookup,
             "abs": _abs,
+            "embedding": write_rows,
             **moves.LOWERINGS,
         },
         {
             "standardize": LoweringRefusal(
                 "is a layer norm on integers, of which TFLite has no operator",
                 "use another format",
-            ),
-            "embedding": LoweringRefusal(
-                "picks rows of a table by codes of its input, but TFLite gathers by int32 indices",
-                "compute it outside of the file, or use another format",
             ),
             "softmax": LoweringRefusal(
                 "is a softmax on integers, which TFLite computes by another table",

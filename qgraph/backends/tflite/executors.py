@@ -155,6 +155,8 @@ def _fed(entry: JsonObject, codes: Array) -> Array:
     if entry["type"] == "float32":
         values: Array = np.ldexp(codes.astype(np.float32), -int(entry["exponent"]))
         return values
+    if entry["type"] == "int32":
+        return codes.astype(np.int32)
     stored: Array = (codes + int(entry["zero"])).astype(np.int8)
     return stored
 

@@ -15,7 +15,9 @@ from qgraph.backends.tflite.emission import TfliteEmission
 from qgraph.backends.tflite.model_builder import TfliteModelBuilder
 from qgraph.backends.tflite.writer import ANOTHER_PROFILE
 from qgraph.errors import UnsupportedError
-from qgraph.ir.types import Overflow, rounding_of_numbers
+from qgraph.ir.graph import Graph
+from qgraph.ir.reading import spec_of
+from qgraph.ir.types import Overflow, Role, rounding_of_numbers
 from qgraph.names import Namespace, onnx_name
 from qgraph.program import Entry
 
@@ -42,13 +44,14 @@ class TfliteFile:
         """Names of inputs by entry, and of outputs by value: those of the user where possible."""
         graph, program = self.network.graph, self.program
         known = io_names_of(graph, onnx_name)
-        sources = [entry.source for entry in program.entries]
+        given = {entry.tensor: _given(graph, entry.source) for entry in program.entries}
+        sources = [*given.values()]
         publics = {value: known.outputs[name] for name, value in reversed(graph.outputs.items())}
         taken = Namespace(onnx_name)
         inputs = {
             entry.tensor: taken.fresh(
-                known.inputs.get(entry.source, entry.source)
-                if sources.count(entry.source) == 1
+                known.inputs.get(given[entry.tensor], entry.source)
+                if sources.count(given[entry.tensor]) == 1
                 else f"{entry.tensor}/float"
             )
             for entry in program.entries
@@ -94,7 +97,10 @@ class TfliteFile:
         """Add an input: the codes of an entry, or floats that QUANTIZE converts to them."""
         name, public = entry.tensor, self.names["inputs"][entry.tensor]
         shape, scale = self.program.tensors[name].shape, self.emission.scale_of(name)
-        if self.io_type == "int8":
+        kind = "int32" if name in self.emission.indices else self.io_type
+        if kind == "int32":
+            self.emission.held[name] = given = self.model.tensor(public, shape, kind, own=True)
+        elif kind == "int8":
             given = self.model.tensor(public, shape, "int8", scale, own=True)
             self.emission.held[name] = given
         else:
@@ -106,7 +112,7 @@ class TfliteFile:
             self.model.operator("QUANTIZE", [given], made, "QuantizeOptions")
             self.emission.finish(made, out, False)
         self.model.inputs[public] = given
-        return {"name": public, "type": self.io_type, "index": given, **self._scale(name)}
+        return {"name": public, "type": kind, "index": given, **self._scale(name)}
 
     def _check_quantizer(self, entry: Entry) -> None:
         if entry.spec.overflow != Overflow.SATURATE:
@@ -151,11 +157,19 @@ class TfliteFile:
         values |= self.made_softmaxes
         graph = self.network.graph
         wanted = dict.fromkeys(graph.outputs.values())
-        sources = {entry.source for entry in self.program.entries}
+        sources = {_given(graph, entry.source) for entry in self.program.entries}
         complete = bool(wanted) and values.keys() >= wanted.keys() and sources <= {*graph.inputs}
         for name in wanted if complete else exits:
             self.model.outputs[self.names["outputs"][name]] = values[name]
         return complete or not wanted
+
+
+def _given(graph: Graph, source: str) -> str:
+    """The input of the network that indices of rows are; other sources as they are."""
+    node = graph.nodes.get(source)
+    users = {spec_of(user).role for user in graph.users(source) if user.op == "quantize"}
+    cast = node is not None and node.op == "cast" and users == {Role.INDEX}
+    return node.inputs[0] if cast and node is not None else source
 
 
 def _softmaxes(network: Network) -> Mapping[str, str]:

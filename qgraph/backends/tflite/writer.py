@@ -32,6 +32,7 @@ class TensorWriter(ABC):
     ) -> None:
         self.program, self.arithmetic, self.model = program, arithmetic, builder
         self.tensors = program.tensors
+        self.indices = indices_of_rows(program)
         self.held: dict[str, int] = {}
         self.lowest_weights: list[str] = []  # layers with weights of -128
 
@@ -40,6 +41,10 @@ class TensorWriter(ABC):
     @abstractmethod
     def get_like(self, name: str, like: str) -> int:
         """A tensor, stored with the zero point of another; codes that do not fit saturate."""
+
+    @abstractmethod
+    def constant_like(self, name: str, like: str) -> int:
+        """A constant stored with the zero point of another tensor."""
 
     def codes(self, name: str) -> Codes | None:
         """Codes of a constant; None for other tensors."""
@@ -50,8 +55,13 @@ class TensorWriter(ABC):
         return self.program.constants[name].astype(np.int64)
 
     def scale_of(self, name: str) -> QuantizedScale:
-        """How a tensor is stored. Raises UnsupportedError if int8 cannot hold it."""
+        """How a tensor is stored: indices of rows in int32, others in int8.
+
+        Raises UnsupportedError if int8 cannot hold it.
+        """
         tensor, exponent = self.tensors[name], self.exponent(name)
+        if name in self.indices:
+            return QuantizedScale(exponent)
         zero = BYTE[0] if tensor.low >= 0 else 0
         if not BYTE[0] <= tensor.low + zero <= tensor.high + zero <= BYTE[1]:
             raise UnsupportedError(
@@ -178,3 +188,14 @@ class TensorWriter(ABC):
         """The tensor for the result of an operator, before limits that are not fused into it."""
         limited = not fused and self.limits(out)
         return self.add_tensor(out.name, f"{out.name}/unlimited" if limited else None)
+
+
+def indices_of_rows(program: Program) -> frozenset[str]:
+    """Tensors that embeddings alone use, as indices."""
+    found = {entry.tensor for entry in program.entries}
+    found |= {step.output for step in program.steps if step.op == "clip"}
+    for step in reversed(program.steps):
+        if step.op != "embedding" and not (step.op == "clip" and step.output in found):
+            found.difference_update(step.inputs)
+    used = {v for step in program.steps for v in step.inputs}
+    return frozenset(found & used - {*program.exits})

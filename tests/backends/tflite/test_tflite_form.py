@@ -32,7 +32,7 @@ for package in ("tflite", "ai_edge_litert", "tflite_micro"):
 FORM = TfliteForm()
 PROFILES = [load_profile(arithmetic.name) for arithmetic in ARITHMETICS]
 MADE_FOR = pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
-REFUSALS = ("sums reach", "a layer norm", "a softmax", "with a zero point")
+REFUSALS = ("sums reach", "a layer norm", "a softmax", "with a zero point", "an absolute value")
 ROUND = {"rounding": "half_even", "overflow": "saturate", "low": -128, "high": 127}
 
 

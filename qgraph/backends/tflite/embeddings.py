@@ -1,0 +1,33 @@
+"""Embeddings in `.tflite` files: GATHER of rows of an int8 table, by int32 indices.
+
+Indices are inputs of the file as they are, not int8 codes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from qgraph.backends.tflite.writer import TensorWriter
+from qgraph.program import Step
+from qgraph.program.ops import ClipAttrs
+
+
+def write_rows(emission: TensorWriter, step: Step) -> None:
+    """The rows of a table."""
+    (x, table), name = step.inputs, step.output
+    rows = emission.constant_like(table, name)
+    emission.held[name] = emission.model.operator(
+        "GATHER", [rows, emission.held[x]], emission.add_tensor(name), "GatherOptions", 2, Axis=0
+    )
+
+
+def write_limits(emission: TensorWriter, step: Step) -> None:
+    """Limit indices to those of rows."""
+    (x,), attrs = step.inputs, step.attrs_as(ClipAttrs)
+    value, shape = emission.held[x], emission.tensors[x].shape
+    for op, limit in (("MAXIMUM", attrs.low), ("MINIMUM", attrs.high)):
+        bound = emission.model.constant(f"{step.output}/{op.lower()}", np.asarray(limit, np.int32))
+        made = emission.model.tensor(step.output, shape, "int32")
+        inputs = [value, bound]
+        value = emission.model.operator(op, inputs, made, "MaximumMinimumOptions", 2)
+    emission.held[step.output] = value

@@ -1,0 +1,68 @@
+"""Embeddings in `.tflite` files: indices are int32 inputs of the file."""
+
+import numpy as np
+import pytest
+import tf_keras as keras
+
+pytest.importorskip("tflite", reason="pip install 'qgraph-compiler[tflite]'")
+pytest.importorskip("ai_edge_litert", reason="pip install 'qgraph-compiler[tflite]'")
+pytest.importorskip("tflite_micro", reason="pip install 'qgraph-compiler[tflite]'")
+
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+from qgraph import quantize
+from qgraph.backends.tflite.tflite_form import FILE, TfliteForm
+from qgraph.runtime import Session
+from qgraph.stored import load_network
+from qgraph.verification.verify import verify
+
+layers = keras.layers
+LENGTH = 6
+
+
+def keras_network(rows: int) -> keras.Model:
+    """Two tables with the same indices, whose rows are added up."""
+    keras.utils.set_random_seed(0)
+    x = layers.Input((LENGTH,), dtype="int32", name="words")
+    h = layers.Embedding(rows, 5)(x) + layers.Embedding(rows, 5)(x)
+    h = layers.Conv1D(4, 3, activation="relu")(h)
+    return keras.Model(x, layers.Dense(3)(layers.Flatten()(h)))
+
+
+@pytest.mark.parametrize("codes", [False, True], ids=["floats", "codes"])
+@pytest.mark.parametrize("profile", ["litert", "tflm"])
+@pytest.mark.parametrize("rows", [50, 256, 1000])
+def test_indices_are_inputs_of_the_file(tmp_path, rows, profile, codes) -> None:
+    data = np.random.default_rng(0).integers(0, rows, (32, LENGTH), np.int32)
+    made = quantize(keras_network(rows), {"words": data}, effort="plain", profile=profile)
+    out = made.save(tmp_path / "out")
+    found = verify(out, forms=["tflite"])
+    assert found.equal and not found.refused
+    network, form = load_network(out), TfliteForm(codes)
+    assert not form.warnings(network)
+    form.write(network, tmp_path)
+    kernels = OpResolverType.BUILTIN_REF if profile == "tflm" else OpResolverType.AUTO
+    program = Interpreter(str(tmp_path / FILE), experimental_op_resolver_type=kernels)
+    program.allocate_tensors()
+    (given,), (result,) = program.get_input_details(), program.get_output_details()
+    assert given["name"] == "words" and given["dtype"] == np.int32
+    program.set_tensor(given["index"], data[:1])
+    program.invoke()
+    values = program.get_tensor(result["index"])
+    if codes:
+        scale, zero = result["quantization"]
+        values = (values.astype(np.float32) - zero) * np.float32(scale)
+    (wanted,) = Session.open(out).run({"words": data[:1]}).values()
+    np.testing.assert_array_equal(values, wanted)
+
+
+def test_a_written_file_is_read_with_the_same_codes(tmp_path) -> None:
+    data = np.random.default_rng(0).integers(0, 50, (32, LENGTH), np.int32)
+    made = quantize(keras_network(50), {"words": data}, effort="plain", profile="litert")
+    TfliteForm().write(load_network(made.save(tmp_path / "out")), tmp_path)
+    again = quantize(tmp_path / FILE, {"words": data[:1]}, profile="litert")
+    assert "opaque" not in {node.op for node in again.graph.nodes.values()}
+    for i in range(len(data)):
+        feeds = {"words": data[i : i + 1]}
+        (wanted,) = Session.open(tmp_path / "out").run(feeds).values()
+        np.testing.assert_array_equal(*again.reference().outputs(feeds).values(), wanted)

@@ -98,7 +98,7 @@ class _Inserter(KeptScales):
         if node.name in self.masks and node.op != "input":
             return partial(self._float, reason="it computes a mask of a softmax")
         if node.op != "input" and not self.graph.types[node.name].is_float:
-            return partial(self._float, reason="its numbers are integers")
+            return partial(self._float, reason="it computes no floats")
         if self.is_indices(node):
             return lambda cast: ("input", cast.name)
         if node.op in COMPUTE:

@@ -42,6 +42,7 @@ from qgraph.train.options import Options
 from qgraph.train.score import TrainingStatus
 
 PROFILES = {"INT8": "graffitist-int8", "INT4": "graffitist-int4"}
+FROM_PLAIN = ("INT4",)  # also trained from plain calibration, which loses little with 8 bits
 VALIDATIONS = 5  # in an epoch of training
 AT_ONCE = 500  # images that run together
 
@@ -93,6 +94,18 @@ def right_answers(
         yield f"{bits}, static", _right(_program(retrain.load(place).graph), data)
         _train(bits, place, data, ways, clock)
         yield f"{bits}, trained", _right(_program(retrain.finalize(place).graph), data)
+        if bits in FROM_PLAIN:
+            place = folder / f"{bits}-from-plain"
+            if not place.exists():
+                retrain.save(
+                    quantize(
+                        network, data.calibration, profile=profile, plan="plain", mode="retrain"
+                    ),
+                    place,
+                )
+            _train(f"{bits} from plain", place, data, ways, clock)
+            title = f"{bits}, trained from plain"
+            yield title, _right(_program(retrain.finalize(place).graph), data)
 
 
 def _train(bits: str, place: Path, data: Split, ways: Ways, clock: Clock) -> None:
@@ -155,8 +168,9 @@ def main(
     run, ways = FloatRun(width, epochs), Ways(epochs=retrain_epochs, weight_rate=weight_rate)
     answers: dict[str, Array] = {}
     notes = [
-        f"width {width:g}; {epochs} epochs in float, {retrain_epochs} more for trained ones, from "
-        f"the static network and with a rate of {weight_rate:g} for weights",
+        f"width {width:g}; {epochs} epochs in float, {retrain_epochs} more for trained ones, with "
+        f"a rate of {weight_rate:g} for weights; they begin as the static network, or as the plain "
+        "one",
         "INT4: weights of 4 bits, those of the first and the last layer of 8; activations of 8",
         "LiteRT, ONNX Runtime, MCT, TFMOT: 8 bits, float scales, one for each channel of weights",
         f"{CALIBRATION} training images to calibrate and to search; checkpoints by "

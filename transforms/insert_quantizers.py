@@ -99,8 +99,6 @@ class _Inserter(KeptScales):
             return partial(self._float, reason="it computes a mask of a softmax")
         if node.op != "input" and not self.graph.types[node.name].is_float:
             return partial(self._float, reason="it computes no floats")
-        if self.is_indices(node):
-            return lambda cast: ("input", cast.name)
         if node.op in COMPUTE:
             return self._compute
         if acts_on_codes(node):

@@ -134,7 +134,6 @@ QUANTIZERS = Topic(
 )
 
 
-
 def _mobilenet_headline(result: Result) -> str:
     right = {row["network"]: row["test accuracy"] for row in result.tables[0].rows}
     static, plain = right["INT4, static"], right["INT4, plain"]

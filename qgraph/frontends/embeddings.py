@@ -9,14 +9,9 @@ MOST_ROWS = 1 << 24  # float32 holds their indices exactly
 
 def rows_of_table(site: AnySite) -> str | None:
     """An `embedding` for a gather along the first axis, if its first input is a float constant."""
-    table, indices = site.inputs[:2]
     shape, kind = site.type(0).shape, site.type(1)
     if site.constant(0) is None or not site.type(0).is_float or not shape:
         return None
-    if shape[0] is None or shape[0] > MOST_ROWS or kind.dtype in ("string", "bool"):
+    if shape[0] is None or shape[0] > MOST_ROWS or kind.dtype not in ("int32", "int64"):
         return None
-    if not kind.is_float:
-        users = site.builder.graph.users(indices)
-        known = (n.name for n in users if n.op == "cast" and n.attrs["dtype"] == "float32")
-        indices = next(known, "") or site.helper("indices", "cast", indices, dtype="float32")
-    return site.emit("embedding", table, indices)
+    return site.emit("embedding", *site.inputs[:2])

@@ -15,12 +15,6 @@ INDEX_BITS = (8, 16, 24)  # float32 holds 24 bits exactly
 class Embeddings(ValueForms):
     """Forms of the values of embeddings."""
 
-    def is_indices(self, node: Node) -> bool:
-        """Whether a node only converts indices, given as an input, to float for embeddings."""
-        users = self.graph.users(node.name)
-        given = node.op == "cast" and self.forms[node.inputs[0]].kind == "input"
-        return given and {user.op for user in users} == {"embedding"}
-
     def rows(self, node: Node, refuse: Callable[[Node, str], tuple[str, str]]) -> tuple[str, str]:
         """Convert an embedding. refuse: leaves a node float, for a reason."""
         table, indices = node.inputs
@@ -48,5 +42,9 @@ class Embeddings(ValueForms):
         key = f"{indices} index {bits}"
         if key not in self.narrowed:
             spec = self.spec(bits, False, Role.INDEX).with_exponent(0)
-            self.narrowed[key] = self.quantizer(self.forms[indices].value, node_of(indices), spec)
+            source, stem = self.forms[indices].value, node_of(indices)
+            if not self.graph.types[source].is_float:
+                name = f"{stem}/index"
+                source = self.graph.add("cast", source, name=name, attrs={"dtype": "float32"})
+            self.narrowed[key] = self.quantizer(source, stem, spec)
         return self.narrowed[key]

@@ -129,13 +129,16 @@ def read(name: str, folder: Path = RESULTS) -> Result:
 
 
 def command(module: str, arguments: Iterable[str]) -> str:
-    """The command line of a benchmark, without the option for its JSON file."""
+    """The command line of a benchmark, without the option for its JSON file.
+
+    Absolute paths, which only this machine has, are their last part.
+    """
     kept, left = [], iter(arguments)
     for argument in left:
         if argument == OPTION:
             next(left, None)
         elif not argument.startswith(f"{OPTION}="):
-            kept.append(argument)
+            kept.append(Path(argument).name if Path(argument).is_absolute() else argument)
     return shlex.join(["python", "-m", module, *kept])
 
 

@@ -65,6 +65,13 @@ def test_the_command_leaves_out_where_the_json_goes() -> None:
     )
 
 
+def test_the_command_has_no_path_of_this_machine() -> None:
+    said = ["--tool", "/somewhere/bin/python", "results/a.json"]
+    assert results.command("benchmarks.some", said) == (
+        "python -m benchmarks.some --tool python results/a.json"
+    )
+
+
 def test_parsers_get_the_option() -> None:
     parser = argparse.ArgumentParser()
     add_json_option(parser)

@@ -26,6 +26,8 @@ def write_limits(emission: TensorWriter, step: Step) -> None:
     (x,), attrs = step.inputs, step.attrs_as(ClipAttrs)
     value, shape = emission.held[x], emission.tensors[x].shape
     for op, limit in (("MAXIMUM", attrs.low), ("MINIMUM", attrs.high)):
+        if limit is None:
+            continue
         bound = emission.model.constant(f"{step.output}/{op.lower()}", np.asarray(limit, np.int32))
         made = emission.model.tensor(step.output, shape, "int32")
         inputs = [value, bound]

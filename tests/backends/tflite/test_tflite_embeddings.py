@@ -15,6 +15,8 @@ from qgraph.backends.tflite.tflite_form import FILE, TfliteForm
 from qgraph.runtime import Session
 from qgraph.stored import load_network
 from qgraph.verification.verify import verify
+from tests.helpers.forms import assert_form
+from tests.helpers.program_builder import ProgramBuilder
 
 layers = keras.layers
 LENGTH = 6
@@ -66,3 +68,11 @@ def test_a_written_file_is_read_with_the_same_codes(tmp_path) -> None:
         feeds = {"words": data[i : i + 1]}
         (wanted,) = Session.open(tmp_path / "out").run(feeds).values()
         np.testing.assert_array_equal(*again.reference().outputs(feeds).values(), wanted)
+
+
+@pytest.mark.parametrize("limits", [{"low": None, "high": 9}, {"low": 3, "high": 9}])
+def test_indices_are_limited_as_in_the_program(limits) -> None:
+    builder = ProgramBuilder()
+    x = builder.step("clip", builder.entry((1, 4), (0, 255), "x"), **limits)
+    builder.step("embedding", x, builder.constant(np.arange(20).reshape(10, 2) - 7))
+    assert_form(TfliteForm(), builder.program())

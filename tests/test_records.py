@@ -88,7 +88,7 @@ def test_json_has_no_infinity() -> None:
         ({"sqnr": "x"}, "`sqnr` is 'x', not int or float"),
         ({"exponent": [1, "2"]}, "`exponent.1` is '2', not int"),
         ({"exponent": True}, "`exponent` is True"),
-        ({"role": "nothing"}, "`role` is 'nothing', not one of input, activation, "),
+        ({"role": "nothing"}, "`role` is 'nothing', not one of input, index, activation, "),
         ({"ends": {"x": [1.0]}}, "`ends.x` has 1 entries, not 2"),
         ({"ends": []}, "`ends` is not an object"),
         ({"forms": [{"equal": True}]}, "`forms.0.why` is missing"),

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -81,31 +82,31 @@ def right_answers(
     for bits, profile in PROFILES.items():
         plain = quantize(network, data.calibration, profile=profile, plan="plain")
         yield f"{bits}, plain", _right(_program(plain.graph), data)
-        place = folder / bits
-        file = folder / f"{bits}.json"
-        if not file.exists() or json.loads(file.read_text("utf-8")) != asked:
-            clock.check(f"{bits}, plain")
-            effort = ways.effort.value
-            found = quantize(
-                network, data.calibration, profile=profile, mode="retrain", effort=effort
-            )
-            retrain.save(found, place, force=place.exists())
-            write_whole(file, json.dumps(asked).encode())
-        yield f"{bits}, static", _right(_program(retrain.load(place).graph), data)
-        _train(bits, place, data, ways, clock)
-        yield f"{bits}, trained", _right(_program(retrain.finalize(place).graph), data)
+        begun = partial(quantize, network, data.calibration, profile=profile, mode="retrain")
+        starts = {"": partial(begun, effort=ways.effort.value)}
         if bits in FROM_PLAIN:
-            place = folder / f"{bits}-from-plain"
-            if not place.exists():
-                retrain.save(
-                    quantize(
-                        network, data.calibration, profile=profile, plan="plain", mode="retrain"
-                    ),
-                    place,
-                )
-            _train(f"{bits} from plain", place, data, ways, clock)
-            title = f"{bits}, trained from plain"
+            starts[" from plain"] = partial(begun, plan="plain")
+        for start, made in starts.items():
+            place = folder / f"{bits}{start}".replace(" ", "-")
+            if not _is_saved(place, asked):
+                clock.check(f"{bits}, plain")
+                retrain.save(made(), place, force=place.exists())
+                write_whole(_facts(place), json.dumps(asked).encode())
+            if not start:
+                yield f"{bits}, static", _right(_program(retrain.load(place).graph), data)
+            _train(f"{bits}{start}", place, data, ways, clock)
+            title = f"{bits}, trained{start}"
             yield title, _right(_program(retrain.finalize(place).graph), data)
+
+
+def _is_saved(place: Path, asked: Mapping[str, object]) -> bool:
+    """Whether a folder has the network that is asked for, of the same float network."""
+    facts = _facts(place)
+    return facts.exists() and bool(json.loads(facts.read_text("utf-8")) == asked)
+
+
+def _facts(place: Path) -> Path:
+    return place.with_name(f"{place.name}.json")
 
 
 def _train(bits: str, place: Path, data: Split, ways: Ways, clock: Clock) -> None:

@@ -78,7 +78,7 @@ def test_all_rows_of_the_table(data, tmp_path):
     found = dict(right_answers(path, data, ways, tmp_path, Clock(60)))
     assert list(found) == [
         "float", "INT8, plain", "INT8, static", "INT8, trained", "INT4, plain", "INT4, static",
-        "INT4, trained",
+        "INT4, trained", "INT4, trained from plain",
     ]  # fmt: skip
     again = dict(right_answers(path, data, ways, tmp_path, Clock(0)))  # all of it is done
     for name, right in found.items():

@@ -44,14 +44,14 @@ class TfliteFile:
         """Names of inputs by entry, and of outputs by value: those of the user where possible."""
         graph, program = self.network.graph, self.program
         known = io_names_of(graph, onnx_name)
-        given = {entry.tensor: _given(graph, entry.source) for entry in program.entries}
-        sources = [*given.values()]
+        found = {entry.tensor: _input_of_indices(graph, entry.source) for entry in program.entries}
+        sources = [*found.values()]
         publics = {value: known.outputs[name] for name, value in reversed(graph.outputs.items())}
         taken = Namespace(onnx_name)
         inputs = {
             entry.tensor: taken.fresh(
-                known.inputs.get(given[entry.tensor], entry.source)
-                if sources.count(given[entry.tensor]) == 1
+                known.inputs.get(found[entry.tensor], entry.source)
+                if sources.count(found[entry.tensor]) == 1
                 else f"{entry.tensor}/float"
             )
             for entry in program.entries
@@ -157,15 +157,15 @@ class TfliteFile:
         values |= self.made_softmaxes
         graph = self.network.graph
         wanted = dict.fromkeys(graph.outputs.values())
-        sources = {_given(graph, entry.source) for entry in self.program.entries}
+        sources = {_input_of_indices(graph, entry.source) for entry in self.program.entries}
         complete = bool(wanted) and values.keys() >= wanted.keys() and sources <= {*graph.inputs}
         for name in wanted if complete else exits:
             self.model.outputs[self.names["outputs"][name]] = values[name]
         return complete or not wanted
 
 
-def _given(graph: Graph, source: str) -> str:
-    """The input of the network that indices of rows are; other sources as they are."""
+def _input_of_indices(graph: Graph, source: str) -> str:
+    """The integer input of the network before indices of rows; other sources as they are."""
     node = graph.nodes.get(source)
     users = {spec_of(user).role for user in graph.users(source) if user.op == "quantize"}
     cast = node is not None and node.op == "cast" and users == {Role.INDEX}

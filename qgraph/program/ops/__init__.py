@@ -19,7 +19,6 @@ from qgraph.program.ops.base import AnyProgramOp, Index, OpClass, Operand, Progr
 from qgraph.program.ops.elementwise import BinaryAttrs, ClipAttrs, LookupAttrs, RequantizeAttrs
 from qgraph.program.ops.movement import (
     ConcatAttrs,
-    EmbeddingAttrs,
     PadAttrs,
     ReshapeAttrs,
     SliceAttrs,
@@ -33,7 +32,6 @@ __all__ = [
     "ClipAttrs",
     "ConcatAttrs",
     "Conv2dAttrs",
-    "EmbeddingAttrs",
     "Index",
     "LookupAttrs",
     "MatmulAttrs",

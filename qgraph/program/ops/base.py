@@ -124,7 +124,9 @@ class ProgramOp(Generic[A]):
 
     @property
     def plain(self) -> bool:
-        """Whether it is the graph's op of the same name, as for all ops without attributes."""
+        """Whether it has no attributes. It is then the graph's op of the same name, with the same
+        operands unless qgraph/program/rules.py has a rule for it.
+        """
         return not declarations(self.attributes)
 
     def takes(self, inputs: int) -> bool:

@@ -64,11 +64,6 @@ class ConcatAttrs(Attributes):
 
 
 @dataclass(frozen=True)
-class EmbeddingAttrs(Attributes):
-    """Rows of a table have no attributes."""
-
-
-@dataclass(frozen=True)
 class PadAttrs(Attributes):
     """Zeros around a tensor."""
 
@@ -125,7 +120,7 @@ def _take_shape(attrs: TakeAttrs, shapes: Sequence[Sizes]) -> Sizes:
     return (*x[:axis], len(attrs.indices), *x[axis + 1 :])
 
 
-def _embedding_shape(attrs: EmbeddingAttrs, shapes: Sequence[Sizes]) -> Sizes:
+def _embedding_shape(attrs: Attributes, shapes: Sequence[Sizes]) -> Sizes:
     x, table = shapes
     if not table or not table[0]:
         raise GraphError(f"needs a table with rows, found one of shape {table}")
@@ -149,12 +144,12 @@ def _concat(attrs: ConcatAttrs, inputs: Sequence[Codes]) -> Codes:
     return np.concatenate(inputs, axis=attrs.axis)
 
 
-def _embedding(attrs: EmbeddingAttrs, inputs: Sequence[Codes]) -> Codes:
+def _embedding(attrs: Attributes, inputs: Sequence[Codes]) -> Codes:
     x, table = inputs
     return table[x]
 
 
-def _rows(attrs: EmbeddingAttrs, inputs: Sequence[Operand]) -> Reach:
+def _rows(attrs: Attributes, inputs: Sequence[Operand]) -> Reach:
     """Range of the table. Raises GraphError for an index without a row."""
     x, table = inputs
     if x.low < 0 or x.high >= table.shape[0]:
@@ -191,7 +186,7 @@ def _moved_sources(
 
 
 def _embedding_sources(
-    attrs: EmbeddingAttrs, inputs: Sequence[Codes], index: Index
+    attrs: Attributes, inputs: Sequence[Codes], index: Index
 ) -> list[tuple[int, Index]]:
     rank = inputs[0].ndim
     row = int(inputs[0][index[:rank]])
@@ -329,7 +324,7 @@ OPS: tuple[AnyProgramOp, ...] = (
         lambda attrs, inputs, made: attrs.axis != 0,
     ),
     ProgramOp(
-        "embedding", 23, OpClass.MOVE, ("x", "table"), EmbeddingAttrs,
+        "embedding", 23, OpClass.MOVE, ("x", "table"), Attributes,
         Manual(
             "Picks rows of a constant table; the codes of x are the indices of rows.",
             "that of x, then that of a row of the table",

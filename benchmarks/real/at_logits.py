@@ -11,14 +11,22 @@ import onnx
 from onnx import utils
 
 from qgraph.ir.graph import Graph
-from qgraph.static.agreement import decisions
+
+MOVES = ("reshape", "squeeze", "identity")
 
 
 def at_logits(graph: Graph) -> Graph:
-    """A copy whose outputs are those that qgraph's agreement with float is measured at."""
+    """A copy whose outputs are the inputs of a final softmax, and those that have none."""
     made = graph.copy()
-    made.outputs = dict(zip(graph.outputs, decisions(graph), strict=True))
+    made.outputs = {name: _logits(graph, value) for name, value in graph.outputs.items()}
     return made
+
+
+def _logits(graph: Graph, output: str) -> str:
+    node = graph.producer(output)
+    while node.op in MOVES:
+        node = graph.producer(node.inputs[0])
+    return node.inputs[0] if node.op == "softmax" else output
 
 
 def onnx_at_logits(path: Path) -> bytes:

@@ -73,15 +73,27 @@ def batches(name: str, images: Array, size: int) -> Iterable[dict[str, Array]]:
 
 
 def same_class(a: Array, b: Array) -> float:
+    """The share of samples with the same class. Raises ValueError for different shapes."""
+    _check_shapes(a, b)
     return float((a.argmax(-1) == b.argmax(-1)).mean())
 
 
 def sqnr(wanted: Array, found: Array) -> float:
-    """The signal-to-noise ratio in dB of `found` against `wanted`."""
+    """The signal-to-noise ratio in dB of `found` against `wanted`.
+
+    Raises ValueError for different shapes.
+    """
+    _check_shapes(wanted, found)
     signal, noise = (
         float((np.asarray(v, np.float64) ** 2).sum()) for v in (wanted, found - wanted)
     )
     return float(10 * np.log10(signal / noise)) if noise else float("inf")
+
+
+def _check_shapes(wanted: Array, found: Array) -> None:
+    """NumPy would broadcast [n, 1, c] and [n, c, 1], and give a number without a meaning."""
+    if wanted.shape != found.shape:
+        raise ValueError(f"cannot compare shape {wanted.shape} with {found.shape}")
 
 
 def kept_float(result: Quantized, shorten: Callable[[str], str] = str) -> str:

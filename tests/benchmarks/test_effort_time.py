@@ -15,10 +15,12 @@ from benchmarks.families.networks import FAMILIES
 from benchmarks.families.train import freeze
 from benchmarks.real.at_logits import at_logits, onnx_at_logits
 from benchmarks.real.cases import Case
+from benchmarks.real.measure import same_class, sqnr
 from qgraph.choices import Effort
 from qgraph.frontends import load
 from qgraph.frontends.importing import import_graph_def
 from qgraph.interpret import evaluate
+from qgraph.ir.graph import Graph
 
 
 def test_a_run_is_a_network_with_a_profile_and_efforts_if_given():
@@ -91,6 +93,21 @@ def test_other_tools_get_networks_without_a_final_softmax(tmp_path, last):
     (found,) = onnxruntime.InferenceSession(onnx_at_logits(path)).run(None, {"x": images})
     np.testing.assert_array_equal(found, images @ weights)
     np.testing.assert_array_equal(*evaluate(at_logits(whole), {"x": images}).values(), found)
+
+
+def test_an_output_without_softmax_stays_whole():
+    """Other tools have other layouts: an output of [n, classes] is compared, not [n, 1, 1, c]."""
+    graph = Graph("net")
+    pixels = graph.input("x", "float32", (None, 1, 1, 4))
+    rows = graph.add("reshape", graph.add("relu", pixels), attrs={"shape": (-1, 4)})
+    graph.outputs = {"y": rows}
+    assert at_logits(graph).outputs == graph.outputs
+
+
+@pytest.mark.parametrize("compare", [sqnr, same_class])
+def test_arrays_of_different_shapes_are_not_compared(compare):
+    with pytest.raises(ValueError, match=r"cannot compare shape \(2, 1, 3\) with \(2, 3, 1\)"):
+        compare(np.ones((2, 1, 3)), np.ones((2, 3, 1)))
 
 
 def test_each_step_of_default_takes_time():

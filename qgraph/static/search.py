@@ -26,7 +26,7 @@ from qgraph.static.agreement import Agreement
 from qgraph.static.comparison import Comparison, FloatOutputs
 from qgraph.static.preparations import Preparations
 from qgraph.static.sample_parts import Split
-from qgraph.static.shared_build import SharedBuild
+from qgraph.static.shared_build import PlannedNetwork, SharedBuild
 from qgraph.stopping import accept_interrupt
 from qgraph.transforms.scale_inputs import scalable_inputs
 
@@ -132,7 +132,8 @@ def search(
                 if time.perf_counter() > deadline:
                     return BUDGET
                 with suppress(ExactnessError):  # the target does not support the plan
-                    attempt(plan)
+                    if all(bench.network_of(plan) != bench.network_of(t.plan) for t in trials):
+                        attempt(plan)
             safe = safe or trials[0]
             bench.shared.forget_all_but(trials[0].plan)
             known.forget_all_but([trials[0].plan, safe.plan])
@@ -183,6 +184,10 @@ class _Bench:
         started = time.perf_counter()
         found = self.reference.compare(self.shared.build(plan))
         return Trial(plan, found, time.perf_counter() - started)
+
+    def network_of(self, plan: Plan) -> PlannedNetwork:
+        """Equal for plans whose trials would be equal."""
+        return self.shared.network_of(plan)
 
     def certainly_nearer(self, plan: Plan, other: Plan) -> bool:
         """Whether a plan is significantly better; False if the target does not support it."""

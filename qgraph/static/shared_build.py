@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from qgraph.ir.graph import Graph
+from qgraph.ir.printing import print_graph
 from qgraph.ir.types import Array
 from qgraph.quant.correct_bias import correct_biases
 from qgraph.quant.data import thinned
@@ -22,6 +24,10 @@ from qgraph.static.build import (
     statistics_of,
 )
 from qgraph.static.preparations import Preparations, Prepared
+
+
+# Steps of a plan that change the float network only.
+BY_PASSES = ("constant_channels", "equalize", "powers_of_two", "absorb", "scale_inputs")
 
 
 class SharedStage(IntEnum):
@@ -44,6 +50,14 @@ class SharedPrefix:
     corrected: bool = False
 
 
+@dataclass(frozen=True)
+class PlannedNetwork:
+    """What a plan makes: the float network after its passes, as a hash, and the steps behind them."""
+
+    floating: str
+    later: Plan
+
+
 class SharedBuild:
     """Builds the same networks as `build`; each stage runs once for all plans that have the same
     steps up to it.
@@ -62,6 +76,16 @@ class SharedBuild:
         self.learning_data = thinned(loaded, data)
         self._done: dict[SharedPrefix, Prepared] = {}
         self._float_statistics: dict[SharedPrefix, FloatStatistics] = {}
+        self._hashes: dict[SharedPrefix, str] = {}
+
+    def network_of(self, plan: Plan) -> PlannedNetwork:
+        """Equal for plans that build the same network, as where passes of a plan change nothing."""
+        prefix = _prefix(plan, SharedStage.PASSES)
+        if prefix not in self._hashes:
+            floating, _ = self._prepared(plan)
+            self._hashes[prefix] = hashlib.sha256(print_graph(floating).encode()).hexdigest()
+        later = replace(plan, **{step: getattr(PLAIN, step) for step in BY_PASSES})
+        return PlannedNetwork(self._hashes[prefix], later)
 
     def build(self, plan: Plan) -> Graph:
         """The quantized graph of `plan`. Raises ExactnessError if it does not fit the target."""

@@ -23,6 +23,7 @@ from qgraph.static.build import build
 from qgraph.static.comparison import Comparison
 from qgraph.static.sample_parts import split
 from qgraph.static.search import Trial, search, steps_of
+from qgraph.static.shared_build import SharedBuild
 from tests.helpers.layers import WINDOW
 from tests.helpers.trained import images, trained
 
@@ -91,6 +92,19 @@ def test_default_tries_single_steps_unless_balanced_is_the_best(monkeypatch, bes
     assert plans[:3] == [PLAIN, search_module.SAFE, search_module.BALANCED]
     assert (len(plans) == 3) == best
     assert best or any(plan.reconstruct for plan in plans[3:])
+
+
+def test_plans_that_build_the_same_network_are_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No channel of `trained` is constant: each ratio of constant channels builds one network."""
+    monkeypatch.setattr(search_module, "BALANCED", search_module.SAFE)
+    graph, data = trained(), {"image": images(48)}
+    plans = [trial.plan for trial in search(graph, INT4, split(graph, data), "default").trials]
+    assert {plan.constant_channels for plan in plans} == {0.0, search_module.SAFE.constant_channels}
+    shared = SharedBuild(graph, INT4, data)
+    assert len({shared.network_of(plan) for plan in plans}) == len(plans) > 6
+    alike = replace(plans[0], constant_channels=0.3)
+    assert shared.network_of(alike) == shared.network_of(plans[0])
+    assert print_graph(shared.build(alike)) == print_graph(shared.build(plans[0]))
 
 
 @pytest.mark.parametrize("beyond_chance", [False, True])

@@ -244,7 +244,8 @@ class _Inserter(KeptScales):
                 self.internal(x),
                 self.constant(c, Role.CONSTANT, self.bits.slope, signed=True),
             )
-            spec = self.spec(self.bits.internal or self.bits.slope, True, Role.INTERNAL)
+            bits = self.bits.internal or self.bits.slope
+            spec = self.spec(bits, True, Role.INTERNAL, source=node.name)
             return "wide", self.quantizer(node.name, node.name, spec)
         scale = self.factor(node, c, Role.SCALE, self.bits.scale, True)
         self.connect(node, self.unrounded(node, x) or self.codes(x), scale)

@@ -148,6 +148,13 @@ class Profile:
         "rounding of sums and differences of two tensors",
         path="rounding.additions",
     )
+    rounding_products: Rounding | None = key(
+        None,
+        AS_LAYERS,
+        "rounding of products of two tensors, or of a tensor and constant factors, element by "
+        "element",
+        path="rounding.products",
+    )
     rounding_constants: Rounding | None = key(
         None,
         AS_LAYERS,
@@ -184,12 +191,15 @@ class Profile:
     def __post_init__(self) -> None:
         check(self)
 
-    def rounding_of(self, role: Role, addition: bool = False, table: bool = False) -> Rounding:
+    def rounding_of(
+        self, role: Role, *, addition: bool = False, product: bool = False, table: bool = False
+    ) -> Rounding:
         """The rounding of a quantizer.
 
         Args:
             role: The role of the quantizer.
             addition: Whether it follows a sum or difference of two tensors.
+            product: Whether it follows a product, element by element.
             table: Whether it rounds the entries of a table.
 
         Returns:
@@ -199,8 +209,10 @@ class Profile:
             chosen = self.rounding_constants
         elif role == Role.INPUT:
             chosen = self.rounding_inputs
+        elif addition:
+            chosen = self.rounding_additions
         else:
-            chosen = self.rounding_additions if addition else None
+            chosen = self.rounding_products if product else None
         return chosen or self.rounding
 
     def override(self, layer: str) -> Override:

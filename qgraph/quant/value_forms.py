@@ -13,6 +13,7 @@ from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.base import Scale
 from qgraph.ir.ops.structure import QuantizerAttrs
+from qgraph.ir.reading import marks_of
 from qgraph.ir.states import states_of
 from qgraph.ir.types import Overflow, QuantSpec, Role
 from qgraph.quant.gates import gates_of
@@ -189,22 +190,26 @@ class ValueForms:
         table: bool = False,
     ) -> QuantSpec:
         """The spec of a quantizer for the wide value `source`, or of the entries of a table."""
-        addition = bool(source) and self._is_sum(source)
+        before = self._before_activations(source) if source else None
+        addition = before is not None and before.op in ("add", "sub")
+        product = before is not None and before.op == "mul" and not marks_of(before).pool
         overflow = Overflow.SATURATE if role.of_constant else self.profile.overflow
-        rounding = self.profile.rounding_of(role, addition, table)
+        rounding = self.profile.rounding_of(
+            role, addition=addition, product=product, table=table
+        )
         return QuantSpec(
             bits, signed, role, rounding=rounding, overflow=overflow, per_channel=per_channel
         )
 
-    def _is_sum(self, value: str) -> bool:
-        """Whether `value` is a sum or difference of two tensors, before or after an activation."""
+    def _before_activations(self, value: str) -> Node | None:
+        """The op whose result is `value`, before activations; None if they join two values."""
         node = self.graph.producer(value)
         while acts_on_codes(node) or node.op in CLIPS:
             varying = [v for v in node.inputs if not self._is_constant(v)]
             if len(varying) != 1:
-                return False
+                return None
             node = self.graph.producer(varying[0])
-        return node.op in ("add", "sub")
+        return node
 
     def _is_constant(self, value: str) -> bool:
         node = self.graph.producer(value)

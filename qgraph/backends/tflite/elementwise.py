@@ -1,4 +1,4 @@
-"""Operators on codes of 8 bits: sums and products of two tensors, other scales, tables."""
+"""Operators on codes: sums and products of two tensors, other scales, tables."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import numpy as np
 
 from qgraph.backends.pending_layers import LayerOutput
 from qgraph.backends.tflite.arithmetic import rounds_alike
+from qgraph.backends.tflite.gathers import gathered
 from qgraph.backends.tflite.layers import parameters
-from qgraph.backends.tflite.writer import BYTE, TensorWriter
+from qgraph.backends.tflite.writer import TensorWriter
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array, Codes
 from qgraph.program import Step
@@ -19,8 +20,6 @@ OPERATORS = {
     "batch_matmul": ("BATCH_MATMUL", "BatchMatMulOptions"),
 }
 PRODUCTS = ("mul", "batch_matmul")
-# Outside of these shifts, XNNPACK leaves ADD and SUB to kernels that round differently.
-ADDITION_SHIFTS = (-7, 10)
 
 
 def write_binary(writer: TensorWriter, out: LayerOutput, operands: list[int]) -> None:
@@ -37,18 +36,26 @@ def write_binary(writer: TensorWriter, out: LayerOutput, operands: list[int]) ->
             hint="use another format",
         )
     arithmetic = writer.arithmetic
-    writer.check_rounding(out, arithmetic.layers if product else arithmetic.additions)
-    low, high = ADDITION_SHIFTS
-    if product:
-        writer.check_sums(out)
-    elif not low <= int(shift) <= high:
+    low, high = arithmetic.addition_shifts
+    if step.op == "batch_matmul":
+        writer.check_rounding(out, arithmetic.layers)
+        writer.check_sums(out, arithmetic.sums)
+    elif product:
+        writer.check_rounding(out, arithmetic.products)
+        writer.check_sums(out, arithmetic.codes)
+    else:
+        writer.check_rounding(out, arithmetic.additions)
+    if not product and not low <= int(shift) <= high:
         raise UnsupportedError(
             f"a sum is shifted by {shift}, but LiteRT adds exactly from {low} to {high} only",
             node=out.name,
             hint="use another format",
         )
     op, options = OPERATORS[step.op]
-    fused = {} if step.op == "batch_matmul" else writer.activation(out)
+    fields = {} if step.op == "batch_matmul" else dict(writer.activation(out))
+    fused = bool(fields)
+    if not product:
+        fields |= writer.sum_fields
     if step.op == "batch_matmul" and arithmetic.signed_matrices and writer.zero(step.inputs[1]):
         raise UnsupportedError(
             f"`{step.inputs[1]}` is stored with a zero point, so {arithmetic.executors[0]} leaves "
@@ -56,9 +63,9 @@ def write_binary(writer: TensorWriter, out: LayerOutput, operands: list[int]) ->
             node=out.name,
             hint="set `signed_activations: true` in the profile, or use profile `tflm`",
         )
-    made = writer.result(out, bool(fused))
-    writer.model.operator(op, operands, made, options, 2, **fused)
-    writer.finish(made, out, bool(fused))
+    made = writer.result(out, fused)
+    writer.model.operator(op, operands, made, options, 2, **fields)
+    writer.finish(made, out, fused)
 
 
 def write_codes(writer: TensorWriter, out: LayerOutput, value: int) -> None:
@@ -68,9 +75,10 @@ def write_codes(writer: TensorWriter, out: LayerOutput, value: int) -> None:
     if shifts == {0} and bias is None:
         writer.finish(converted(writer, value, source, out.name), out, False)
         return
-    writer.check_sums(out)
+    arithmetic = writer.arithmetic
     fits = isinstance(shift, int) and writer.exponent(source) - shift == writer.exponent(out.name)
-    if bias is None and fits and rounds_alike(out.rounding, writer.arithmetic.moves, shifts):
+    if bias is None and fits and rounds_alike(out.rounding, arithmetic.moves, shifts):
+        writer.check_sums(out, arithmetic.codes)
         made = writer.result(out, False)
         writer.model.operator("QUANTIZE", [value], made, "QuantizeOptions", 2)
         writer.finish(made, out, False)
@@ -81,6 +89,7 @@ def write_codes(writer: TensorWriter, out: LayerOutput, value: int) -> None:
 def _as_depthwise(writer: TensorWriter, out: LayerOutput, source: str, value: int) -> None:
     """A depthwise convolution with weights of 1, which rounds like layers."""
     writer.check_rounding(out, writer.arithmetic.layers)
+    writer.check_sums(out, writer.arithmetic.sums)
     name, shape = out.name, writer.tensors[source].shape
     channels = shape[-1] if shape else 1
     image = (1, 1, max(int(np.prod(shape, dtype=int)) // max(channels, 1), 0), channels)
@@ -120,19 +129,15 @@ def converted(writer: TensorWriter, value: int, source: str, like: str) -> int:
 def write_table(writer: TensorWriter, step: Step, value: int, table: Array, offset: int) -> int:
     """Entries of a table by code: GATHER with indices from 0, in integers only."""
     source, name, model = step.inputs[0], step.output, writer.model
-    shape = writer.tensors[source].shape
-    codes = np.arange(BYTE[0], BYTE[1] + 1) - writer.zero(source)
-    places = np.clip(codes - offset, 0, len(table) - 1)
-    entries: Codes = table[places] + writer.zero(name)
-    held = model.constant(step.inputs[-1], entries.astype(np.int8), writer.scale_of(name))
-    types = {kind: model.enum("TensorType", kind) for kind in ("INT8", "INT32")}
-    wide = model.tensor(f"{name}/wide", shape, "int32")
-    model.operator(
-        "CAST", [value], wide, "CastOptions", InDataType=types["INT8"], OutDataType=types["INT32"]
-    )
-    first = model.constant(f"{name}/first", np.array([-BYTE[0]], np.int32))
-    index = model.tensor(f"{name}/index", shape, "int32")
+    tensor = writer.tensors[source]
+    places = np.arange(tensor.low, tensor.high + 1) - offset
+    entries: Codes = table[np.clip(places, 0, len(table) - 1)].astype(np.int64)
+    types = {kind: model.enum("TensorType", kind.upper()) for kind in (writer.stored.type, "int32")}
+    wide = model.tensor(f"{name}/wide", tensor.shape, "int32")
+    given, made = types.values()
+    model.operator("CAST", [value], wide, "CastOptions", InDataType=given, OutDataType=made)
+    lowest = np.array([-tensor.low - writer.zero(source)], np.int32)
+    first = model.constant(f"{name}/first", lowest)
+    index = model.tensor(f"{name}/index", tensor.shape, "int32")
     model.operator("ADD", [wide, first], index, "AddOptions")
-    return model.operator(
-        "GATHER", [held, index], writer.add_tensor(name), "GatherOptions", 2, Axis=0
-    )
+    return gathered(writer, name, step.inputs[-1], entries, index)

@@ -1,12 +1,13 @@
-"""Embeddings in `.tflite` files: GATHER of rows of an int8 table, by int32 indices.
+"""Embeddings in `.tflite` files: GATHER of rows of a table, by int32 indices.
 
-Indices are inputs of the file as they are, not int8 codes.
+Indices are inputs of the file as they are, not codes of activations.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from qgraph.backends.tflite.gathers import gathered
 from qgraph.backends.tflite.writer import TensorWriter
 from qgraph.program import Step
 from qgraph.program.ops import ClipAttrs
@@ -15,10 +16,8 @@ from qgraph.program.ops import ClipAttrs
 def write_rows(emission: TensorWriter, step: Step) -> None:
     """The rows of a table."""
     (x, table), name = step.inputs, step.output
-    rows = emission.constant_like(table, name)
-    emission.held[name] = emission.model.operator(
-        "GATHER", [rows, emission.held[x]], emission.add_tensor(name), "GatherOptions", 2, Axis=0
-    )
+    codes = emission.constant_codes(table)
+    emission.held[name] = gathered(emission, name, table, codes, emission.held[x])
 
 
 def write_limits(emission: TensorWriter, step: Step) -> None:

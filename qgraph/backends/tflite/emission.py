@@ -1,4 +1,4 @@
-"""A program as operators of TFLite on int8 tensors.
+"""A program as operators of TFLite on int8 or int16 tensors.
 
 An operator computes sums and requantizes them at once. Steps up to a requantization are therefore
 collected first, as a `PendingLayer`; `layers`, `elementwise` and `moves` write the operators.
@@ -18,7 +18,7 @@ from qgraph.backends.tflite.elementwise import converted, write_binary, write_co
 from qgraph.backends.tflite.embeddings import write_limits, write_rows
 from qgraph.backends.tflite.layers import DEPTHWISE, write_matmul, write_window
 from qgraph.backends.tflite.model_builder import QuantizedScale
-from qgraph.backends.tflite.writer import ANOTHER_PROFILE, BYTE, TensorWriter
+from qgraph.backends.tflite.writer import ANOTHER_PROFILE, TensorWriter
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array, Overflow
 from qgraph.ops.lowerings import LoweringRefusal, Lowerings
@@ -40,13 +40,12 @@ class TfliteEmission(TensorWriter):
     # -- tensors -----------------------------------------------------------------------------
 
     def get(self, name: str) -> int:
-        """The number of a tensor of 8 bits; it is written now if it is pending."""
+        """The number of a tensor of codes; it is written now if it is pending."""
         if name not in self.held and name in self.program.constants:
             self.held[name] = self.constant_like(name, name)
         elif name not in self.held:
-            self.scale_of(name)  # codes that do not fit are refused under their own name
-            unsigned = self.tensors[name].low >= 0
-            low, high = (0, BYTE[1] - BYTE[0]) if unsigned else BYTE
+            zero = self.zero(name)  # codes that do not fit are refused under their own name
+            low, high = (end - zero for end in self.stored.ends)
             attrs = RequantizeAttrs(0, self.arithmetic.layers, Overflow.SATURATE, low, high)
             self._write(LayerOutput.of(self.pending[name], name, attrs))
         return self.held[name]
@@ -55,8 +54,9 @@ class TfliteEmission(TensorWriter):
         """A constant stored with the zero point of another tensor."""
         self.scale_of(name)
         scale = QuantizedScale(self.exponent(name), self.zero(like))
-        stored = np.clip(self.constant_codes(name) + scale.zero, *BYTE)
-        return self.model.constant(name, stored.astype(np.int8), scale)
+        return self.model.constant(
+            name, self.as_stored(self.constant_codes(name) + scale.zero), scale
+        )
 
     def get_like(self, name: str, like: str) -> int:
         """A tensor, stored with the zero point of another; codes that do not fit saturate."""
@@ -108,7 +108,8 @@ class TfliteEmission(TensorWriter):
         flat = codes.size == 1 or (codes.size == shape[-1] and codes.shape[-1:] == shape[-1:])
         pending = self.as_pending(name)
         layer = pending.layer is not None and pending.layer.op in LAYERS
-        held = pending.layer is None and not _fits(codes)
+        fits = self.stored.fit(int(codes.min(initial=0)), int(codes.max(initial=0)))
+        held = pending.layer is None and not fits
         open_sums = pending.factors is None and not pending.limited
         if not (flat and open_sums and (layer or held) and self.tensors[name].shape == shape):
             return None
@@ -157,10 +158,17 @@ class TfliteEmission(TensorWriter):
         self.held[step.output] = write_table(self, step, self.get(x), codes, offset)
 
     def _abs(self, step: Step) -> None:
-        tensor = self.tensors[step.inputs[0]]
-        if tensor.name in self.pending and tensor.high - tensor.low > BYTE[1] - BYTE[0]:
+        tensor, made = self.tensors[step.inputs[0]], self.tensors[step.output]
+        if tensor.name in self.pending and not self.stored.fit(tensor.low, tensor.high):
             raise UnsupportedError(
-                "is an absolute value of sums, which TFLite has in 8 bits only",
+                f"is an absolute value of sums, which TFLite has in {self.stored.bits} bits only",
+                node=step.output,
+                hint="use another format",
+            )
+        if not self.stored.fit(0, made.high):
+            raise UnsupportedError(
+                f"is an absolute value up to {made.high:,}, but {self.stored.type} ends at "
+                f"{self.stored.high:,}",
                 node=step.output,
                 hint="use another format",
             )
@@ -194,11 +202,6 @@ class TfliteEmission(TensorWriter):
             ),
         },
     )
-
-
-def _fits(codes: Array) -> bool:
-    low, high = codes.min(initial=0), codes.max(initial=0)
-    return bool(high - low <= BYTE[1] - BYTE[0] and (low >= 0 or high <= BYTE[1]))
 
 
 TfliteLower = Callable[[TfliteEmission, Step], None]

@@ -20,7 +20,7 @@ from qgraph.quiet import silenced
 from qgraph.tflite_schema import EXTRA, schema
 
 LITERT_PACKAGE, MICRO_PACKAGE = "ai-edge-litert", "tflite-micro"
-BYTES = {"FLOAT32": 4, "INT32": 4, "INT8": 1, "BOOL": 1}
+BYTES = {"FLOAT32": 4, "INT64": 8, "INT32": 4, "INT16": 2, "INT8": 1, "BOOL": 1}
 ARENA_OF_TENSOR = 1 << 10  # bytes for the records of a tensor
 ARENA_BASE = 1 << 22
 
@@ -38,7 +38,7 @@ class TfliteSession(ABC):
 
 
 class LiteRTSession(TfliteSession):
-    """LiteRT, with XNNPACK or with its reference kernels.
+    """LiteRT as users run it, with XNNPACK where that has kernels, or with its reference kernels.
 
     preserve: whether all tensors can be read, not only outputs.
     """
@@ -114,7 +114,7 @@ def arena_bytes(data: bytes) -> int:
 
 def sessions_of(executor: TfliteExecutor, data: bytes) -> list[TfliteSession]:
     """Sessions that must agree; the first one gives all tensors."""
-    if executor == TfliteExecutor.XNNPACK:
+    if executor in (TfliteExecutor.XNNPACK, TfliteExecutor.DEFAULT):
         return [LiteRTSession(data, False, True), LiteRTSession(data, False, False)]
     if executor == TfliteExecutor.REFERENCE:
         return [LiteRTSession(data, True, True)]
@@ -155,9 +155,7 @@ def _fed(entry: JsonObject, codes: Array) -> Array:
     if entry["type"] == "float32":
         values: Array = np.ldexp(codes.astype(np.float32), -int(entry["exponent"]))
         return values
-    if entry["type"] == "int32":
-        return codes.astype(np.int32)
-    stored: Array = (codes + int(entry["zero"])).astype(np.int8)
+    stored: Array = (codes + int(entry["zero"])).astype(str(entry["type"]))
     return stored
 
 

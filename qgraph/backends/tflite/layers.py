@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from qgraph.backends.pending_layers import LayerOutput
+from qgraph.backends.tflite.arithmetic import BYTES
 from qgraph.backends.tflite.model_builder import QuantizedScale
-from qgraph.backends.tflite.writer import BYTE, TensorWriter
+from qgraph.backends.tflite.writer import TensorWriter
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array, Codes, Rounding
 from qgraph.ops.attribute_types import Pads, Pair
@@ -16,14 +17,13 @@ from qgraph.program import Step
 from qgraph.program.ops import WindowAttrs
 
 DEPTHWISE = "depthwise_conv2d"
-INT32 = np.iinfo(np.int32)
 
 
 def write_window(writer: TensorWriter, out: LayerOutput, image: int) -> None:
     """Write a convolution and its requantization. image: the number of its input."""
     step = _layer(out)
     writer.check_rounding(out, writer.arithmetic.layers)
-    writer.check_sums(out)
+    writer.check_sums(out, writer.arithmetic.sums)
     weights = writer.constant_codes(step.inputs[1])
     fused = writer.activation(out)
     if out.pending.factors is None:
@@ -101,7 +101,7 @@ def write_matmul(writer: TensorWriter, out: LayerOutput, rows: int) -> None:
     """Write a product of matrices and its requantization. rows: the number of its input."""
     step, name, model = _layer(out), out.name, writer.model
     writer.check_rounding(out, writer.arithmetic.layers)
-    writer.check_sums(out)
+    writer.check_sums(out, writer.arithmetic.sums)
     codes, shift = weight_codes(out, writer.constant_codes(step.inputs[1]))
     fused = writer.activation(out)
     filters, count = codes.T, writer.tensors[step.inputs[0]].shape[0]
@@ -133,7 +133,7 @@ def weight_codes(out: LayerOutput, weights: Array) -> tuple[Array, int | Codes]:
     rounded to the same code. Raises UnsupportedError for others.
     """
     shift = out.shift
-    while weights.size and not BYTE[0] <= weights.min() <= weights.max() <= BYTE[1]:
+    while weights.size and not BYTES.low <= weights.min() <= weights.max() <= BYTES.high:
         if (weights & 1).any() or out.rounding == Rounding.DOUBLE:
             raise UnsupportedError(
                 f"its weights are {weights.min()}..{weights.max()}, which do not fit in int8",
@@ -152,7 +152,7 @@ def parameters(
     axis: int,
     shared: bool = False,
 ) -> list[int]:
-    """Filters in int8 and biases in int32, with the scales from which executors derive the shift.
+    """Filters in int8 and biases, with the scales from which executors derive the shift.
 
     Equal scales of all channels are written once for each channel: XNNPACK on Arm has kernels for
     one scale that round differently. shared: they are written once for all channels.
@@ -166,12 +166,13 @@ def parameters(
         exponents = exponents[:1]
     bias = out.pending.bias
     held = np.zeros(channels, np.int64) if bias is None else bias.reshape(-1)
-    if held.size and not INT32.min <= held.min() <= held.max() <= INT32.max:
-        raise UnsupportedError("its bias does not fit in 32 bits", node=out.name)
+    kind = np.iinfo(writer.stored.biases)
+    if held.size and not kind.min <= held.min() <= held.max() <= kind.max:
+        raise UnsupportedError(f"its bias does not fit in {kind.bits} bits", node=out.name)
     sums = tuple(e + x for e in exponents)
-    if filters.size and filters.min() == BYTE[0]:
+    if filters.size and filters.min() == BYTES.low:
         writer.lowest_weights.append(out.name)
-    biases = np.broadcast_to(held, channels).astype(np.int32)
+    biases = np.broadcast_to(held, channels).astype(kind.dtype)
     return [
         writer.model.constant(weights, filters, QuantizedScale(exponents, 0, axis)),
         writer.model.constant(f"{out.name}/bias", biases, QuantizedScale(sums)),
@@ -203,7 +204,7 @@ def pad(
     made = writer.add_tensor(x, f"{x}/padded", shape) if made is None else made
     if stored is None:
         return writer.model.operator("PAD", [value, pads], made, "PadOptions", 2)
-    edge = writer.model.constant(f"{x}/edge", np.array([stored], np.int8), writer.scale_of(x))
+    edge = writer.model.constant(f"{x}/edge", np.array([stored], writer.stored.type), writer.scale_of(x))
     return writer.model.operator("PADV2", [value, pads, edge], made, "PadV2Options", 2)
 
 

@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from qgraph.backends.tflite.flat_tables import FieldValue
 from qgraph.backends.tflite.layers import pad, padding_of
-from qgraph.backends.tflite.writer import BYTE, TensorWriter
+from qgraph.backends.tflite.slices import joined, write_pools, write_slices
+from qgraph.backends.tflite.writer import TensorWriter
 from qgraph.program import Step
 from qgraph.program.ops import (
     ConcatAttrs,
@@ -103,14 +104,9 @@ def _slice(emission: TensorWriter, step: Step) -> None:
 def _concat(emission: TensorWriter, step: Step) -> None:
     name = step.output
     values = [emission.get_like(value, name) for value in step.inputs]
-    emission.held[name] = emission.model.operator(
-        "CONCATENATION",
-        values,
-        emission.add_tensor(name),
-        "ConcatenationOptions",
-        2,
-        Axis=step.attrs_as(ConcatAttrs).axis,
-    )
+    shapes = [emission.tensors[value].shape for value in step.inputs]
+    axis, made = step.attrs_as(ConcatAttrs).axis, emission.add_tensor(name)
+    emission.held[name] = joined(emission, values, shapes, axis, name, made)
 
 
 def _pad(emission: TensorWriter, step: Step) -> None:
@@ -122,6 +118,10 @@ def _pad(emission: TensorWriter, step: Step) -> None:
 
 def _take(emission: TensorWriter, step: Step) -> None:
     attrs = step.attrs_as(TakeAttrs)
+    if emission.arithmetic.gathers_bytes_only:
+        value = emission.get_like(step.inputs[0], step.output)
+        emission.held[step.output] = write_slices(emission, step, value)
+        return
     indices = _integers(emission, step, "indices", attrs.indices)
     _moved(emission, step, "GATHER", indices, options="GatherOptions", Axis=attrs.axis)
 
@@ -131,7 +131,7 @@ def _max_pool(emission: TensorWriter, step: Step) -> None:
     value, sizes = emission.get_like(x, step.output), emission.tensors[x].shape[1:3]
     padding = padding_of(sizes, attrs.ksize, attrs.strides, (1, 1), attrs.pads)
     if padding is None:  # the lowest code is never larger than a code of the image
-        value = pad(emission, x, value, ((0, 0), *attrs.pads, (0, 0)), stored=BYTE[0])
+        value = pad(emission, x, value, ((0, 0), *attrs.pads, (0, 0)), stored=emission.stored.low)
     _moved(
         emission,
         step,
@@ -148,6 +148,10 @@ def _max_pool(emission: TensorWriter, step: Step) -> None:
 
 def _reduce_max(emission: TensorWriter, step: Step) -> None:
     attrs = step.attrs_as(ReduceMaxAttrs)
+    if emission.arithmetic.gathers_bytes_only:
+        value = emission.get_like(step.inputs[0], step.output)
+        emission.held[step.output] = write_pools(emission, step, value)
+        return
     axes = _integers(emission, step, "axes", attrs.axes)
     _moved(emission, step, "REDUCE_MAX", axes, options="ReducerOptions", KeepDims=attrs.keepdims)
 

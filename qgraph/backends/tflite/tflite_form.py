@@ -9,7 +9,12 @@ from typing import ClassVar
 
 from qgraph.backends.io_names import left_to_the_host
 from qgraph.backends.network_forms import Network, Runner, refusal_by
-from qgraph.backends.tflite.arithmetic import ARITHMETICS, TfliteArithmetic, TfliteExecutor
+from qgraph.backends.tflite.arithmetic import (
+    ARITHMETICS,
+    BYTES,
+    TfliteArithmetic,
+    TfliteExecutor,
+)
 from qgraph.backends.tflite.emission import TfliteEmission
 from qgraph.backends.tflite.executors import runner_in, same_in_all, titled
 from qgraph.backends.tflite.model_builder import metadata_of
@@ -19,13 +24,14 @@ from qgraph.ops.lowerings import Lowerings
 from qgraph.program.ops import RequantizeAttrs
 
 FILE = "network.tflite"
+MAKE_CODES = ("requantize", "lookup", "embedding")
 
 
 @dataclass(frozen=True)
 class TfliteForm:
-    """Stock operators of TFLite on int8.
+    """Stock operators of TFLite on int8 or int16.
 
-    codes: whether inputs and outputs are int8 codes, not float values.
+    codes: whether inputs and outputs are codes, not float values.
     """
 
     codes: bool = False
@@ -82,10 +88,18 @@ class TfliteForm:
 
 
 def _by_likeness(network: Network) -> list[TfliteArithmetic]:
-    """All arithmetics, those first that round layers as the program does."""
+    """Arithmetics, those first that round layers and store codes as the program needs.
+
+    Those of int16 are left out if all codes have 8 bits.
+    """
+    program = network.program
     wanted = {
         step.attrs_as(RequantizeAttrs).rounding
-        for step in network.program.steps
+        for step in program.steps
         if step.op == "requantize"
     }
-    return sorted(ARITHMETICS, key=lambda one: one.layers not in wanted)
+    made = [step.output for step in program.steps if step.op in MAKE_CODES]
+    held = [program.tensors[name] for name in (*made, *(e.tensor for e in program.entries))]
+    wide = not all(BYTES.fit(tensor.low, tensor.high) for tensor in held)
+    known = [one for one in ARITHMETICS if wide or one.stored == BYTES]
+    return sorted(known, key=lambda one: (one.layers not in wanted, wide and one.stored == BYTES))

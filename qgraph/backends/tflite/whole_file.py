@@ -10,7 +10,7 @@ from qgraph.archives import JsonObject
 from qgraph.backends.io_names import io_names_of
 from qgraph.backends.network_forms import Network
 from qgraph.backends.pending_layers import LayerOutput, PendingLayer
-from qgraph.backends.tflite.arithmetic import TfliteArithmetic
+from qgraph.backends.tflite.arithmetic import TfliteArithmetic, TfliteExecutor
 from qgraph.backends.tflite.emission import TfliteEmission
 from qgraph.backends.tflite.model_builder import TfliteModelBuilder
 from qgraph.backends.tflite.writer import ANOTHER_PROFILE
@@ -25,14 +25,14 @@ from qgraph.program import Entry
 class TfliteFile:
     """Writes the file of a network for one arithmetic.
 
-    codes: whether inputs and outputs are int8 codes, not float values. A softmax of an output is in
+    codes: whether inputs and outputs are codes, not float values. A softmax of an output is in
     files with float outputs.
     """
 
     def __init__(self, network: Network, arithmetic: TfliteArithmetic, codes: bool) -> None:
         self.network, self.program, self.arithmetic = network, network.program, arithmetic
         self.made_softmaxes: dict[str, int] = {}
-        self.io_type = "int8" if codes else "float32"
+        self.io_type = arithmetic.stored.type if codes else "float32"
         self.softmaxes = {} if codes else _softmaxes(network)
         self.names = self._names()
         self.model = TfliteModelBuilder(
@@ -72,7 +72,7 @@ class TfliteFile:
         meta: JsonObject = {
             "form": "tflite",
             "arithmetic": self.arithmetic.name,
-            "executors": [*self.arithmetic.executors],
+            "executors": self._executors(),
             "batch_free": self.program.batch_free,
             "complete": complete,
             "entries": entries,
@@ -87,6 +87,11 @@ class TfliteFile:
         }
         return self.model.model(meta)
 
+    def _executors(self) -> list[TfliteExecutor]:
+        """The executors that compute the same from the inputs of the file."""
+        floats = self.io_type == "float32"
+        return [*self.arithmetic.executors, *(() if floats else self.arithmetic.on_codes)]
+
     def _scale(self, name: str) -> JsonObject:
         scale = self.emission.scale_of(name)
         return {"exponent": scale.exponent, "zero": scale.zero}
@@ -100,8 +105,8 @@ class TfliteFile:
         kind = "int32" if name in self.emission.indices else self.io_type
         if kind == "int32":
             self.emission.held[name] = given = self.model.tensor(public, shape, kind, own=True)
-        elif kind == "int8":
-            given = self.model.tensor(public, shape, "int8", scale, own=True)
+        elif kind != "float32":
+            given = self.model.tensor(public, shape, kind, scale, own=True)
             self.emission.held[name] = given
         else:
             self._check_quantizer(entry)
@@ -133,7 +138,7 @@ class TfliteFile:
         """Add the codes of an exit in a tensor of its own, or their values."""
         codes, public = self.emission.get(name), self.names["outputs"][name]
         shape = self.program.tensors[name].shape
-        scale = self.emission.scale_of(name) if self.io_type == "int8" else None
+        scale = None if self.io_type == "float32" else self.emission.scale_of(name)
         made = self.model.tensor(public, shape, self.io_type, scale, own=True)
         if scale is None:
             self.model.operator("DEQUANTIZE", [codes], made, "DequantizeOptions", 2)

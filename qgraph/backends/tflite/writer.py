@@ -1,6 +1,7 @@
 """Tensors of a program in a `.tflite` file, and what executors require of them.
 
-Codes that are never negative are stored as int8 with zero point -128, others with zero point 0.
+In int8, codes that are never negative have zero point -128, others zero point 0. In int16, all have
+zero point 0.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from qgraph.backends.pending_layers import LayerOutput
-from qgraph.backends.tflite.arithmetic import INT32_MAX, TfliteArithmetic, rounds_alike
+from qgraph.backends.tflite.arithmetic import ARITHMETICS, TfliteArithmetic, rounds_alike
 from qgraph.backends.tflite.model_builder import QuantizedScale, TfliteModelBuilder
+from qgraph.backends.tflite.sum_limits import SumLimits
 from qgraph.errors import UnsupportedError
-from qgraph.ir.types import Codes, Rounding
+from qgraph.ir.types import Array, Codes, Rounding
 from qgraph.program import Program
 
-BYTE = (-128, 127)
-UNSIGNED_BYTE = 255
 LARGEST_EXPONENT = 126
 RELU6 = 6
-ANOTHER_PROFILE = "use profile `litert` or `tflm`, or another format"
+PROFILES = [f"`{one.name}`" for one in ARITHMETICS]
+ANOTHER_PROFILE = (
+    f"use profile {', '.join(PROFILES[:-1])} or {PROFILES[-1]}, or another format"
+)
 
 
 class TensorWriter(ABC):
@@ -31,7 +34,7 @@ class TensorWriter(ABC):
         self, program: Program, arithmetic: TfliteArithmetic, builder: TfliteModelBuilder
     ) -> None:
         self.program, self.arithmetic, self.model = program, arithmetic, builder
-        self.tensors = program.tensors
+        self.tensors, self.stored = program.tensors, arithmetic.stored
         self.indices = indices_of_rows(program)
         self.held: dict[str, int] = {}
         self.lowest_weights: list[str] = []  # layers with weights of -128
@@ -55,23 +58,25 @@ class TensorWriter(ABC):
         return self.program.constants[name].astype(np.int64)
 
     def scale_of(self, name: str) -> QuantizedScale:
-        """How a tensor is stored: indices of rows in int32, others in int8.
+        """How a tensor is stored: indices of rows in int32, others as activations are.
 
-        Raises UnsupportedError if int8 cannot hold it.
+        Raises UnsupportedError if the type of activations cannot hold it.
         """
         tensor, exponent = self.tensors[name], self.exponent(name)
         if name in self.indices:
             return QuantizedScale(exponent)
-        zero = BYTE[0] if tensor.low >= 0 else 0
-        if not BYTE[0] <= tensor.low + zero <= tensor.high + zero <= BYTE[1]:
+        stored = self.stored
+        if not stored.fit(tensor.low, tensor.high):
+            unsigned = stored.low <= tensor.low and tensor.high < 1 << stored.bits
+            kind = f"{stored.bits} bits" if stored.zero_points else f"signed {stored.bits} bits"
             raise UnsupportedError(
-                f"its codes are {tensor.low:,}..{tensor.high:,}, which do not fit in 8 bits",
+                f"its codes are {tensor.low:,}..{tensor.high:,}, which do not fit in {kind}",
                 node=name,
                 hint="set `signed_activations: true` in the profile"
-                if BYTE[0] <= tensor.low and tensor.high <= UNSIGNED_BYTE
+                if unsigned
                 else ANOTHER_PROFILE,
             )
-        return QuantizedScale(exponent, zero)
+        return QuantizedScale(exponent, stored.zero_of(tensor.low))
 
     def exponent(self, name: str) -> int:
         """The exponent of a tensor. Raises UnsupportedError if it differs by channel."""
@@ -96,7 +101,7 @@ class TensorWriter(ABC):
     ) -> int:
         """A new tensor that is stored like a tensor of the program."""
         sizes = self.tensors[name].shape if shape is None else shape
-        return self.model.tensor(stem or name, sizes, "int8", self.scale_of(name))
+        return self.model.tensor(stem or name, sizes, self.stored.type, self.scale_of(name))
 
     def reshaped(self, value: int, shape: Sequence[int], like: str, stem: str) -> int:
         """A value in another shape, stored like a tensor of the program."""
@@ -104,6 +109,15 @@ class TensorWriter(ABC):
         made = self.add_tensor(like, stem, shape)
         inputs = [value, self.model.constant(f"{stem}/shape", sizes)]
         return self.model.operator("RESHAPE", inputs, made, "ReshapeOptions", NewShape=sizes)
+
+    @property
+    def sum_fields(self) -> Mapping[str, bool]:
+        """Options of ADD and SUB: LiteRT has other int16 kernels for scales of powers of two."""
+        return {} if self.stored.zero_points else {"PotScaleInt16": False}
+
+    def as_stored(self, codes: Codes) -> Array:
+        """Codes, with their zero point added, in the type of activations; they saturate."""
+        return np.clip(codes, *self.stored.ends).astype(self.stored.type)
 
     # -- what executors require --------------------------------------------------------------
 
@@ -116,26 +130,30 @@ class TensorWriter(ABC):
                 hint=ANOTHER_PROFILE,
             )
 
-    def check_sums(self, out: LayerOutput) -> None:
+    def check_sums(self, out: LayerOutput, limits: SumLimits) -> None:
         """Raise UnsupportedError unless executors requantize all sums of a layer exactly."""
         tensor = self.tensors[out.pending.sums]
-        reach, shift = max(-tensor.low, tensor.high), int(np.min(out.shift))
-        largest, own = self.arithmetic.largest_sum, self.arithmetic.largest_sum < INT32_MAX
-        if shift < self.arithmetic.fixed_point_below:
-            # The multiplier is 2^30, so that a shift by less than one bit begins with a left shift.
-            largest = min(largest, INT32_MAX >> 1 - shift)
+        reach = max(-tensor.low, tensor.high)
+        shifts = {int(np.min(out.shift)), int(np.max(out.shift))}
+        shift = min(shifts, key=limits.largest_at)
+        largest = limits.largest_at(shift)
         if reach > largest:
+            others = [
+                f", or profile `{one.name}`, which is exact for larger sums"
+                for one in ARITHMETICS
+                if one != self.arithmetic and one.stored == self.stored
+                if reach <= one.sums.largest_at(shift)
+            ]
             raise UnsupportedError(
                 f"sums reach {reach:,}, but {self.arithmetic.executors[0]} is exact up to "
                 f"{largest:,} only where they are shifted by {shift}",
                 node=out.name,
-                hint="use another format"
-                + (", or profile `tflm`, which is exact for larger sums" if own else ""),
+                hint="".join(("use another format", *others[:1])),
             )
 
     def check_left_shift(self, out: LayerOutput, shift: int) -> None:
         """Raise UnsupportedError unless executors shift the sums of a layer so far to the left."""
-        most = self.arithmetic.largest_left_shift
+        most = self.arithmetic.sums.left
         if -shift > most:
             raise UnsupportedError(
                 f"sums are shifted left by {-shift}, but {self.arithmetic.executors[0]} supports "
@@ -147,11 +165,11 @@ class TensorWriter(ABC):
     # -- limits ------------------------------------------------------------------------------
 
     def limits(self, out: LayerOutput) -> list[tuple[str, Codes]]:
-        """Limits that saturation to int8 does not apply, as operators and stored codes."""
+        """Limits that saturation does not apply, as operators and stored codes."""
         zero = self.zero(out.name)
         low, high = out.low + zero, out.high + zero
-        needed = [("MAXIMUM", low)] if (low > BYTE[0]).any() else []
-        return [*needed, *([("MINIMUM", high)] if (high < BYTE[1]).any() else [])]
+        needed = [("MAXIMUM", low)] if (low > self.stored.low).any() else []
+        return [*needed, *([("MINIMUM", high)] if (high < self.stored.high).any() else [])]
 
     def activation(self, out: LayerOutput) -> Mapping[str, int]:
         """The fused activation that applies all limits, as fields of options; empty if none."""
@@ -177,7 +195,7 @@ class TensorWriter(ABC):
         limits, name = [] if fused else self.limits(out), out.name
         rank = len(self.tensors[name].shape)
         for i, (op, stored) in enumerate(limits, start=1):
-            held = np.clip(stored, *BYTE).astype(np.int8)
+            held = self.as_stored(stored)
             held = held.reshape((1,) * (rank - 1) + (-1,)) if rank else held.reshape(())
             bound = self.model.constant(f"{name}/limit", held, self.scale_of(name))
             made = self.add_tensor(name, None if i == len(limits) else f"{name}/{op.lower()}")

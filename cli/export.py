@@ -68,7 +68,7 @@ def export(
     codes: Annotated[
         bool,
         typer.Option(
-            "--codes", help="With --format tflite: int8 inputs and outputs instead of float ones."
+            "--codes", help="With --format tflite: codes as inputs and outputs instead of floats."
         ),
     ] = False,
     as_json: Json = False,

@@ -49,7 +49,7 @@ FORMS: Mapping[ExportFormat, FormEntry] = MappingProxyType(
         ),
         ExportFormat.QONNX: FormEntry(_ONNX, "Qonnx", "ONNX with Quant nodes, for `qonnx`"),
         ExportFormat.TFLITE: FormEntry(
-            "qgraph.backends.tflite.tflite_form", "TfliteForm", "int8 for LiteRT and TFLM"
+            "qgraph.backends.tflite.tflite_form", "TfliteForm", "int8 or int16 for LiteRT and TFLM"
         ),
         ExportFormat.C: FormEntry(
             "qgraph.backends.c.c_form", "CForm", "C99, integers only, with a test"

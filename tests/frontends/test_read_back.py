@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from qgraph.backends.tflite.arithmetic import ARITHMETICS
 from tests.helpers.read_back import NETWORKS, assert_codes_are_read_back
 
 
@@ -18,7 +19,7 @@ def test_onnx_xint8_is_read_back(name, tmp_path) -> None:
     assert_codes_are_read_back(name, "ryzen-ai", "onnx-xint8", tmp_path)
 
 
-@pytest.mark.parametrize("profile", ["litert", "tflm"])
+@pytest.mark.parametrize("profile", [arithmetic.name for arithmetic in ARITHMETICS])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_tflite_is_read_back(name, profile, tmp_path) -> None:
     pytest.importorskip("tflite", reason="pip install tflite")

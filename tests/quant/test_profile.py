@@ -86,7 +86,8 @@ def test_rounding_is_one_word_or_a_mapping_of_kinds():
     )
     assert yaml.safe_load(dump_profile(Profile("p", rounding="floor")))["rounding"] == "floor"
     assert yaml.safe_load(dump_profile(profile))["rounding"] == {
-        "layers": "half_even", "additions": "half_up", "constants": None, "inputs": None,
+        "layers": "half_even", "additions": "half_up", "products": None, "constants": None,
+        "inputs": None,
     }  # fmt: skip
 
 
@@ -174,6 +175,7 @@ PROFILE = st.builds(
     per_channel=st.booleans(),
     rounding=st.sampled_from(ROUNDINGS),
     rounding_additions=st.one_of(st.none(), st.sampled_from(ROUNDINGS)),
+    rounding_products=st.one_of(st.none(), st.sampled_from(ROUNDINGS)),
     rounding_inputs=st.one_of(st.none(), st.sampled_from(ROUNDINGS)),
     overflow=st.sampled_from(OVERFLOWS),
     accumulator_bits=st.integers(8, 64),

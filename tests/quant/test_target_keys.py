@@ -1,6 +1,6 @@
 """Keys that targets ask for: what they do to quantizers, and every form equal to the reference."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings
@@ -90,6 +90,7 @@ KINDS = replace(
     rounding_inputs="floor",
 )
 ROUNDING = st.sampled_from(ROUNDINGS)
+BORDERS = {"ksize": (3, 3), "strides": (1, 1), "padding": "same"}
 
 
 def test_each_kind_of_op_has_its_rounding():
@@ -142,9 +143,36 @@ def test_a_sum_behind_leaky_relu_or_clips_rounds_as_a_sum():
     assert by_producer["sum"] == "half_up" and by_producer["leaky"] == "half_even"
 
 
+def test_products_have_their_own_rounding():
+    """Of two tensors, of constant factors and in leaky ReLU; averages and matrices are layers."""
+    g = Graph("products")
+    x = g.input("x", "float32", (None, 4, 4, 2))
+    squared = g.add("relu", g.add("mul", x, x, name="square"), name="squared")
+    scaled = g.add("mul", x, g.const(np.float32([0.5, 3]), "factors"), name="scaled")
+    total = g.add("add", squared, scaled, name="total")
+    leaky = g.add("leaky_relu", total, name="leaky", attrs={"alpha": 0.25})
+    pooled = g.add("avg_pool", leaky, name="pooled", attrs=BORDERS)
+    turned = g.add("transpose", pooled, name="turned", attrs={"perm": (0, 1, 3, 2)})
+    g.outputs["y"] = g.add("batch_matmul", pooled, turned, name="matrices")
+    data = {"x": RNG.normal(size=(8, 4, 4, 2)).astype(np.float32)}
+    PassManager(FLOAT).run(g)
+    found = specs(quantize(g, replace(KINDS, rounding_products="double"), data))
+    roundings = {n: s.rounding for n, s in found.items() if not s.role.of_constant}
+    assert roundings == {
+        "x/q8": "floor",
+        "squared/q8": "double",
+        "scaled/q8": "double",
+        "total/q16": "half_up",
+        "leaky/scaled/q16": "double",
+        "leaky/q8": "half_even",
+        "pooled/q8": "half_even",
+        "matrices/q8": "half_even",
+    }
+
+
 @FEW
-@given(graphs(), profiles(), st.tuples(ROUNDING, ROUNDING, ROUNDING, ROUNDING), st.integers(0, 99))
+@given(graphs(), profiles(), st.tuples(*[ROUNDING] * 5), st.integers(0, 99))
 def test_roundings_by_kind_in_every_form(graph, profile, roundings, seed):
-    names = ("rounding", "rounding_additions", "rounding_constants", "rounding_inputs")
+    names = [f.name for f in fields(Profile) if f.name.startswith("rounding")]
     target = replace(profile, **dict(zip(names, roundings, strict=True)))
     check_every_form(graph, target, seed)

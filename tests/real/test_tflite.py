@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from qgraph.backends.tflite.arithmetic import ARITHMETICS
 from qgraph.compiler import quantize
 from qgraph.frontends import load
 from qgraph.verification.verify import verify
@@ -21,16 +22,16 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("profile", ["litert", "tflm"])
+@pytest.mark.parametrize("arithmetic", ARITHMETICS, ids=lambda arithmetic: arithmetic.name)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_every_tensor_is_equal(name: str, profile: str, tmp_path: Path) -> None:
+def test_every_tensor_is_equal(name: str, arithmetic, tmp_path: Path) -> None:
     path, inputs = NETWORKS[name]
     graph, data = load(path()), inputs()
     (own,) = graph.inputs
-    made = quantize(graph, {own: data}, profile=profile, plan="method=max")
+    made = quantize(graph, {own: data}, profile=arithmetic.name, plan="method=max")
     found = verify(made.save(tmp_path / "out"), {own: data[:2]}, forms=["tflite"])
     assert found.equal and not found.refused
     program = found.network.program
     results = {step.output for step in program.steps if step.op == "requantize"}
-    assert len(found.compared.tallies) == (1 if profile == "litert" else 2)
+    assert len(found.compared.tallies) == len(arithmetic.executors)
     assert all(tally.tensors >= results for tally in found.compared.tallies.values())

@@ -212,8 +212,8 @@ def indices_of_rows(program: Program) -> frozenset[str]:
     """Tensors that embeddings alone use, as indices."""
     found = {entry.tensor for entry in program.entries}
     found |= {step.output for step in program.steps if step.op == "clip"}
+    found &= {v for step in program.steps for v in step.inputs} - {*program.exits}
     for step in reversed(program.steps):
         if step.op != "embedding" and not (step.op == "clip" and step.output in found):
             found.difference_update(step.inputs)
-    used = {v for step in program.steps for v in step.inputs}
-    return frozenset(found & used - {*program.exits})
+    return frozenset(found)

@@ -18,6 +18,8 @@ from qgraph.frontends.tflite.tensors import DTYPES, LiteScale, LiteTensor
 from qgraph.frontends.tflite.translation import Translation
 from qgraph.ir.types import Array
 
+BIASES = ("INT32", "INT64")
+
 
 @dataclass
 class LiteQuantizers:
@@ -39,9 +41,9 @@ class LiteQuantizers:
 
     def check(self, tensor: LiteTensor, name: str, values: Array) -> None:
         """Note a constant with a grid whose codes float32 cannot hold; `values` are its numbers."""
-        if name not in self.grids or tensor.kind != "INT32" or name in self.rounded:
+        if name not in self.grids or tensor.kind not in BIASES or name in self.rounded:
             return
-        codes = np.frombuffer(tensor.content, np.int32).reshape(values.shape)
+        codes = np.frombuffer(tensor.content, DTYPES[tensor.kind]).reshape(values.shape)
         assert tensor.scale is not None
         if not np.array_equal(tensor.scale.codes_of(values), codes):
             self.rounded.append(name)

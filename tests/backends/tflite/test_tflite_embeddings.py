@@ -11,6 +11,7 @@ pytest.importorskip("tflite_micro", reason="pip install 'qgraph-compiler[tflite]
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from qgraph import quantize
+from qgraph.backends.tflite.arithmetic import ARITHMETICS
 from qgraph.backends.tflite.tflite_form import FILE, TfliteForm
 from qgraph.runtime import Session
 from qgraph.stored import load_network
@@ -20,6 +21,7 @@ from tests.helpers.program_builder import ProgramBuilder
 
 layers = keras.layers
 LENGTH = 6
+PROFILES = [arithmetic.name for arithmetic in ARITHMETICS]
 
 
 def keras_network(rows: int) -> keras.Model:
@@ -32,7 +34,7 @@ def keras_network(rows: int) -> keras.Model:
 
 
 @pytest.mark.parametrize("codes", [False, True], ids=["floats", "codes"])
-@pytest.mark.parametrize("profile", ["litert", "tflm"])
+@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("rows", [50, 256, 1000])
 def test_indices_are_inputs_of_the_file(tmp_path, rows, profile, codes) -> None:
     data = np.random.default_rng(0).integers(0, rows, (32, LENGTH), np.int32)
@@ -43,7 +45,7 @@ def test_indices_are_inputs_of_the_file(tmp_path, rows, profile, codes) -> None:
     network, form = load_network(out), TfliteForm(codes)
     assert not form.warnings(network)
     form.write(network, tmp_path)
-    kernels = OpResolverType.BUILTIN_REF if profile == "tflm" else OpResolverType.AUTO
+    kernels = OpResolverType.AUTO if profile == "litert" else OpResolverType.BUILTIN_REF
     program = Interpreter(str(tmp_path / FILE), experimental_op_resolver_type=kernels)
     program.allocate_tensors()
     (given,), (result,) = program.get_input_details(), program.get_output_details()
@@ -58,11 +60,12 @@ def test_indices_are_inputs_of_the_file(tmp_path, rows, profile, codes) -> None:
     np.testing.assert_array_equal(values, wanted)
 
 
-def test_a_written_file_is_read_with_the_same_codes(tmp_path) -> None:
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_written_file_is_read_with_the_same_codes(profile: str, tmp_path) -> None:
     data = np.random.default_rng(0).integers(0, 50, (32, LENGTH), np.int32)
-    made = quantize(keras_network(50), {"words": data}, effort="plain", profile="litert")
+    made = quantize(keras_network(50), {"words": data}, effort="plain", profile=profile)
     TfliteForm().write(load_network(made.save(tmp_path / "out")), tmp_path)
-    again = quantize(tmp_path / FILE, {"words": data[:1]}, profile="litert")
+    again = quantize(tmp_path / FILE, {"words": data[:1]}, profile=profile)
     assert "opaque" not in {node.op for node in again.graph.nodes.values()}
     for i in range(len(data)):
         feeds = {"words": data[i : i + 1]}
@@ -75,4 +78,10 @@ def test_indices_are_limited_as_in_the_program(limits) -> None:
     builder = ProgramBuilder()
     x = builder.step("clip", builder.entry((1, 4), (0, 255), "x"), **limits)
     builder.step("embedding", x, builder.constant(np.arange(20).reshape(10, 2) - 7))
+    assert_form(TfliteForm(), builder.program())
+
+
+def test_codes_that_leave_behind_a_clip_are_no_indices() -> None:
+    builder = ProgramBuilder()
+    builder.step("clip", builder.entry((1, 4), name="x"), low=-3, high=9)
     assert_form(TfliteForm(), builder.program())

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qgraph import Session, export, quantize, verify
-from qgraph.backends.tflite.arithmetic import ARITHMETICS
+from qgraph.backends.tflite.arithmetic import ARITHMETICS, TfliteExecutor
 from qgraph.backends.tflite.model_builder import metadata_of
 from qgraph.backends.tflite.tflite_form import FILE, TfliteForm
 from qgraph.ir.graph import Graph
@@ -40,6 +40,7 @@ ROUND = {"rounding": "half_even", "overflow": "saturate", "low": -128, "high": 1
 @given(graphs(), st.sampled_from(PROFILES), st.tuples(*[st.booleans()] * 3), st.integers(0, 99))
 def test_random_networks(graph: Graph, profile, options, seed) -> None:
     by_channel, signed, codes = options
+    signed = signed or profile.signed_activations
     profile = replace(profile, per_channel=by_channel, signed_activations=signed)
     network = quantized_network(graph, profile, seed)
     reason = refused(FORM, network)
@@ -186,13 +187,14 @@ def test_inputs_and_outputs_can_be_codes(out, tmp_path) -> None:
     path = tmp_path / "made" / FILE
     meta, network = metadata_of(path.read_bytes()), load_network(out)
     (entry,), (name, *_) = meta["entries"].values(), meta["exits"]
-    assert {entry["type"], meta["exits"][name]["type"]} == {"int8"}
+    (stored,) = (one.stored for one in ARITHMETICS if one.name == meta["arithmetic"])
+    assert {entry["type"], meta["exits"][name]["type"]} == {stored.type}
     (own,) = meta["entries"]
     tensor = network.program.tensors[own]
     codes = np.random.default_rng(0).integers(tensor.low, tensor.high + 1, (3, *tensor.shape[1:]))
     wanted = run(network.program, {own: codes}, [name])[name]
-    if "XNNPACK" in meta["executors"][0]:
-        found = run_alone(path, (codes + entry["zero"]).astype(np.int8))
+    if {TfliteExecutor.XNNPACK, TfliteExecutor.DEFAULT} & {*meta["executors"]}:
+        found = run_alone(path, (codes + entry["zero"]).astype(stored.type))
         np.testing.assert_array_equal(found.astype(int) - meta["exits"][name]["zero"], wanted)
     assert verify(out, files=tmp_path / "made").equal
 

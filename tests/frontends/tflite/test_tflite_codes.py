@@ -20,6 +20,7 @@ from qgraph.exact.reference import Reference
 from qgraph.frontends import load
 from qgraph.frontends.tflite import model as reader
 from qgraph.interpret import evaluate
+from qgraph.ir.graph import Graph
 from qgraph.ir.types import Fixed
 from tests.helpers.cli import small_network, typical_images
 from tests.helpers.tflite_files import Written, litert, written
@@ -166,11 +167,12 @@ def test_a_scale_that_is_not_a_positive_number_is_refused(tmp_path, scale):
         load(tmp_path / "m.tflite")
 
 
+@pytest.mark.parametrize("dtype", ["i4", "i8"])
 @pytest.mark.parametrize(("code", "rounded"), [(1 << 24, False), ((1 << 24) + 1, True)])
-def test_a_bias_that_float32_cannot_hold_is_noted(tmp_path, code, rounded):
+def test_a_bias_that_float32_cannot_hold_is_noted(tmp_path, code, rounded, dtype):
     builder = TfliteModelBuilder("m")
     builder.inputs["x"] = x = builder.tensor("x", (2, 3), "int8", QuantizedScale(4))
-    bias = builder.constant("b", np.array([code, 1, 2], "i4"), QuantizedScale(12))
+    bias = builder.constant("b", np.array([code, 1, 2], dtype), QuantizedScale(12))
     made = builder.tensor("y", (2, 3), "int8", QuantizedScale(4))
     builder.outputs["y"] = builder.operator("ADD", [x, bias], made)
     (tmp_path / "m.tflite").write_bytes(builder.model({}))
@@ -183,3 +185,33 @@ def test_variables_are_refused(tmp_path):
     path.write_bytes(written((2, 3), Written("ASSIGN_VARIABLE", [-1], (2, 3))))
     with pytest.raises(UnsupportedError, match=r"`ASSIGN_VARIABLE`.*variables.*\n.*streaming"):
         load(path)
+
+
+@pytest.mark.parametrize("arithmetic", ARITHMETICS, ids=lambda a: a.name)
+def test_a_table_is_refused(arithmetic, tmp_path):
+    """A cast takes the codes, but tensors are read as the numbers that the codes stand for."""
+    rng, graph = np.random.default_rng(0), Graph("net")
+    weights = graph.const(rng.normal(size=(4, 4)).astype("f4"), "w")
+    y = graph.add("matmul", graph.input("x", "float32", (None, 4)), weights, name="first")
+    y = graph.add("sigmoid", y, name="table")
+    graph.outputs["y"] = graph.add("matmul", y, weights, name="second")
+    data = rng.normal(size=(16, 4)).astype("f4")
+    qgraph.quantize(graph, data, profile=arithmetic.name, plan="plain").save(tmp_path / "out")
+    qgraph.export(tmp_path / "out", "tflite", tmp_path / "made")
+    for keep in (False, True):
+        with pytest.raises(UnsupportedError, match="table/wide: `CAST` of codes"):
+            load(tmp_path / "made" / FILE, keep_scales=keep)
+
+
+def test_a_cast_of_constant_codes_is_refused(tmp_path):
+    builder = TfliteModelBuilder("m")
+    builder.inputs["x"] = x = builder.tensor("x", (3,), "float32")
+    codes = builder.constant("c", np.array([1, 2, 3], "i1"), QuantizedScale(4))
+    made = builder.operator("CAST", [codes], builder.tensor("t", (3,), "float32"), "CastOptions")
+    total = builder.tensor("y", (3,), "float32")
+    builder.outputs["y"] = builder.operator("ADD", [x, made], total, "AddOptions")
+    (held,) = litert(builder.model({}), [np.zeros(3, "f4")])
+    assert held.tolist() == [1, 2, 3]
+    (tmp_path / "m.tflite").write_bytes(builder.model({}))
+    with pytest.raises(UnsupportedError, match="`CAST` of codes"):
+        load(tmp_path / "m.tflite")

@@ -5,13 +5,14 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from qgraph.backends.tflite.arithmetic import ARITHMETICS
 from qgraph.ir.types import ROUNDINGS
 from qgraph.quant.profile import Bits, Profile, load_profile
 
 BITS = st.sampled_from([8, 8, 8, 4, 2, 3, 6, 12, 16])
 WIDE = st.sampled_from([16, 16, 12, 8, 10])
 # Targets with forms of their own: random profiles seldom have exactly their roundings.
-EXECUTORS = ("litert", "tflm")
+EXECUTORS = tuple(arithmetic.name for arithmetic in ARITHMETICS)
 MAYBE_WIDE = st.one_of(st.none(), WIDE)
 
 
@@ -44,6 +45,7 @@ def profiles(draw: Callable) -> Profile:
         signed_activations=draw(st.booleans()),
         rounding=draw(st.sampled_from(ROUNDINGS)),
         rounding_additions=draw(st.one_of(st.none(), st.sampled_from(ROUNDINGS))),
+        rounding_products=draw(st.one_of(st.none(), st.sampled_from(ROUNDINGS))),
         rounding_constants=draw(st.one_of(st.none(), st.sampled_from(ROUNDINGS))),
         rounding_inputs=draw(st.one_of(st.none(), st.sampled_from(ROUNDINGS))),
         overflow=draw(st.sampled_from(["saturate", "saturate", "wrap"])),

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from qgraph.errors import UnsupportedError
 from qgraph.frontends.site import Ref
 from qgraph.frontends.tflite.operators.translator import Translator, fused, renamed
 from qgraph.frontends.tflite.translation import Translation
 
 
 def _cast(t: Translation) -> Ref:
+    """Other types of numbers. Codes with a scale are read as the numbers that they stand for, but a
+    cast takes the codes themselves.
+    """
+    if t.tensor(0).scale is not None or t.output().scale is not None:
+        raise UnsupportedError(
+            "`CAST` of codes, as in a table of a function",
+            node=t.name,
+            hint="quantize the float network instead",
+        )
     t.optional("OutDataType")  # the type of the output, which every file has
     return t.emit("Cast", t.input(0), DstT=t.dtype(t.output()))
 

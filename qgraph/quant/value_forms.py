@@ -194,9 +194,7 @@ class ValueForms:
         addition = before is not None and before.op in ("add", "sub")
         product = before is not None and before.op == "mul" and not marks_of(before).pool
         overflow = Overflow.SATURATE if role.of_constant else self.profile.overflow
-        rounding = self.profile.rounding_of(
-            role, addition=addition, product=product, table=table
-        )
+        rounding = self.profile.rounding_of(role, addition=addition, product=product, table=table)
         return QuantSpec(
             bits, signed, role, rounding=rounding, overflow=overflow, per_channel=per_channel
         )

@@ -99,7 +99,9 @@ def pairs(
     out = sum(exponents) if product else X_EXPONENT
     model = TfliteModelBuilder("pairs")
     for name, exponent, zero in zip("ab", exponents, zeros, strict=False):
-        model.inputs[name] = model.tensor(name, a.shape, stored.type, QuantizedScale(exponent, zero))
+        model.inputs[name] = model.tensor(
+            name, a.shape, stored.type, QuantizedScale(exponent, zero)
+        )
     made = model.tensor("y", a.shape, stored.type, QuantizedScale(out - shift, zeros[2]))
     fields = {} if product or stored == BYTES else {"PotScaleInt16": False}
     model.outputs["y"] = model.operator(

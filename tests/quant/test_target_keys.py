@@ -144,7 +144,7 @@ def test_a_sum_behind_leaky_relu_or_clips_rounds_as_a_sum():
 
 
 def test_products_have_their_own_rounding():
-    """Of two tensors, of constant factors and in leaky ReLU; averages and matrices are layers."""
+    """Products by element, constant factors and leaky ReLU; averages and matrices are layers."""
     g = Graph("products")
     x = g.input("x", "float32", (None, 4, 4, 2))
     squared = g.add("relu", g.add("mul", x, x, name="square"), name="squared")

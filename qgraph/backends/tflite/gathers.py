@@ -6,8 +6,6 @@ int8, of high and of low bytes, and added: `code = 2^8 * high + low`.
 
 from __future__ import annotations
 
-import numpy as np
-
 from qgraph.backends.tflite.arithmetic import BYTES
 from qgraph.backends.tflite.model_builder import QuantizedScale
 from qgraph.backends.tflite.writer import TensorWriter

@@ -204,7 +204,9 @@ def pad(
     made = writer.add_tensor(x, f"{x}/padded", shape) if made is None else made
     if stored is None:
         return writer.model.operator("PAD", [value, pads], made, "PadOptions", 2)
-    edge = writer.model.constant(f"{x}/edge", np.array([stored], writer.stored.type), writer.scale_of(x))
+    edge = writer.model.constant(
+        f"{x}/edge", np.array([stored], writer.stored.type), writer.scale_of(x)
+    )
     return writer.model.operator("PADV2", [value, pads, edge], made, "PadV2Options", 2)
 
 

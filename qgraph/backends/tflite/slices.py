@@ -28,7 +28,6 @@ def joined(
 
     made: the tensor for the result.
     """
-    values, shapes = list(values), [tuple(shape) for shape in shapes]
     while len(values) > MOST_JOINED:
         parts = [slice(i, i + MOST_JOINED) for i in range(0, len(values), MOST_JOINED)]
         values = [joined(writer, values[p], shapes[p], axis, like) for p in parts]
@@ -40,9 +39,9 @@ def joined(
     )
 
 
-def _joined_shape(shapes: Sequence[tuple[int, ...]], axis: int) -> tuple[int, ...]:
-    first = shapes[0]
-    return (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
+def _joined_shape(shapes: Sequence[Sequence[int]], axis: int) -> list[int]:
+    first, size = shapes[0], sum(shape[axis] for shape in shapes)
+    return [*first[:axis], size, *first[axis + 1 :]]
 
 
 def write_slices(writer: TensorWriter, step: Step, value: int) -> int:
@@ -101,9 +100,7 @@ def _slice(
         )
     ]
     made = writer.add_tensor(name, f"{name}/slice", shape)
-    return writer.model.operator(
-        "STRIDED_SLICE", [value, *numbers], made, "StridedSliceOptions", 2
-    )
+    return writer.model.operator("STRIDED_SLICE", [value, *numbers], made, "StridedSliceOptions", 2)
 
 
 def write_pools(writer: TensorWriter, step: Step, value: int) -> int:

@@ -94,9 +94,7 @@ def _by_likeness(network: Network) -> list[TfliteArithmetic]:
     """
     program = network.program
     wanted = {
-        step.attrs_as(RequantizeAttrs).rounding
-        for step in program.steps
-        if step.op == "requantize"
+        step.attrs_as(RequantizeAttrs).rounding for step in program.steps if step.op == "requantize"
     }
     made = [step.output for step in program.steps if step.op in MAKE_CODES]
     held = [program.tensors[name] for name in (*made, *(e.tensor for e in program.entries))]

@@ -22,9 +22,7 @@ from qgraph.program import Program
 LARGEST_EXPONENT = 126
 RELU6 = 6
 PROFILES = [f"`{one.name}`" for one in ARITHMETICS]
-ANOTHER_PROFILE = (
-    f"use profile {', '.join(PROFILES[:-1])} or {PROFILES[-1]}, or another format"
-)
+ANOTHER_PROFILE = f"use profile {', '.join(PROFILES[:-1])} or {PROFILES[-1]}, or another format"
 
 
 class TensorWriter(ABC):

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from qgraph.backends.tflite.writer import TensorWriter
+from qgraph.errors import UnsupportedError
 from qgraph.program import Step
 from qgraph.program.ops import ReduceMaxAttrs, TakeAttrs
 
 MOST_JOINED = 10  # inputs of CONCATENATION in TFLM
+MOST_SLICES = 200  # instead of a GATHER; TFLM plans memory for 1,024 tensors
 
 
 def joined(
@@ -52,9 +54,18 @@ def write_slices(writer: TensorWriter, step: Step, value: int) -> int:
     indices, times = unrepeated(attrs.indices)
     value = writer.reshaped(value, (outer, shape[attrs.axis], inner), name, f"{name}/rows")
     if indices != [*range(shape[attrs.axis])]:
-        parts = [(run, len(range(*run))) for run in runs_of(indices)]
-        values = [_slice(writer, value, run, (outer, size, inner), name) for run, size in parts]
-        shapes = [(outer, size, inner) for _, size in parts]
+        runs = runs_of(indices)
+        if len(runs) > MOST_SLICES:
+            raise UnsupportedError(
+                f"picks {len(indices):,} indices, which are {len(runs):,} slices in {writer.stored.type}, of "
+                "which TFLM has no GATHER",
+                node=name,
+                hint="use another format",
+            )
+        shapes = [(outer, len(run), inner) for run in runs]
+        values = [
+            _slice(writer, value, run, shape, name) for run, shape in zip(runs, shapes, strict=True)
+        ]
         value = values[0] if len(values) == 1 else joined(writer, values, shapes, 1, name)
     if times > 1:
         rows = (outer, len(indices), 1, inner)
@@ -73,34 +84,35 @@ def unrepeated(indices: Sequence[int]) -> tuple[list[int], int]:
     return [*indices], 1
 
 
-def runs_of(indices: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Begins, ends and strides of the slices that give these indices, one after the other."""
+def runs_of(indices: Sequence[int]) -> list[range]:
+    """The slices that give these indices, one after the other."""
     runs: list[list[int]] = []
     for index in indices:
         last = runs[-1] if runs else []
-        fits = last and index > last[-1]
-        if fits and (len(last) == 1 or index - last[-1] == last[1] - last[0]):
+        stride = index - last[-1] if last else 0
+        if stride and (len(last) == 1 or stride == last[1] - last[0]):
             last.append(index)
         else:
             runs.append([index])
-    return [(run[0], run[-1] + 1, run[1] - run[0] if len(run) > 1 else 1) for run in runs]
+    strides = [run[1] - run[0] if len(run) > 1 else 1 for run in runs]
+    return [range(r[0], r[-1] + s // abs(s), s) for r, s in zip(runs, strides, strict=True)]
 
 
-def _slice(
-    writer: TensorWriter, value: int, run: tuple[int, int, int], shape: Sequence[int], name: str
-) -> int:
-    begin, end, stride = run
+def _slice(writer: TensorWriter, value: int, run: range, shape: Sequence[int], name: str) -> int:
     outer, _, inner = shape
+    open_end = run.stop < 0  # a slice back to the first element
     numbers = [
         writer.model.constant(f"{name}/{stem}", np.array(held, np.int32))
         for stem, held in (
-            ("begin", (0, begin, 0)),
-            ("end", (outer, end, inner)),
-            ("strides", (1, stride, 1)),
+            ("begin", (0, run.start, 0)),
+            ("end", (outer, 0 if open_end else run.stop, inner)),
+            ("strides", (1, run.step, 1)),
         )
     ]
-    made = writer.add_tensor(name, f"{name}/slice", shape)
-    return writer.model.operator("STRIDED_SLICE", [value, *numbers], made, "StridedSliceOptions", 2)
+    made, mask = writer.add_tensor(name, f"{name}/slice", shape), 0b010 if open_end else 0
+    return writer.model.operator(
+        "STRIDED_SLICE", [value, *numbers], made, "StridedSliceOptions", 2, EndMask=mask
+    )
 
 
 def write_pools(writer: TensorWriter, step: Step, value: int) -> int:

@@ -71,7 +71,16 @@ def compared(builder: ProgramBuilder) -> None:
 
 
 REPEATED = [(0, 0, 1, 1, 2, 2, 3, 3, 4, 4), (0, 0, 0), (2, 2, 0, 0)]
-OTHERS = [(4, 3, 2, 1, 0), (0, 2, 4), (1,), (3, 1, 4, 1, 1), (0, 1, 2, 3, 4), (0, 2, 1)]
+OTHERS = [
+    (4, 3, 2, 1, 0),
+    (4, 2),
+    (3, 2, 1, 0, 1, 2, 3, 4, 3, 2),
+    (0, 2, 4),
+    (1,),
+    (3, 1, 4, 1, 1),
+    (0, 1, 2, 3, 4),
+    (0, 2, 1),
+]
 
 
 @pytest.mark.parametrize("indices", [*REPEATED, *OTHERS], ids=str)
@@ -79,7 +88,7 @@ def test_indices_are_slices_and_repetitions(indices) -> None:
     once, times = unrepeated(indices)
     assert [i for i in once for _ in range(times)] == [*indices]
     assert (times > 1) == (indices in REPEATED)
-    assert [i for run in runs_of(indices) for i in range(*run)] == [*indices]
+    assert [i for run in runs_of(indices) for i in run] == [*indices]
     builder = ProgramBuilder()
     x = entry(builder, 1, 5, 5, 3)
     for axis in (1, 2):
@@ -172,6 +181,13 @@ def test_a_layer_is_exact_or_refused_by_name(change, reason) -> None:
     else:
         found = refused(TfliteForm(), network_of(builder.program()))
         assert found is not None and "layer: " in found and reason in found, found
+
+
+def test_too_many_slices_are_refused() -> None:
+    builder, order = ProgramBuilder(), np.random.default_rng(0).permutation(400)
+    builder.step("take", entry(builder, 1, 400), name="mixed", axis=1, indices=(*order.tolist(),))
+    found = refused(TfliteForm(), network_of(builder.program()))
+    assert found is not None and "mixed: picks 400 indices" in found
 
 
 def test_absolute_values_of_the_lowest_code_are_refused() -> None:

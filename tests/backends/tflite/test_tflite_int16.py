@@ -1,4 +1,4 @@
-"""`.tflite` files with int16 activations: limits of their kernels, moves, refusals, exports."""
+"""`.tflite` files with int16 activations: limits of their kernels, refusals, exports."""
 
 import numpy as np
 import pytest
@@ -6,14 +6,13 @@ import pytest
 from qgraph import export, quantize, verify
 from qgraph.backends.tflite.arithmetic import TFLM_INT16X8, WORDS, TfliteExecutor
 from qgraph.backends.tflite.model_builder import metadata_of
-from qgraph.backends.tflite.slices import runs_of, unrepeated
 from qgraph.backends.tflite.tflite_form import FILE, TfliteForm
-from qgraph.ir.types import Rounding
 from qgraph.tflite_schema import schema
 from tests.helpers.cli import small_network, typical_images
-from tests.helpers.forms import assert_forms, network_of, refused
+from tests.helpers.forms import network_of, refused
 from tests.helpers.program_builder import ProgramBuilder, requantized
 from tests.helpers.tflite_operators import layer, run_operator
+from tests.helpers.tflite_programs import assert_tflite, wide_entry
 
 for package in ("tflite", "ai_edge_litert", "tflite_micro"):
     pytest.importorskip(package, reason="pip install 'qgraph-compiler[tflite]'")
@@ -55,105 +54,12 @@ def test_left_shifts_beyond_the_specification_are_refused() -> None:
     assert LIMITS.largest_at(-7) == 0
 
 
-# -- programs ---------------------------------------------------------------------------------
-
-
-def entry(builder: ProgramBuilder, *shape: int, name: str | None = None, span=WORDS.ends) -> str:
-    return builder.entry(shape, span, name, rounding=Rounding.HALF_AWAY)
-
-
-def compared(builder: ProgramBuilder) -> None:
-    """All tensors of a program, from floats and from codes."""
-    program = builder.program()
-    for form in (TfliteForm(), TfliteForm(codes=True)):
-        assert refused(form, network_of(program)) is None
-        assert assert_forms(program, forms=[form])["tflite"]
-
-
-REPEATED = [(0, 0, 1, 1, 2, 2, 3, 3, 4, 4), (0, 0, 0), (2, 2, 0, 0)]
-OTHERS = [
-    (4, 3, 2, 1, 0),
-    (4, 2),
-    (3, 2, 1, 0, 1, 2, 3, 4, 3, 2),
-    (0, 2, 4),
-    (1,),
-    (3, 1, 4, 1, 1),
-    (0, 1, 2, 3, 4),
-    (0, 2, 1),
-]
-
-
-@pytest.mark.parametrize("indices", [*REPEATED, *OTHERS], ids=str)
-def test_indices_are_slices_and_repetitions(indices) -> None:
-    once, times = unrepeated(indices)
-    assert [i for i in once for _ in range(times)] == [*indices]
-    assert (times > 1) == (indices in REPEATED)
-    assert [i for run in runs_of(indices) for i in run] == [*indices]
-    builder = ProgramBuilder()
-    x = entry(builder, 1, 5, 5, 3)
-    for axis in (1, 2):
-        builder.step("take", x, axis=axis, indices=indices)
-    compared(builder)
-
-
-def test_more_indices_than_tflm_joins() -> None:
-    builder, rng = ProgramBuilder(), np.random.default_rng(0)
-    x = entry(builder, 1, 2, 3, 7)
-    builder.step("take", x, axis=3, indices=tuple(rng.integers(0, 7, 130).tolist()))
-    builder.step("take", x, axis=2, indices=(1,) * 13)
-    compared(builder)
-
-
-@pytest.mark.parametrize("axes", [(1,), (3,), (1, 2), (1, 3), (2, 3), (1, 2, 3)], ids=str)
-def test_maxima_are_pools(axes) -> None:
-    builder = ProgramBuilder()
-    x = entry(builder, 1, 5, 7, 3)
-    for kept in (True, False):
-        builder.step("reduce_max", x, axes=axes, keepdims=kept)
-    compared(builder)
-
-
-@pytest.mark.parametrize("span", [WORDS.ends, (-128, 127), (0, 32767)], ids=str)
-def test_tables_have_an_entry_for_each_code(span) -> None:
-    builder, rng = ProgramBuilder(), np.random.default_rng(0)
-    table = rng.integers(*WORDS.ends, span[1] - span[0] + 1, endpoint=True)
-    table[:2] = WORDS.ends
-    builder.step("lookup", entry(builder, 1, 9, 9, 3, span=span), builder.constant(table),
-                 offset=span[0])  # fmt: skip
-    compared(builder)
-
-
-def test_rows_of_a_table_and_other_moves() -> None:
-    builder, rng = ProgramBuilder(), np.random.default_rng(0)
-    rows = builder.constant(rng.integers(*WORDS.ends, (256, 5), endpoint=True))
-    builder.step("embedding", entry(builder, 1, 4, span=(0, 255)), rows)
-    x = entry(builder, 1, 4, 6, 2)
-    builder.step("max_pool", x, ksize=(3, 3), strides=(2, 2), pads=((1, 0), (1, 1)))
-    builder.step("pad", x, paddings=((0, 0), (1, 0), (0, 2), (0, 0)))
-    builder.step("transpose", x, perm=(0, 3, 1, 2))
-    builder.step("slice", x, begin=(0, 1, 0, 0), end=(None,) * 4, strides=(1, 2, 1, 1))
-    builder.step("abs", entry(builder, 1, 9, span=(-32767, 32767)))
-    compared(builder)
-
-
-@pytest.mark.parametrize("profile", ["litert", "tflm", "tflm-int16x8"])
-def test_a_concat_of_many_tensors(profile: str) -> None:
-    """TFLM joins ten."""
-    span = WORDS.ends if profile == TFLM_INT16X8.name else (-128, 127)
-    rounding = Rounding.HALF_EVEN if profile == "litert" else Rounding.HALF_AWAY
-    builder = ProgramBuilder()
-    names = [builder.entry((1, 2, 3), span, f"x{i}", rounding=rounding) for i in range(23)]
-    builder.step("concat", *names, axis=2)
-    program = builder.program()
-    assert assert_forms(program, forms=[TfliteForm()])["tflite"]
-
-
 # -- refusals ---------------------------------------------------------------------------------
 
 
 def layer_program(**requantization: object) -> ProgramBuilder:
     builder = ProgramBuilder()
-    y = builder.step("matmul", entry(builder, 1, 2), builder.constant([[100, 2], [3, -128]]))
+    y = builder.step("matmul", wide_entry(builder, 1, 2), builder.constant([[100, 2], [3, -128]]))
     builder.step("requantize", y, name="layer", **{**ROUND, **requantization})
     return builder
 
@@ -177,22 +83,15 @@ ROUND = dict(requantized(9, WORDS.ends, "half_up"))
 def test_a_layer_is_exact_or_refused_by_name(change, reason) -> None:
     builder = layer_program(**change)
     if reason is None:
-        compared(builder)
+        assert_tflite(builder.program())
     else:
         found = refused(TfliteForm(), network_of(builder.program()))
         assert found is not None and "layer: " in found and reason in found, found
 
 
-def test_too_many_slices_are_refused() -> None:
-    builder, order = ProgramBuilder(), np.random.default_rng(0).permutation(400)
-    builder.step("take", entry(builder, 1, 400), name="mixed", axis=1, indices=(*order.tolist(),))
-    found = refused(TfliteForm(), network_of(builder.program()))
-    assert found is not None and "mixed: picks 400 indices" in found
-
-
 def test_absolute_values_of_the_lowest_code_are_refused() -> None:
     builder = ProgramBuilder()
-    builder.step("abs", entry(builder, 1, 3), name="size")
+    builder.step("abs", wide_entry(builder, 1, 3), name="size")
     found = refused(TfliteForm(), network_of(builder.program()))
     assert found is not None and "size: is an absolute value up to 32,768" in found
 

@@ -1,12 +1,13 @@
 """Embeddings in `.tflite` files: GATHER of rows of a table, by int32 indices.
 
-Indices are inputs of the file as they are, not codes of activations.
+Indices that embeddings alone use are inputs of the file as they are; other codes are converted.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from qgraph.backends.tflite.elementwise import write_table
 from qgraph.backends.tflite.gathers import gathered
 from qgraph.backends.tflite.writer import TensorWriter
 from qgraph.program import Step
@@ -17,7 +18,11 @@ def write_rows(emission: TensorWriter, step: Step) -> None:
     """The rows of a table."""
     (x, table), name = step.inputs, step.output
     codes = emission.constant_codes(table)
-    emission.held[name] = gathered(emission, name, table, codes, emission.held[x])
+    emission.held[name] = (
+        gathered(emission, name, table, codes, emission.held[x])
+        if x in emission.indices
+        else write_table(emission, step, emission.get_like(x, x), codes, 0)
+    )
 
 
 def write_limits(emission: TensorWriter, step: Step) -> None:

@@ -214,4 +214,7 @@ def indices_of_rows(program: Program) -> frozenset[str]:
     for step in reversed(program.steps):
         if step.op != "embedding" and not (step.op == "clip" and step.output in found):
             found.difference_update(step.inputs)
+    for step in program.steps:
+        if step.output in found and not found.issuperset(step.inputs):
+            found.remove(step.output)
     return frozenset(found)

@@ -13,6 +13,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from qgraph import quantize
 from qgraph.backends.tflite.arithmetic import ARITHMETICS
 from qgraph.backends.tflite.tflite_form import FILE, TfliteForm
+from qgraph.ir.types import Rounding
 from qgraph.runtime import Session
 from qgraph.stored import load_network
 from qgraph.verification.verify import verify
@@ -84,4 +85,17 @@ def test_indices_are_limited_as_in_the_program(limits) -> None:
 def test_codes_that_leave_behind_a_clip_are_no_indices() -> None:
     builder = ProgramBuilder()
     builder.step("clip", builder.entry((1, 4), name="x"), low=-3, high=9)
+    assert_form(TfliteForm(), builder.program())
+
+
+@pytest.mark.parametrize("span", [(-128, 127), (-32768, 32767)], ids=["int8", "int16"])
+def test_indices_that_are_codes_of_other_steps_too(span: tuple[int, int]) -> None:
+    rounding = Rounding.HALF_EVEN if span[0] == -128 else Rounding.HALF_AWAY
+    builder, rng = ProgramBuilder(), np.random.default_rng(0)
+    x = builder.entry((1, 4), span, "x", rounding=rounding)
+    row = builder.step("clip", x, low=0, high=9)
+    builder.step("embedding", row, builder.constant(rng.integers(*span, (10, 2))))
+    builder.step("clip", x, low=-5, high=5)
+    low = builder.step("slice", row, begin=(0, 1), end=(None, None), strides=(1, 1))
+    builder.step("embedding", low, builder.constant(rng.integers(*span, (10, 3))))
     assert_form(TfliteForm(), builder.program())

@@ -2,11 +2,15 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from qgraph import Session, export
 from qgraph.backends.tflite.arithmetic import ARITHMETICS
+from qgraph.backends.tflite.tflite_form import FILE
 from qgraph.compiler import quantize
 from qgraph.frontends import load
+from qgraph.interpret import evaluate
 from qgraph.verification.verify import verify
 from tests.helpers.real_networks import assets, cifar_images, photos, sounds
 
@@ -35,3 +39,21 @@ def test_every_tensor_is_equal(name: str, arithmetic, tmp_path: Path) -> None:
     results = {step.output for step in program.steps if step.op == "requantize"}
     assert len(found.compared.tallies) == len(arithmetic.executors)
     assert all(tally.tensors >= results for tally in found.compared.tallies.values())
+
+
+def test_wider_activations_are_nearer_to_the_float_network(tmp_path: Path) -> None:
+    """Weights have 8 bits in both files, which have nearly the same size."""
+    graph, data = load(assets().cifar10_network()), assets().cifar10_train()[0][:100]
+    (own,), feeds = graph.inputs, {}
+    feeds[own] = data.astype(np.float32)
+    (wanted,) = evaluate(graph, feeds).values()
+    errors, sizes = {}, {}
+    for profile in ("tflm", "tflm-int16x8"):
+        made = quantize(graph, feeds, profile=profile)
+        out = made.save(tmp_path / profile)
+        (found,) = Session.open(out).run(feeds).values()
+        errors[profile] = np.sqrt(np.mean((found - wanted) ** 2))
+        export(out, "tflite", tmp_path / f"{profile}-file")
+        sizes[profile] = (tmp_path / f"{profile}-file" / FILE).stat().st_size
+    assert errors["tflm-int16x8"] < errors["tflm"] / 1.5
+    assert sizes["tflm"] < sizes["tflm-int16x8"] < 1.02 * sizes["tflm"]

@@ -71,9 +71,11 @@ class TfliteForm:
             found.append(left_to_the_host(str(one["name"]) for one in meta["exits"].values()))
         if meta["lowest_weights"]:
             layers = ", ".join(f"`{name}`" for name in meta["lowest_weights"])
+            int8 = any(a.stored == BYTES for a in ARITHMETICS if a.name == meta["arithmetic"])
+            where = ": XNNPACK's kernels for Arm without dot products may overflow"
             found.append(
-                f"weights of {layers} contain -128, but TFLite specifies -127..127: XNNPACK's "
-                "kernels for Arm without dot products may overflow"
+                f"weights of {layers} contain -128, but TFLite specifies -127..127"
+                + (where if int8 else "")
             )
         return found
 

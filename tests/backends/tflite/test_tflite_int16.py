@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from qgraph import export, quantize, verify
-from qgraph.backends.tflite.arithmetic import TFLM_INT16X8, WORDS, TfliteExecutor
+from qgraph.backends.tflite.arithmetic import (
+    BYTES,
+    TFLM_INT16X8,
+    WORDS,
+    TfliteExecutor,
+)
 from qgraph.backends.tflite.model_builder import metadata_of
 from qgraph.backends.tflite.tflite_form import FILE, TfliteForm
 from qgraph.tflite_schema import schema
@@ -94,6 +99,19 @@ def test_absolute_values_of_the_lowest_code_are_refused() -> None:
     builder.step("abs", wide_entry(builder, 1, 3), name="size")
     found = refused(TfliteForm(), network_of(builder.program()))
     assert found is not None and "size: is an absolute value up to 32,768" in found
+
+
+@pytest.mark.parametrize("span", [WORDS.ends, BYTES.ends], ids=["int16", "int8"])
+def test_weights_outside_of_the_specification_are_named(span: tuple[int, int]) -> None:
+    """XNNPACK has kernels for int8 only."""
+    builder, rounding = ProgramBuilder(), "half_up" if span == WORDS.ends else "double"
+    y = builder.step(
+        "matmul", wide_entry(builder, 1, 2, span=span), builder.constant([[-128], [1]])
+    )
+    builder.step("requantize", y, name="layer", **requantized(9, span, rounding))
+    (warning,) = TfliteForm(codes=True).warnings(network_of(builder.program()))
+    assert "weights of `layer` contain -128" in warning
+    assert ("XNNPACK" in warning) == (span == BYTES.ends)
 
 
 # -- exports ----------------------------------------------------------------------------------

@@ -144,8 +144,7 @@ class _Nodes:
         left = []
         for operator in self.model.operators:
             known = self.constants.get(operator.inputs[0]) if operator.inputs else None
-            scaled = any(self.model.tensors[i].scale is not None for i in operator.inputs if i >= 0)
-            if operator.op != CAST or known is None or scaled:
+            if operator.op != CAST or known is None:
                 left.append(operator)
                 continue
             self.constants[operator.outputs[0]] = known

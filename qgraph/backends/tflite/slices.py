@@ -57,8 +57,8 @@ def write_slices(writer: TensorWriter, step: Step, value: int) -> int:
         runs = runs_of(indices)
         if len(runs) > MOST_SLICES:
             raise UnsupportedError(
-                f"picks {len(indices):,} indices, which are {len(runs):,} slices in {writer.stored.type}, of "
-                "which TFLM has no GATHER",
+                f"picks {len(indices):,} indices, which are {len(runs):,} slices: TFLM has no "
+                f"GATHER of {writer.stored.type}",
                 node=name,
                 hint="use another format",
             )

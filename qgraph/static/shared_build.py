@@ -52,7 +52,7 @@ class SharedPrefix:
 
 @dataclass(frozen=True)
 class PlannedNetwork:
-    """What a plan makes: the float network after its passes, as a hash, and the steps behind them."""
+    """What a plan builds: a hash of the float network after its passes, and the later steps."""
 
     floating: str
     later: Plan

@@ -10,7 +10,9 @@ from qgraph.errors import UsageError
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.states import states_of
-from qgraph.ir.types import Array
+from qgraph.ir.types import Array, Shape
+
+LAYERED = 3  # axes of the state of an exported recurrent layer: layers, samples, units
 
 
 def sequence_inputs(graph: Graph) -> Graph:
@@ -25,11 +27,20 @@ def sequence_inputs(graph: Graph) -> Graph:
             raise UsageError(
                 f"a network with states takes samples on the first axis of each input, one at a "
                 f"time or any number; input `{name}` is {kind}",
-                hint=f"give its shape: --input-shape {name}=1,...",
+                hint=_layout_hint(name, kind.shape, name in states),
             )
         if name not in states:
             made.input(name, kind.dtype, (None, None, *kind.shape[1:]))
     return made
+
+
+def _layout_hint(name: str, shape: Shape | None, is_state: bool) -> str:
+    if is_state and shape is not None and len(shape) == LAYERED and (shape[0] or 1) > 1:
+        return (
+            "if its first axis counts layers, export the state of each layer as an input and an "
+            "output of its own"
+        )
+    return f"give its shape: --input-shape {name}=1,..."
 
 
 def takes_one_sample(graph: Graph) -> bool:

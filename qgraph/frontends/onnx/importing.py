@@ -6,12 +6,13 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from qgraph.errors import GraphError, UsageError
+from qgraph.errors import GraphError, UnsupportedError, UsageError
 from qgraph.frontends.ends import needed, no_outputs
 from qgraph.frontends.importing import given_shapes, sweep, with_shape_hint
 from qgraph.frontends.onnx.builder import OnnxGraphBuilder
 from qgraph.frontends.onnx.model import Model
 from qgraph.frontends.onnx.node import INPUT, OnnxNode
+from qgraph.frontends.onnx.opaque import EXCLUDE_HINT
 from qgraph.frontends.onnx.ops import EVALUATORS, IMPORTERS
 from qgraph.frontends.site import Ref
 from qgraph.ir.graph import Graph
@@ -55,6 +56,10 @@ def import_model(
     try:
         for node in _without_unused(order, ends.values()):
             builder.add(node)
+    except UnsupportedError as error:
+        if error.hint == EXCLUDE_HINT:
+            error.hint = _outputs_without(model, error.node, ends, cut) or EXCLUDE_HINT
+        raise
     except GraphError as error:
         raise with_shape_hint(error, builder.graph) from None
     graph = builder.graph
@@ -63,6 +68,20 @@ def import_model(
     sweep(graph, keep=cut)
     verify(graph)
     return graph
+
+
+def _outputs_without(
+    model: Model, refused: str | None, ends: Mapping[str, Ref], cut: Sequence[str]
+) -> str:
+    """A hint that names the outputs that do not need the refused node; empty if none does."""
+    others = []
+    for public, ref in ends.items():
+        names = {node.name: node.op for node in needed(model.nodes, [ref], cut)}
+        if refused not in names and INPUT in names.values():
+            others.append(public)
+    if not others or refused not in model.nodes:
+        return ""
+    return f"choose outputs that do not need it: --outputs {','.join(others)}"
 
 
 def _without_unused(order: Sequence[OnnxNode], ends: Iterable[Ref]) -> Iterator[OnnxNode]:

@@ -15,6 +15,7 @@ from qgraph.ops.movement import TransposeAttrs
 from qgraph.passes import PassManager
 from qgraph.recipes import POLICY
 from qgraph.rl.actor.program import ActorProgram, ActorStep
+from qgraph.rl.policy.action_output import check_state_is_kept, keep_action_output
 from qgraph.rl.policy.rules import RULES
 from qgraph.rl.policy.writer import ActorProgramWriter, no_actor
 from qgraph.rl.setting_text import SettingText
@@ -58,12 +59,14 @@ def read_policy(
 ) -> PolicyNetwork:
     """Read a trained policy, in any format that `qgraph.load` reads.
 
-    An argmax at the end is removed, since the head computes it.
+    An argmax at the end is removed, since the head computes it. Constant outputs of a file are left
+    out, unless `outputs` names them.
 
     Args:
         model: Path of the model, or a graph.
         inputs: Input tensors, if they are not detected.
-        outputs: Output tensors, if they are not detected.
+        outputs: Output tensors, the one with the actions first. Needed if a file has several that
+            depend on the observation. A graph has its own outputs.
         input_shapes: Shapes of inputs by name, with None for unknown dimensions.
         signature: Signature of a SavedModel.
         trust: Whether a Keras file may run code.
@@ -73,6 +76,7 @@ def read_policy(
 
     Raises:
         LoadError: The file cannot be read.
+        UsageError: The file has several outputs, and none was chosen.
         UnsupportedError: Actors do not support an op. The error names the node.
 
     Examples:
@@ -90,7 +94,10 @@ def read_policy(
         signature=signature,
         trust=trust,
     )
+    check_state_is_kept(graph)
     PassManager(POLICY).run(graph)
+    if outputs is None and not isinstance(model, Graph):
+        keep_action_output(graph)
     graph = _with_open_batch(graph)
     images_first = _take_images_last(graph)
     return replace(_PolicyReader(graph).read(), images_first=images_first)
@@ -212,10 +219,22 @@ class _PolicyReader:
             listed = ", ".join(f"`{node.name}`" for node in found) or "none"
             raise UnsupportedError(
                 f"a policy must have one input; this graph has {listed}",
-                hint=SettingText("choose the outputs that are needed by {outputs}"),
+                hint=SettingText(
+                    "name outputs that need the observation alone in {outputs}; a recurrent "
+                    "policy is quantized with its states: qgraph quantize MODEL --state "
+                    "INPUT=OUTPUT"
+                ),
             )
         (node,) = found
         shape = self.graph.types[node.name].shape
+        if shape is not None and len(shape) == 1:
+            raise UnsupportedError(
+                f"the observation has no axis of samples: {self.graph.types[node.name]}",
+                node=node.name,
+                hint=SettingText(
+                    "give {input_shapes} {name}=?,{size}", name=node.name, size=shape[0]
+                ),
+            )
         if shape is None or len(shape) < 2 or None in shape[1:]:
             raise UnsupportedError(
                 f"its size is unknown: {self.graph.types[node.name]}",

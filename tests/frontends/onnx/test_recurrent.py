@@ -269,6 +269,13 @@ def classifier(op, steps, forget=0.0, **attrs):
     return model_of(nodes, {"x": ["N", steps, FEATURES]}, ["y"], constants)
 
 
+@pytest.mark.parametrize("op", GATES)
+def test_one_step_from_a_constant_state_is_noted(op) -> None:
+    (note,) = imported(classifier(op, 1)).notes
+    assert "keeps nothing between calls" in note
+    assert not imported(classifier(op, 2)).notes
+
+
 def quantized(model, folder, steps, **options):
     onnx.save(model, folder / "model.onnx")
     x = np.random.default_rng(0).normal(size=(48, steps, FEATURES)).astype(np.float32)

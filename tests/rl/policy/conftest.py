@@ -28,3 +28,16 @@ def made(monkeypatch):
 def model(tmp_path):
     """The policy as ONNX, which needs no TensorFlow."""
     return chaser_file(tmp_path / "chaser.onnx")
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Writes an ONNX model, after a check that it is valid, and returns its path."""
+    import onnx
+
+    def save(model):
+        onnx.checker.check_model(model)
+        onnx.save(model, tmp_path / "policy.onnx")
+        return tmp_path / "policy.onnx"
+
+    return save

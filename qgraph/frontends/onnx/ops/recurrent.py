@@ -15,6 +15,7 @@ import numpy as np
 
 from qgraph.errors import GraphError, UnsupportedError
 from qgraph.frontends.limits import MAX_STEPS
+from qgraph.frontends.lost_state import note_lost_state
 from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.onnx.ops.cells import CELLS, Cell, Direction, State, Weights
 from qgraph.frontends.onnx.ops.recurrent_activations import functions_of
@@ -84,6 +85,13 @@ class RecurrentLayer:
         if array.shape != shape:
             raise GraphError(f"{what} of {array.shape}, expected {shape}", node=self.site.name)
         return array
+
+    @property
+    def keeps_nothing(self) -> bool:
+        """Whether a single step starts with a constant state."""
+        starts = (HIDDEN, CELL) if self.cell.has_cell_state else (HIDDEN,)
+        given = [i for i in starts if self.site.has(i)]
+        return self.steps == 1 and all(self.site.constant(i) is not None for i in given)
 
     def first_state(self, index: int) -> State:
         """The state before the first step of direction `index`."""
@@ -184,6 +192,8 @@ def _importer(cell: Cell) -> Importer:
         if not site.type().is_float:
             return None
         layer = _layer(site, cell)
+        if layer.keeps_nothing:
+            note_lost_state(site.builder.graph, site.name)
         weights, functions = layer.weights(), functions_of(site, cell.activations, layer.backward)
         rows, order = layer.rows(), range(layer.steps)
         runs = [

@@ -1,0 +1,49 @@
+"""The output of a model that has the actions."""
+
+from __future__ import annotations
+
+from qgraph.errors import UnsupportedError, UsageError
+from qgraph.frontends.importing import sweep
+from qgraph.frontends.lost_state import layers_without_state
+from qgraph.interpret import needed_for
+from qgraph.ir.graph import Graph
+from qgraph.rl.setting_text import SettingText
+
+
+def keep_action_output(graph: Graph) -> None:
+    """Leave out outputs that are constant, such as version numbers, and refuse several others.
+
+    The first output of a policy becomes the action, and exporters do not agree on their order.
+    Several outputs that all need several inputs are left to the check of inputs.
+
+    Raises:
+        UsageError: Several outputs depend on inputs, and one of them may have the actions.
+    """
+    inputs = {public: _inputs_of(graph, value) for public, value in graph.outputs.items()}
+    computed = {public: value for public, value in graph.outputs.items() if inputs[public]}
+    if not computed:
+        return
+    if len(computed) > 1 and any(len(inputs[public]) == 1 for public in computed):
+        listed = ", ".join(f"`{public}`" for public in computed)
+        raise UsageError(
+            f"the model has several outputs, and any of them may be the action: {listed}",
+            hint=SettingText("name the one with the actions in {outputs}"),
+        )
+    graph.outputs = computed
+    sweep(graph, keep=())
+
+
+def check_state_is_kept(graph: Graph) -> None:
+    """Raise UnsupportedError for a recurrent layer whose state does not leave the policy."""
+    for name in layers_without_state(graph):
+        raise UnsupportedError(
+            "this recurrent layer has one step and starts each time with the same state, so the "
+            "policy remembers nothing",
+            node=name,
+            hint="export its states as inputs and outputs, and quantize the policy with them: "
+            "qgraph quantize MODEL --state INPUT=OUTPUT",
+        )
+
+
+def _inputs_of(graph: Graph, value: str) -> list[str]:
+    return [node.name for node in needed_for(graph, [value]) if node.op == "input"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import platform
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -57,7 +58,7 @@ FILES = MappingProxyType(
         "network.npz": "constants, unknown ops and a few samples, for export and verify",
         "profile.yaml": "the target profile, for --profile",
         "float.txt": "the float network as text, for evaluate",
-        "float.npz": "constants of the float network",
+        "float.npz": "constants of the float network that network.npz does not have",
         "exponents.json": "the exponent of each tensor, for --exponents",
     }
 )
@@ -103,7 +104,7 @@ def write(result: FixedPointNetwork, place: Reserved) -> None:
         original = result.original or result.floating
         (draft / "float.txt").write_text(print_graph(original), "utf-8")
         float_arrays = {**constants("constant", original), **source_arrays(original)}
-        write_npz(draft / "float.npz", float_arrays)
+        write_npz(draft / "float.npz", other_arrays(float_arrays, arrays))
         (draft / "profile.yaml").write_text(dump_profile(result.profile), "utf-8")
         (draft / "exponents.json").write_text(result.exponents.dump(), "utf-8")
         (draft / "statistics.json").write_text(statistics(result), "utf-8")
@@ -114,6 +115,18 @@ def write(result: FixedPointNetwork, place: Reserved) -> None:
 
 def _write_json(path: Path, data: JSON) -> None:
     path.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
+
+
+def other_arrays(arrays: Mapping[str, Array], known: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays that another file does not have by the same name, bit for bit."""
+
+    def is_known(name: str, array: Array) -> bool:
+        other = known.get(name)
+        if other is None or (other.dtype, other.shape) != (array.dtype, array.shape):
+            return False
+        return other.tobytes() == array.tobytes()
+
+    return {name: array for name, array in arrays.items() if not is_known(name, array)}
 
 
 # -- tensors --------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from qgraph.transforms.canonicalize_arithmetic import CanonicalizeArithmetic
 from qgraph.transforms.collapse_concat import CollapseConcat
 from qgraph.transforms.compose_functions import ComposeFunctions
 from qgraph.transforms.convert_dilations import ConvertDilations
+from qgraph.transforms.counts_to_tables import CountsToTables
 from qgraph.transforms.equalize_channels import EqualizeChannels
 from qgraph.transforms.fix_input_shape import FixInputShape
 from qgraph.transforms.fold_batch_norm import FoldBatchNorm
@@ -39,6 +40,7 @@ from qgraph.transforms.refuse_non_finite import RefuseNonFinite
 from qgraph.transforms.remove_training_nodes import RemoveTrainingNodes
 from qgraph.transforms.scale_inputs import ScaleInputs
 from qgraph.transforms.share_constants import ShareConstants
+from qgraph.transforms.simplify_selects import SimplifySelects
 from qgraph.transforms.sink_reshapes import SinkReshapes
 from qgraph.transforms.sink_squeezes import SinkSqueezes
 from qgraph.transforms.sink_transposes import SinkTransposes
@@ -57,6 +59,7 @@ CLEAN: tuple[Pass, ...] = (
     RecognizeBatchNorm(),  # before constants are folded: mean and variance are still separate
     FoldConstants(),
     FoldRepeatedRows(),  # first states of recurrent layers
+    SimplifySelects(),  # of masked steps; their first states are constants
     ShareConstants(),  # transposes of one weight are one constant
     LowerLeakyRelu(),
     SinkTransposes(),  # layout first: "last axis" below means channels
@@ -84,6 +87,7 @@ FOLD: tuple[Pass, ...] = (
     RecognizeActivations(),
     ComposeFunctions(),
     StripUnused(),
+    CountsToTables(),  # before sums are products
     SumsToProducts(),  # last: what other passes recognize has sums
     ShareConstants(),  # weights with the same folded batch norm are equal
 )

@@ -108,7 +108,7 @@ def load_float(folder: Path) -> Graph:
             hint="an earlier version wrote it: quantize the model again",
         )
     with reading(folder, "was changed or damaged", "quantize the model again"):
-        arrays = read_arrays(folder / "float.npz")
+        arrays = {**read_arrays(folder / "network.npz"), **read_arrays(folder / "float.npz")}
         text = _text(folder, "float.txt", about)
         return parse_graph(text, part(arrays, "constant"), sources_of(arrays))
 

@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 
 from qgraph import quantize
+from qgraph.archives import read_arrays
+from qgraph.artifacts import other_arrays
 from qgraph.errors import LoadError
 from qgraph.exact.reference import Reference
+from qgraph.ir.graph import Graph
 from qgraph.ir.printing import print_graph
 from qgraph.program import lower
-from qgraph.stored import load_network
+from qgraph.stored import load_float, load_network
 from tests.helpers.cli import small_network, typical_images
 
 
@@ -31,6 +34,32 @@ def test_a_network_comes_back_as_it_was(made, tmp_path) -> None:
     assert found.keys() == wanted.keys()
     for name, array in wanted.items():
         np.testing.assert_array_equal(found[name], array)
+
+
+def test_the_float_network_shares_the_constants_that_did_not_change(made, tmp_path) -> None:
+    out = made.save(tmp_path / "out")
+    shared, own = (read_arrays(out / name) for name in ("network.npz", "float.npz"))
+    floating = load_float(out)
+    assert print_graph(floating) == (out / "float.txt").read_text()
+    names = {f"constant/{n.name}" for n in floating.nodes.values() if n.op == "const"}
+    assert names - own.keys() and names <= {*shared, *own}
+
+
+def test_only_equal_arrays_are_left_out() -> None:
+    ones = np.ones(2, np.float32)
+    kinds = {"same": ones, "type": ones, "shape": ones, "number": ones, "zero": ones * 0}
+    known = {"same": ones.copy(), "type": ones.view(np.int32), "shape": ones[None]}
+    known |= {"number": ones * 2, "zero": -ones * 0}
+    assert other_arrays(kinds, known).keys() == {"type", "shape", "number", "zero"}
+
+
+def test_a_float_network_without_other_constants(tmp_path) -> None:
+    graph = Graph("net")
+    w = graph.const(np.eye(3, dtype=np.float32), "w")
+    graph.outputs["y"] = graph.add("matmul", graph.input("x", "float32", (None, 3)), w)
+    out = quantize(graph, {"x": np.eye(3, dtype=np.float32)}, effort="plain").save(tmp_path / "out")
+    assert not read_arrays(out / "float.npz")
+    np.testing.assert_array_equal(load_float(out).constant("w"), np.eye(3))
 
 
 @pytest.mark.parametrize(

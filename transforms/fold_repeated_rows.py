@@ -118,13 +118,15 @@ def _inputs(graph: Graph, node: Node, rows: dict[str, Array]) -> Iterator[Array]
 
 
 def _use_row(rewriter: Rewriter, user: Node, value: str, row: Array) -> None:
-    """Give an elementwise op one row instead of a row for each sample."""
+    """Give an elementwise op one row instead of a row for each sample, if another input has these.
+
+    Other inputs are those of arithmetic, and the condition and the other choice of a select.
+    """
     graph = rewriter.graph
-    if not op_definition(user.op).elementwise or len(user.inputs) != 2 or value not in user.inputs:
+    shape, others = graph.types[user.name].shape, [v for v in user.inputs if v != value]
+    if not op_definition(user.op).elementwise or len(others) == len(user.inputs):
         return
-    first, second = user.inputs
-    other = second if first == value else first
-    if other == value or graph.types[other] != graph.types[user.name]:
+    if all(graph.types[other].shape != shape for other in others):
         return
     constant = rewriter.const(row, graph.fresh(f"{value}/row"))
     inputs: Sequence[str] = [constant if v == value else v for v in user.inputs]

@@ -27,7 +27,8 @@ from qgraph.ir.ops.standardize import result_spec, widest_input
 from qgraph.ir.reading import kind_of, marks_of, padding_value, spec_of
 from qgraph.ir.types import Role
 from qgraph.passes import Pass, option
-from qgraph.quant.kept_scales import BIAS_BITS, KeptScales
+from qgraph.quant.kept_scales import BIAS_BITS
+from qgraph.quant.masked_means import MaskedMeans
 from qgraph.quant.profile import Profile
 from qgraph.quant.step_states import state_before, unite_formats
 from qgraph.quant.topology import (
@@ -73,7 +74,7 @@ class InsertQuantizers(Pass):
         return f"{self.name}{{profile={self.profile.name}}}"
 
 
-class _Inserter(KeptScales):
+class _Inserter(MaskedMeans):
     """Converts the ops of a graph to fixed point, one after the other."""
 
     def run(self) -> None:
@@ -86,6 +87,7 @@ class _Inserter(KeptScales):
                 self.forms[produced] = ValueForm(kind, value if produced == node.name else produced)
         for public, value in self.graph.outputs.items():
             self.graph.outputs[public] = self.exact(value, self.output_bits(public))
+        self.remove_unused(partial(self._float, reason="it computes no floats"))
         self.note_additions()
         self._unify_concat_signs()
         unite_formats(self.graph)
@@ -98,7 +100,7 @@ class _Inserter(KeptScales):
         if node.name in self.masks and node.op != "input":
             return partial(self._float, reason="it computes a mask of a softmax")
         if node.op != "input" and not self.graph.types[node.name].is_float:
-            return partial(self._float, reason="it computes no floats")
+            return self.whole_numbers
         if node.op in COMPUTE:
             return self._compute
         if acts_on_codes(node):
@@ -111,8 +113,8 @@ class _Inserter(KeptScales):
             return partial(self.rows, refuse=self._float)
         if node.op == "concat":
             return self._concat
-        if node.op == "select":
-            return lambda choice: self.choice(choice) or self._float(choice)
+        if node.op in ("select", "cast"):
+            return lambda n: self.chosen(n) or self._float(n, self.float_condition(n))
         if definition.same_scale:
             return self._sum
         if definition.moves:
@@ -155,7 +157,7 @@ class _Inserter(KeptScales):
         x, b = node.inputs
         if self.forms[b].kind != "const":
             return self._float(node, not_constant(self.graph, "its bias", b))
-        if self._is_float_arithmetic(node):
+        if self.is_float_arithmetic(node):
             return self._float(node, "its inputs are float")
         if node.name in self.scores and leaves_no_share(self.graph.constant(b)):
             return self._float(node, MASKS)
@@ -177,7 +179,7 @@ class _Inserter(KeptScales):
         return form.kind, node.name
 
     def _sum(self, node: Node) -> tuple[str, str]:
-        if self._is_float_arithmetic(node):
+        if self.is_float_arithmetic(node):
             return self._float(node, "its inputs are float")
         leaky = self.leaky.get(node.name)
         if leaky is not None:
@@ -217,14 +219,11 @@ class _Inserter(KeptScales):
         self.connect(node, *((wide, clip) if kinds[0] == "wide" else (clip, wide)))
         return True
 
-    def _is_float_arithmetic(self, node: Node) -> bool:
-        if marks_of(node).outside:
-            return True
-        return {self.forms[v].kind for v in node.inputs} - {"const"} == {"float"}
-
     def _product(self, node: Node) -> tuple[str, str]:
-        if self._is_float_arithmetic(node):
+        if self.is_float_arithmetic(node):
             return self._float(node, "its inputs are float")
+        if (count := self.count(node)) is not None:
+            return count
         constants = [v for v in node.inputs if self.forms[v].kind == "const"]
         data = [v for v in node.inputs if v not in constants]
         if not constants or not data or node.op == "batch_matmul":
@@ -280,6 +279,7 @@ class _Inserter(KeptScales):
         width = self.bits.output if node.name in self.leaving else None
         bits, given = width or self._activation_bits(node.name), self.given_after(node)
         spec = self.spec(bits, self._has_sign(node.name), Role.ACTIVATION, table=True)
+        spec = self.spec_of_inverse(node) or spec
         if given is not None and given.exponent is not None:
             spec = replace(spec, bits=given.bits, signed=given.signed, exponent=given.exponent)
         x = self.codes(node.inputs[0], self.bits.table)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from qgraph.errors import ExactnessError
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops import op_definition
-from qgraph.ir.reading import spec_of
+from qgraph.ir.reading import marks_of, spec_of
 from qgraph.ir.states import states_of
 from qgraph.passes import Pass
 from qgraph.quant.step_states import ends_of
@@ -44,9 +44,11 @@ class MarkScaleGroups(Pass):
         joined: UnionFind[str] = UnionFind(quantizers)
         rewriter.rule = "share-scale"
         for node in graph.topological():
-            if not op_definition(node.op).same_scale or not has_integer_form(node):
+            chosen = node.op == "quantize" and marks_of(graph.producer(node.inputs[0])).choice
+            if not chosen and not (op_definition(node.op).same_scale and has_integer_form(node)):
                 continue
             members = [m for value in node.inputs for m in sources(graph, value)]
+            members += [node.name] if chosen else []
             if len(members) > 1 and len({joined[m] for m in members}) > 1:
                 joined.union(*members)
                 forced = tuple(dict.fromkeys(members))

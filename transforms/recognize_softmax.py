@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -25,8 +25,9 @@ class RecognizeSoftmax(RewritePass):
 
     JAX and some exporters to ONNX write softmaxes like this. Outputs behind a recognized one are
     compared at its input. Softmaxes over other axes stay as they are. A `select` that puts a large
-    negative number in place of scores becomes an addend, a mask; an addend that is a mask and a
-    bias, two addends. Refusal: a node with control edges.
+    negative number in place of scores becomes an addend, a mask, if its condition is
+    constant; an addend of a computed condition, a `select`; an addend that is a mask and a bias,
+    two addends. Refusal: a node with control edges.
     """
 
     name: ClassVar[str] = "recognize-softmax"
@@ -37,6 +38,7 @@ class RecognizeSoftmax(RewritePass):
             Rule("written-out-log", ("sub",), _log_softmax),
             Rule("log", ("log",), _log_of_softmax),
             Rule("mask", ("select",), _mask),
+            Rule("mask-of-inputs", ("add",), _mask_of_inputs),
             Rule("mask-and-bias", SUMS, _mask_and_bias),
         )
 
@@ -79,15 +81,55 @@ def _mask(rewriter: Rewriter, node: Node) -> bool:
     chosen = _known_condition(graph, condition)
     for scores, other, masked in ((yes, no, False), (no, yes, True)):
         number = _addend(graph, other, scores)
-        if chosen is None or number is None or (number > EXCLUDED).any():
+        if number is None or (number > EXCLUDED).any():
             continue
         same = graph.types[scores] == graph.types[node.name]
         if not same or not only_for(graph, node.name, softmaxes_of(graph)):
             return False
+        if chosen is None:
+            return _put_far(rewriter, node, other)
         addend = np.where(chosen == masked, number.dtype.type(FAR), number.dtype.type(0))
         mask = rewriter.const(addend, f"{node.name}/mask")
         return rewriter.put(Node(node.name, "add", (scores, mask), control=node.control))
     return False
+
+
+def _put_far(rewriter: Rewriter, node: Node, other: str) -> bool:
+    """A computed condition selects one number in place of scores, not scores with an addend."""
+    if rewriter.graph.constant(other) is not None:
+        return False
+    far = rewriter.const(np.asarray(FAR, rewriter.graph.types[other].dtype), f"{node.name}/far")
+    inputs = tuple(far if value == other else value for value in node.inputs)
+    return rewriter.put(replace(node, inputs=inputs))
+
+
+def _mask_of_inputs(rewriter: Rewriter, node: Node) -> bool:
+    """scores + (1 - mask) * number, for a mask that is computed, becomes a `select`."""
+    graph = rewriter.graph
+    for scores, addend in (node.inputs, node.inputs[::-1]):
+        mask = _mask_before(graph, addend)
+        if mask is None or graph.types[scores] != graph.types[node.name]:
+            continue
+        if not only_for(graph, node.name, softmaxes_of(graph)):
+            return False
+        far = rewriter.const(np.asarray(FAR, graph.types[scores].dtype), f"{node.name}/far")
+        return rewriter.put(Node(node.name, "select", (mask, scores, far), control=node.control))
+    return False
+
+
+def _mask_before(graph: Graph, value: str) -> str | None:
+    """The condition that keeps scores, if `value` is 0 where it holds, else a large number."""
+    product = graph.producer(value)
+    for opposite, number in (product.inputs, product.inputs[::-1]) if product.op == "mul" else ():
+        size, rest = graph.constant(number), graph.producer(opposite)
+        if size is None or size.size != 1 or size > EXCLUDED or rest.op != "sub":
+            continue
+        one, cast = graph.constant(rest.inputs[0]), graph.producer(rest.inputs[1])
+        if one is None or not (one == 1).all() or cast.op != "cast":
+            continue
+        if graph.types[cast.inputs[0]].dtype == "bool":
+            return cast.inputs[0]
+    return None
 
 
 def _addend(graph: Graph, value: str, scores: str) -> Array | None:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.arithmetic import CastAttrs
-from qgraph.ir.ops.attributes import AxesAttrs
+from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs
 from qgraph.ir.ops.movement import PaddingAttrs, PartAttrs, TargetAttrs
 from qgraph.ir.types import TensorType
 from qgraph.ops.movement import TransposeAttrs
@@ -22,13 +22,15 @@ OPS = ("identity", "transpose", "reshape", "pad", "cast", "squeeze", "slice", "c
 class SpliceIdentities(RewritePass):
     """Remove identities, and reshapes, transposes, pads, casts, x * 1 ... that change nothing.
 
+    An axis that is added and then removed is not added.
+
     Refusal: a node with control edges, whose position in the order of execution may matter.
     """
 
     name: ClassVar[str] = "splice-identities"
 
     def rules(self) -> tuple[Rule, ...]:
-        return (Rule("splice", OPS, _splice), NEUTRAL)
+        return (Rule("splice", OPS, _splice), Rule("inverse", ("squeeze",), _inverse), NEUTRAL)
 
 
 def _splice(rewriter: Rewriter, node: Node) -> bool:
@@ -37,6 +39,19 @@ def _splice(rewriter: Rewriter, node: Node) -> bool:
     if node.control or rewriter.graph.control_users(node.name):
         return rewriter.refuse(node, "it has control edges")
     return rewriter.replace_value(node.name, node.inputs[0])
+
+
+def _inverse(rewriter: Rewriter, node: Node) -> bool:
+    graph, before = rewriter.graph, rewriter.graph.producer(node.inputs[0])
+    rank = graph.types[before.name].rank
+    if before.op != "expand_dims" or rank is None:
+        return False
+    added = before.typed(AxisAttrs).axis % rank
+    if {axis % rank for axis in node.typed(AxesAttrs).axes} != {added}:
+        return False
+    if node.control or graph.control_users(node.name):
+        return rewriter.refuse(node, "it has control edges")
+    return rewriter.replace_value(node.name, before.inputs[0])
 
 
 def _changes_nothing(graph: Graph, node: Node) -> bool:
@@ -55,7 +70,7 @@ def _changes_nothing(graph: Graph, node: Node) -> bool:
         case PartAttrs():
             dims = source.shape or (None,) * len(attrs.begin)
             return all(
-                not part.start
+                (not part.start or (d is not None and part.start <= -d))
                 and part.step in (1, None)
                 and (part.stop is None or (d is not None and part.stop >= d))
                 for part, d in zip(attrs.slices, dims, strict=True)

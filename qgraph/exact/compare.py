@@ -11,7 +11,7 @@ from qgraph import kernels
 from qgraph.exact.statistics import Statistics, decibel, joined, past_ends, statistics_of
 from qgraph.ir.graph import Graph
 from qgraph.ir.reading import spec_of
-from qgraph.ir.types import Array
+from qgraph.ir.types import Array, Role
 from qgraph.parallel import over_chunks
 from qgraph.quant.data import chunk_inputs
 from qgraph.quant.graph_run import GraphRun
@@ -36,9 +36,13 @@ class Measured:
 
 
 def measure(quantized: Graph, floating: Graph, data: Mapping[str, Array]) -> Measured:
-    """Run both networks over the samples of `data` and compare them, quantizer by quantizer."""
+    """Run both networks over the samples of `data` and compare them, quantizer by quantizer.
+
+    Indices and masks are exact, and are left out: a mask saturates at 1.
+    """
     quantizers = [n for n in quantized.topological() if n.op in QUANTIZERS]
-    specs = {n.name: spec_of(n) for n in quantizers}
+    specs = {n.name: spec for n in quantizers if (spec := spec_of(n)).role != Role.INDEX}
+    quantizers = [n for n in quantizers if n.name in specs]
     pairs = {name: original(quantized, name) for name in specs}
     constants = {name: quantized.constant(value) for name, value in pairs.items()}
     pairs = {name: value for name, value in pairs.items() if value in floating.types}

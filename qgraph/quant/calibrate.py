@@ -30,6 +30,7 @@ from qgraph.quant.constant_scales import constant_exponent
 from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.float_statistics import FloatStatistics, statistics_of_chunks
 from qgraph.quant.graph_values import GraphValues
+from qgraph.quant.index_check import check_indices
 from qgraph.quant.joint import FINER, joint_exponents, members_of
 from qgraph.quant.output_error import consumers_of, exponent_by_output
 from qgraph.quant.peers import ALONE, Peers, each_with
@@ -168,6 +169,7 @@ class _Sweep:
         if node.op in QUANTIZERS:
             if spec_of(node).exponent is None and node.name not in self.exponents:
                 self._settle(node, *self._choose(node))
+            check_indices(node, self.values)
             node = self._with_exponent(self.graph.nodes[node.name])  # its sign may have changed
             self.exponents[node.name] = spec_of(node).exponent  # the exponent of its group so far
             if self.options.of_float and node.op == "quantize":

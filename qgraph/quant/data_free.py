@@ -14,11 +14,13 @@ import numpy as np
 
 from qgraph.errors import CalibrationError, UsageError
 from qgraph.ir.graph import Graph
+from qgraph.ir.ops import op_definition
 from qgraph.ir.types import Array, Moments, Shape, TensorType
 from qgraph.quant.input_fit import Fit, fitted
 from qgraph.quant.noise import fields_of, scales_of
 from qgraph.quant.thresholds import Range
 from qgraph.rewrite.constants import Float64
+from qgraph.rewrite.indices import without_sign
 
 SAMPLES = 64
 NO_DATA = (
@@ -105,17 +107,25 @@ def input_facts(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, Generate
 
 
 def index_ranges(graph: Graph) -> dict[str, Range]:
-    """The range of each input that only has indices of rows: those that all its tables have."""
-    found = {}
-    for name in graph.inputs:
-        users = graph.users(name)
-        while len(users) == 1 and users[0].op in ("cast", "identity"):
-            users = graph.users(users[0].name)
-        tables = [graph.types[user.inputs[0]].shape for user in users if user.op == "embedding"]
-        rows = [shape[0] for shape in tables if shape and shape[0] is not None]
-        if rows and len(rows) == len(users) and min(rows) > 1:
-            found[name] = (0.0, float(min(rows) - 1))
-    return found
+    """The range of each input that has indices of rows: those that all its tables have."""
+    rows: dict[str, list[int]] = {}
+    for node in graph.topological():
+        shape = graph.types[node.inputs[0]].shape if node.op == "embedding" else None
+        if shape and shape[0] is not None:
+            rows.setdefault(_index_before(graph, node.inputs[1]), []).append(shape[0])
+    fewest = {name: min(rows[name]) for name in graph.inputs if name in rows}
+    return {name: (0.0, float(count - 1)) for name, count in fewest.items() if count > 1}
+
+
+def _index_before(graph: Graph, value: str) -> str:
+    """The value of which casts, moves and the sign of indices make an index."""
+    before = ""
+    while before != value:
+        before, value = value, without_sign(graph, value)
+        node = graph.producer(value)
+        if len(node.inputs) == 1 and (node.op == "cast" or op_definition(node.op).moves):
+            value = node.inputs[0]
+    return value
 
 
 def check_range(name: str, ends: Range) -> Range:

@@ -7,23 +7,25 @@ once, to the indices of its table, not each of them before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.linear import COMPUTE
+from qgraph.rewrite.counts import is_inverse_of_count
 
 SUMS = ("add", "sub")
 
 
 @dataclass(frozen=True)
 class Gates:
-    """Names of sums, moves and products whose inputs keep the bits of the internal stage."""
+    """Names of sums, moves, products and selects that take the bits of the internal stage."""
 
     sums: frozenset[str]
     moves: frozenset[str]
     products: frozenset[str]
+    choices: frozenset[str]
 
 
 def gates_of(graph: Graph) -> Gates:
@@ -41,9 +43,21 @@ def gates_of(graph: Graph) -> Gates:
         )
     }
     products &= _leading_to(graph, order, lambda node: node.name in sums)
+    products |= {node.name for node in order if node.op == "mul" and _has_count(graph, node)}
     before = _leading_to(graph, order, lambda node: node.name in sums | products)
     moves = {name for name in before if op_definition(graph.nodes[name].op).moves}
-    return Gates(frozenset(sums), frozenset(moves), frozenset(products))
+    choices = _choices(graph, order, sums | products)
+    return Gates(frozenset(sums), frozenset(moves), frozenset(products), choices)
+
+
+def _choices(graph: Graph, order: Sequence[Node], ends: Collection[str]) -> frozenset[str]:
+    """Selects whose result a sum or product takes, or another such select."""
+    found: set[str] = set()
+    for node in order[::-1]:
+        users = graph.users(node.name) if node.op == "select" else ()
+        if any(user.name in ends or user.name in found for user in users):
+            found.add(node.name)
+    return frozenset(found)
 
 
 def _has_gate(graph: Graph, node: Node) -> bool:
@@ -51,6 +65,11 @@ def _has_gate(graph: Graph, node: Node) -> bool:
     if any(graph.constant(value) is not None for value in node.inputs):
         return False
     return any(op_definition(_origin(graph, v).op).pointwise for v in node.inputs)
+
+
+def _has_count(graph: Graph, node: Node) -> bool:
+    """Whether a product divides by a number of elements: a mean, whose sum needs more bits."""
+    return any(is_inverse_of_count(_origin(graph, value)) for value in node.inputs)
 
 
 def _origin(graph: Graph, value: str) -> Node:

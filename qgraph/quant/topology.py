@@ -61,8 +61,9 @@ def has_integer_form(node: Node) -> bool:
 
 
 def keeps_scale(node: Node) -> bool:
-    """Whether the result has the scale of the codes: moves, sums on one scale, ReLU."""
-    return op_definition(node.op).keeps_scale and has_integer_form(node)
+    """Whether the result has the scale of the codes: moves, sums on one scale, ReLU, choices."""
+    keeps = op_definition(node.op).keeps_scale or marks_of(node).choice
+    return keeps and has_integer_form(node)
 
 
 def scaled_inputs(node: Node) -> tuple[str, ...]:

@@ -250,6 +250,11 @@ class ValueForms:
         constant = self.graph.constant(value)
         return node_of(value) in self.masks if constant is None else is_mask(constant)
 
+    def is_float_arithmetic(self, node: Node) -> bool:
+        """Whether a node is arithmetic on floats only, or outside of the integer part."""
+        outside = marks_of(node).outside
+        return outside or {self.forms[v].kind for v in node.inputs} - {"const"} == {"float"}
+
     def connect(self, node: Node, *inputs: str) -> None:
         if node.inputs != inputs:
             self.graph.replace(replace(self.graph.nodes[node.name], inputs=inputs))

@@ -96,6 +96,9 @@ NODES: dict[str, Callable[[Any], Any]] = {
         input=x, paddings=[[0, 0], [1, 2], [2, 0], [0, 0]], mode="REFLECT"
     ),
     "NotEqual": lambda x: cast(raw.NotEqual(x=x, y=-x)),
+    "OneHot": lambda x: raw.OneHot(
+        indices=tf.cast(x[0, 0], tf.int32), depth=3, on_value=2.0, off_value=1.0
+    ),
     "Pack": lambda x: raw.Pack(values=[x[0], x[1]]),
     "Prod": reduced(raw.Prod),
     "ResizeBilinear": lambda x: raw.ResizeBilinear(images=x, size=[5, 11]),

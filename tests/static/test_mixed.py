@@ -138,6 +138,34 @@ def test_bytes_are_a_budget_too() -> None:
     assert kept.weight_bytes <= 90
 
 
+def words() -> tuple[Graph, dict[str, np.ndarray]]:
+    """Five rows of a table of 20, then two layers; and samples."""
+    g, rng = Graph("words"), np.random.default_rng(0)
+    x = g.input("x", "int32", (None, 5))
+    rows = g.add("embedding", g.const(rng.normal(size=(20, 4)).astype("f"), "table"), x, name="e")
+    h = g.add("reshape", rows, attrs={"shape": (-1, 20)})
+    for i, shape in enumerate([(20, 8), (8, 3)]):
+        h = g.add("matmul", h, g.const(rng.normal(size=shape).astype("f"), f"w{i}"), name=f"fc{i}")
+    g.outputs["y"] = h
+    return g, {"x": rng.integers(0, 20, (40, 5), np.int32)}
+
+
+def test_tables_of_embeddings_count_with_the_bits_that_they_have() -> None:
+    graph, data = words()
+    result = qgraph.quantize(graph, data, weight_bytes=80 + 100)
+    found = result.facts.choice.mixed
+    assert found.weights == {"e": 80, "fc0": 160, "fc1": 24}
+    for point in found.points:
+        bits = [point.bits[name] * size for name, size in found.weights.items()]
+        assert point.bits["e"] == 8 and point.weight_bytes == -(-sum(bits) // 8)
+    (kept,) = [p for p in found.points if p.kept]
+    assert kept.weight_bytes <= 180
+    assert {override.match for override in result.profile.overrides} == {"fc0", "fc1"}
+    with pytest.raises(UsageError, match="too small") as error:
+        qgraph.quantize(graph, data, weight_bytes=100)
+    assert f"{80 + 184 * 2 // 8:,} bytes" in error.value.hint
+
+
 def test_names_that_are_patterns_mean_themselves() -> None:
     graph = mlp(8, 8, 8, 8, 4, names=ODD_NAMES)
     units = units_by(graph, INT8, PLAIN)

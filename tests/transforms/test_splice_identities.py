@@ -5,6 +5,7 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.printing import print_graph
 from qgraph.transforms.splice_identities import SpliceIdentities
 from tests.helpers.evaluate import reasons, run_pass
+from tests.helpers.graphs import ops
 
 
 def test_everything_that_changes_nothing_goes():
@@ -29,6 +30,30 @@ def test_everything_that_changes_nothing_goes():
         '  return "y" = %y\n'
         "}\n"
     )
+
+
+def test_an_axis_that_is_added_and_removed():
+    """As in the last output of a recurrent layer that keeps only that one."""
+    g = Graph("net")
+    x = g.input("x", "float64", (None, 4))
+    y = g.add("expand_dims", x, attrs={"axis": 0})
+    attrs = {"begin": (-1, 0, 0), "end": (None,) * 3, "strides": (1,) * 3}
+    y = g.add("squeeze", g.add("slice", y, attrs=attrs), attrs={"axes": (0,)})
+    other = g.add("squeeze", g.add("expand_dims", x, attrs={"axis": 1}), attrs={"axes": (1,)})
+    g.outputs["y"] = g.add("add", y, other, name="y")
+    run_pass(SpliceIdentities(), g)
+    assert ops(g) == ["input", "add"]
+
+
+def test_another_axis_or_element_is_kept():
+    g = Graph("net")
+    x = g.input("x", "float64", (1, 2, 3))
+    g.outputs["a"] = g.add(
+        "squeeze", g.add("expand_dims", x, attrs={"axis": 3}), attrs={"axes": (0,)}
+    )
+    attrs = {"begin": (0, -1, 0), "end": (None,) * 3, "strides": (1,) * 3}
+    g.outputs["b"] = g.add("slice", x, attrs=attrs)
+    assert not run_pass(SpliceIdentities(), g).rewrites
 
 
 def test_nodes_that_do_something_stay():

@@ -10,7 +10,8 @@ import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.frontends.builder import Importer, Result, TfSite
-from qgraph.frontends.embeddings import rows_of_table
+from qgraph.frontends.embeddings import INDICES, one_hot, rows_of_table
+from qgraph.frontends.tf_node import NOT_NUMPY
 from qgraph.frontends.tf_ops.slicing import FULL, slice_attrs
 from qgraph.ir.types import Codes
 
@@ -18,7 +19,7 @@ MAX_INDICES = 1 << 16
 
 
 def _gather(site: TfSite) -> Result:
-    """Constant indices into any axis, the first by default, or any indices of a table's rows."""
+    """Constant indices into any axis, the first by default, or any indices into a table."""
     indices, shape = site.constant(1), site.shape()
     axes = site.integers(2) if len(site.inputs) > 2 else (0,)
     if shape is None or axes is None or site.node.integer("batch_dims"):
@@ -26,7 +27,7 @@ def _gather(site: TfSite) -> Result:
     if not shape or site.type().dtype == "string":
         return None
     if indices is None:
-        return rows_of_table(site) if axes[0] % len(shape) == 0 else None
+        return rows_of_table(site, axes[0] % len(shape))
     site.without_effect("validate_indices")
     axis = axes[0] % len(shape)
     size, found = shape[axis], indices.astype(np.int64).reshape(-1)
@@ -41,6 +42,14 @@ def _gather(site: TfSite) -> Result:
         return None
     picked = site.helper("picked", "take", site.inputs[0], axis=axis, indices=_tuple(found))
     return site.emit("reshape", picked, shape=tuple(-1 if d is None else d for d in target))
+
+
+def _one_hot(site: TfSite) -> Result:
+    size, rank, dtype = site.integers(1), site.type().rank, site.type().dtype
+    if size is None or rank is None or dtype not in INDICES or site.type(2).dtype in NOT_NUMPY:
+        return None
+    axis = site.node.integer("axis", -1) % (rank + 1)
+    return one_hot(site, site.inputs[0], size[0], axis, site.inputs[3], site.inputs[2])
 
 
 def _reverse(site: TfSite) -> Result:
@@ -128,6 +137,7 @@ IMPORTERS: Mapping[str, Importer] = MappingProxyType(
     {
         "Gather": _gather,
         "GatherV2": _gather,
+        "OneHot": _one_hot,
         "ReverseV2": _reverse,
         "Roll": _roll,
         "Tile": _tile,

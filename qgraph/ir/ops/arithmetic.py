@@ -211,7 +211,7 @@ OPS: tuple[AnyOp, ...] = (
     # condition, value where it is true, value where it is false
     OpDef(
         "select", (3, 3), Attributes, _select_type, lambda attrs, inputs: np.where(*inputs),
-        elementwise=True,
+        nonnegative=lambda attrs, inputs: all(inputs[1:]), elementwise=True,
     ),
     OpDef("cast", (1, 1), CastAttrs, _cast_type, _cast, elementwise=True),
 )  # fmt: skip

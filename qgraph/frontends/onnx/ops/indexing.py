@@ -10,6 +10,7 @@ import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.frontends.cumulative import cumulative
+from qgraph.frontends.embeddings import INDICES, one_hot
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.onnx.ops.slicing import MAX_INDICES
@@ -75,6 +76,13 @@ def _along(site: OnnxSite, places: Codes, indices: Codes, axis: int) -> Codes:
 
 
 def _gather_nd(site: OnnxSite) -> Result:
+    """Constant indices, or any indices of a table's rows."""
+    wanted, kind = site.shape(1), site.type(1).dtype
+    if site.constant(1) is None and site.constant(0) is not None and wanted and kind in INDICES:
+        if wanted[-1] != 1 or site.node.integer("batch_dims") or not site.type().is_float:
+            return None
+        index = site.helper("index", "squeeze", site.inputs[1], axes=(len(wanted) - 1,))
+        return site.emit("embedding", site.inputs[0], index)
     shape, indices = _shape(site), _constant_indices(site, 1)
     batch = site.node.integer("batch_dims")
     if not 0 <= batch < min(indices.ndim, len(shape)):
@@ -178,20 +186,15 @@ def _one_hot(site: OnnxSite) -> Result:
         return None
     size, rank = int(np.reshape(depth, ())), site.rank()
     axis = site.axis(site.node.integer("axis", -1), rank + 1)
-    if values.dtype == "string" or not 0 < size <= MAX_INDICES:
+    if values.dtype == "string":
         return None
     x = site.helper("whole", "cast", site.inputs[0], dtype="int64") if kind != "int64" else ""
     x = x or site.inputs[0]
     negative = site.helper("negative", "greater", site.const(np.int64(0), "start"), x)
     turned = site.helper("turned", "add", x, site.const(np.int64(size), "depth"))
     index = site.helper("index", "select", negative, turned, x)
-    target = [1] * (rank + 1)
-    target[axis] = size
-    each = site.const(np.arange(size, dtype=np.int64).reshape(target), "each")
-    column = site.helper("column", "expand_dims", index, axis=axis)
-    same = site.helper("same", "equal", column, each)
     off, on = (_element(site, place) for place in (0, 1))
-    return site.emit("select", same, on, off)
+    return one_hot(site, index, size, axis, off, on)
 
 
 def _element(site: OnnxSite, place: int) -> str:

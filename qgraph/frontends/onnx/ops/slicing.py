@@ -93,7 +93,7 @@ def _gather(site: OnnxSite) -> Result:
     indices, shape = site.constant(1), site.known_shape()
     axis = site.axis(site.node.integer("axis"), len(shape))
     if indices is None:
-        return rows_of_table(site) if axis == 0 else None
+        return rows_of_table(site, axis)
     array = site.constant(0)
     rest = 0 if array is None else array.size // max(array.shape[axis], 1)
     if array is not None and site.builder.allows(rest * indices.size + indices.size):

@@ -26,7 +26,8 @@ from benchmarks.families.networks import FAMILIES
 from benchmarks.families.train import path_of
 from benchmarks.families.ways import (
     ANNEALED,
-    COMPARED_WITH_REFERENCE,
+    ANNEALED_RATE,
+    COMPARISONS,
     INT4_TRAINED,
     INT4_UNEQUALIZED,
     INT8_TRAINED,
@@ -69,8 +70,9 @@ NOTES = (
     "wt: weights are trained; wt+th: weights and thresholds. INT4: weights of 4 bits, those of the "
     "first and the last layer of 8; activations of 8",
     "before thresholds learn, channels are equalized and weights clipped at three deviations; "
-    "INT4 from static begins as static INT4, which is what the default effort finds, and anneals "
-    "the rate of weights",
+    "INT4 from static begins as static INT4, which is what the default effort finds",
+    f"wt FP32 annealed, INT4 from static: the rate of weights falls from {ANNEALED_RATE:g} to a "
+    "twentieth, along a cosine",
     f"{CALIBRATION} training images to calibrate; rates {OPTIONS.weight_rate:g} (weights) and "
     f"{OPTIONS.threshold_rate:g} (thresholds), batches of {OPTIONS.batch_size}, no augmentation, "
     f"{OPTIONS.epochs} epochs; batch norms are frozen after one",
@@ -103,6 +105,7 @@ def measured(case: Case, way: Way, folder: Path, again: bool, seed: int = OPTION
     options = replace(
         case.options,
         learn=Learning(way.learn or "all"),
+        weight_rate=way.weight_rate or case.options.weight_rate,
         validate_every=max(steps // VALIDATIONS, 1),
         seed=seed,
         anneal_steps=steps * case.options.epochs if way.annealed else None,
@@ -203,17 +206,19 @@ def table_3(
         columns[way.title] = ".2%"
         if any(found[way].get("best") for found in rows.values()):
             columns[f"{way.title}, epoch"] = ".1f"
-    compared = {title: way for title, way in COMPARED_WITH_REFERENCE.items() if way in ways}
+    compared = {title: both for title, both in COMPARISONS.items() if {*both} <= {*ways}}
     over = dict.fromkeys(compared, "+.2f")
     table = Table(
         "Test accuracy, static and retrained", {"network": "", **columns, **over}, notes=list(notes)
     )
     for name, found in rows.items():
-        reference = found[REFERENCE]["test"]
         cells: dict[str, float | None] = {}
         for way in ways:
             cells |= {way.title: found[way]["test"], f"{way.title}, epoch": _epoch(found[way])}
-        above = [100 * (found[way]["test"] - reference) for way in compared.values()]
+        above = [
+            100 * (found[way]["test"] - found[reference]["test"])
+            for way, reference in compared.values()
+        ]
         table.add(name, *(cells[heading] for heading in columns), *above)
     return table
 

@@ -25,7 +25,6 @@ from qgraph.static.build import (
 )
 from qgraph.static.preparations import Preparations, Prepared
 
-
 # Steps of a plan that change the float network only.
 BY_PASSES = ("constant_channels", "equalize", "powers_of_two", "absorb", "scale_inputs")
 

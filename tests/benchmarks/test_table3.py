@@ -30,7 +30,7 @@ def test_a_row_is_made_once_and_again_for_other_options(case, tmp_path, monkeypa
     rows = {way: measured(case, way, tmp_path, again=False) for way in WAYS}
     assert all(facts["different"].startswith("0 of ") for way, facts in rows.items() if way.profile)
     assert [way.title for way in WAYS if "history" in rows[way]] == [
-        "wt FP32", "wt INT8", "wt+th INT8", "wt+th INT4", "INT4 from static",
+        "wt FP32", "wt INT8", "wt+th INT8", "wt+th INT4", "wt FP32 annealed", "INT4 from static",
     ]  # fmt: skip
     assert len(rows[WAYS[4]]["history"]) == 1 + table3.VALIDATIONS
     assert rows[WAYS[4]]["history"][-1]["step"] == 5
@@ -58,15 +58,18 @@ def test_the_tables_show_differences_and_the_mean_of_the_last_epoch():
     found = (
         facts(0.9), facts(0.8), facts(0.91, 0.5, 0.9), facts(0.9, 0.9),
         facts(0.912, 0.5, 0.9, 0.6, 0.7, 0.8, 0.9, 0.7), facts(0.905, 0.9),
-        facts(0.89), facts(0.908, 0.8, 0.9),
+        facts(0.89), facts(0.911, 0.9), facts(0.908, 0.8, 0.9),
     )  # fmt: skip
     rows = {"vgg": dict(zip(WAYS, found, strict=True))}
     (row,) = table_3(rows, ()).rows
-    assert [row[way.title] for way in WAYS] == [0.9, 0.8, 0.91, 0.9, 0.912, 0.905, 0.89, 0.908]
+    assert [row[way.title] for way in WAYS] == [
+        0.9, 0.8, 0.91, 0.9, 0.912, 0.905, 0.89, 0.911, 0.908,
+    ]  # fmt: skip
     epochs = [row.get(f"{way.title}, epoch") for way in WAYS]
-    assert epochs == [None, None, 0.2, 0.0, 0.2, 0.0, None, 0.2]
+    assert epochs == [None, None, 0.2, 0.0, 0.2, 0.0, None, 0.0, 0.2]
     assert row["INT8 over wt FP32"] == pytest.approx(0.2)
     assert row["INT4 over wt FP32"] == pytest.approx(-0.5)
     assert row["INT4 from static over wt FP32"] == pytest.approx(-0.2)
+    assert row["INT4 from static over wt FP32 annealed"] == pytest.approx(-0.3)
     (row,) = table_5(rows).rows
     assert list(row.values())[1:] == pytest.approx([0.6, 0.7, 0.8, 0.9, 0.7, 0.74, 0.9, 0.16, 0.2])

@@ -207,7 +207,7 @@ class Profile:
         """
         if role.of_constant or table:
             chosen = self.rounding_constants
-        elif role == Role.INPUT:
+        elif role in (Role.INPUT, Role.INDEX):
             chosen = self.rounding_inputs
         elif addition:
             chosen = self.rounding_additions

@@ -51,7 +51,7 @@ class SharedPrefix:
 
 @dataclass(frozen=True)
 class PlannedNetwork:
-    """What a plan builds: a hash of the float network after its passes, and the later steps."""
+    """The network of a plan: a hash of the float network after its passes, and the later steps."""
 
     floating: str
     later: Plan

@@ -74,6 +74,18 @@ def test_a_written_file_is_read_with_the_same_codes(profile: str, tmp_path) -> N
         np.testing.assert_array_equal(*again.reference().outputs(feeds).values(), wanted)
 
 
+def test_means_over_the_steps_that_a_mask_keeps(tmp_path) -> None:
+    """Indices that a mask reads too are floats of the file, which round like inputs."""
+    keras.utils.set_random_seed(0)
+    x = layers.Input((LENGTH,), dtype="int32", name="words")
+    h = layers.GlobalAveragePooling1D()(layers.Embedding(50, 5, mask_zero=True)(x))
+    model = keras.Model(x, layers.Dense(3)(h))
+    data = {"words": np.random.default_rng(0).integers(0, 5, (32, LENGTH), np.int32)}
+    made = quantize(model, data, effort="plain", profile="tflm-int16x8")
+    found = verify(made.save(tmp_path / "out"), forms=["tflite"])
+    assert found.equal and not found.refused
+
+
 @pytest.mark.parametrize("limits", [{"low": None, "high": 9}, {"low": 3, "high": 9}])
 def test_indices_are_limited_as_in_the_program(limits) -> None:
     builder = ProgramBuilder()

@@ -7,11 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from qgraph.ir.graph import Graph, Node
+from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs
 from qgraph.ir.ops.structure import OpaqueAttrs
 from qgraph.ir.types import Array, Shape
 from qgraph.passes import RewritePass
+from qgraph.quant.topology import behind_layers
 from qgraph.rewrite.masks import EXCLUDED, FAR, SUMS, masked_scores, only_for, softmaxes_of
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
@@ -109,6 +110,8 @@ def _mask_of_inputs(rewriter: Rewriter, node: Node) -> bool:
     for scores, addend in (node.inputs, node.inputs[::-1]):
         mask = _mask_before(graph, addend)
         if mask is None or graph.types[scores] != graph.types[node.name]:
+            continue
+        if node_of(mask) in behind_layers(graph):
             continue
         if not only_for(graph, node.name, softmaxes_of(graph)):
             return False

@@ -7,10 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from qgraph.ir.graph import Graph, Node
+from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.reading import kind_of
 from qgraph.ops.movement import TakeAttrs
 from qgraph.passes import RewritePass
+from qgraph.quant.topology import behind_layers
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
 RESHAPES = ("expand_dims", "squeeze", "reshape")
@@ -19,7 +20,8 @@ RESHAPES = ("expand_dims", "squeeze", "reshape")
 @dataclass(frozen=True)
 class SimplifySelects(RewritePass):
     """Remove what a select does not need: copies of its condition along an axis, a negation, a part
-    that always holds; and repeated selects. A product with a condition becomes a select.
+    that always holds; and repeated selects. A product with a condition that no layer computes
+    becomes a select.
 
     Keras copies the mask of a time step to all units of each state, and selects the output of a
     recurrent layer and its state separately, though both are equal. Refusal: control edges.
@@ -43,6 +45,8 @@ def _product(rewriter: Rewriter, node: Node) -> bool:
     for value, number in (node.inputs, node.inputs[::-1]):
         kind = graph.types[value]
         if not kind.is_float or not _is_condition(graph, number):
+            continue
+        if node_of(number) in behind_layers(graph):  # a table of 0 and 1, and a product of codes
             continue
         if kind == graph.types[node.name] and graph.constant(value) is None:
             zero = rewriter.const(np.zeros((), kind.dtype), f"{node.name}/zero")

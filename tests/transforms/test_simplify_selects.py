@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from qgraph.compiler import quantize
 from qgraph.ir.graph import Graph
 from qgraph.transforms.simplify_selects import SimplifySelects
 from tests.helpers.evaluate import run_pass
@@ -73,3 +74,31 @@ def test_selects_of_other_constants_stay() -> None:
     other = next(n for n in graph.nodes.values() if n.op == "const" and n.attrs["value"].ndim)
     graph.set_attrs(other.name, value=np.ones((1, 3), np.float32))
     assert run(graph).count("select") == 2
+
+
+@pytest.mark.parametrize("layer", [False, True])
+def test_products_with_conditions_of_inputs_select(layer: bool) -> None:
+    """A condition behind a layer has a table, and the product is one of codes."""
+    graph = Graph("net")
+    values = graph.input("a", "float32", (None, 3))
+    weights = graph.const(np.eye(3, dtype=np.float32))
+    given = graph.input("t", "float32", (None, 3))
+    tested = graph.add("matmul", given, weights) if layer else given
+    condition = graph.add("greater", tested, graph.const(np.float32(0)))
+    number = graph.add("cast", condition, attrs={"dtype": "float32"})
+    graph.outputs["y"] = graph.add("mul", values, number)
+    assert run(graph)[-1] == ("mul" if layer else "select")
+
+
+def test_a_product_with_a_condition_of_a_layer_has_an_integer_form() -> None:
+    graph = Graph("net")
+    x = graph.input("x", "float32", (None, 4))
+    numbers = np.random.default_rng(0).integers(-3, 4, (3, 4, 4)).astype(np.float32)
+    first, second, last = map(graph.const, numbers)
+    values, tested = (graph.add("matmul", x, weights) for weights in (first, second))
+    condition = graph.add("greater", tested, graph.const(np.float32(1)))
+    number = graph.add("cast", condition, attrs={"dtype": "float32"})
+    graph.outputs["y"] = graph.add("matmul", graph.add("mul", values, number), last)
+    samples = {"x": np.random.default_rng(1).normal(size=(32, 4)).astype(np.float32)}
+    made = quantize(graph, samples, effort="plain")
+    assert not [entry for entry in made.trace.refusals if "stays float" in entry.reason]

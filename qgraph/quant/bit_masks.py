@@ -53,7 +53,7 @@ class BitMasks(KeptScales):
     def masked_choice(self, node: Node) -> tuple[str, str] | None:
         """A `select` by a mask between codes, which keeps them; None if it has to stay float.
 
-        It becomes old + mask * (new - old), on one scale.
+        It becomes mask * new + (1 - mask) * old, on one scale.
         """
         condition, *values = node.inputs
         if not values or {self.forms[value].kind for value in values} <= {*OUTSIDE, "const"}:
@@ -111,13 +111,27 @@ class BitMasks(KeptScales):
         )
 
     def _chosen(self, node: Node, mask: str, new: str, old: str = "") -> str:
-        """mask * new, or with `old`, which is taken where the mask is 0."""
+        """mask * new, plus (1 - mask) * old if it is given.
+
+        Neither product needs more bits than its factor, unlike new - old.
+        """
         add, attrs = self.graph.add, {"choice": True}
+        part = add("mul", new, mask, name=f"{node.name}/part", attrs=attrs)
         if not old:
-            return add("mul", new, mask, name=f"{node.name}/part", attrs=attrs)
-        difference = add("sub", new, old, name=f"{node.name}/difference")
-        part = add("mul", difference, mask, name=f"{node.name}/part", attrs=attrs)
-        return add("add", old, part, name=f"{node.name}/chosen", attrs=attrs)
+            return part
+        rest = add("mul", old, self._opposite(mask), name=f"{node.name}/rest", attrs=attrs)
+        return add("add", part, rest, name=f"{node.name}/chosen", attrs=attrs)
+
+    def _opposite(self, mask: str) -> str:
+        """1 - mask."""
+        key = f"{mask} opposite"
+        if key not in self.narrowed:
+            spec, name = self.spec(1, False, Role.INDEX).with_exponent(0), node_of(mask)
+            number = self.rewriter.const(np.float32(1), f"{name}/one")
+            one = self.quantizer(number, f"{name}/one", spec)
+            rest = self.graph.add("sub", one, mask, name=f"{name}/opposite")
+            self.narrowed[key] = self.quantizer(rest, rest, spec)  # its bound is 0..1 again
+        return self.narrowed[key]
 
     def mask(self, value: str) -> str:
         """The codes of a mask that no layer computes: 0 or 1."""

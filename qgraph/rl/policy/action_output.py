@@ -40,8 +40,8 @@ def check_state_is_kept(graph: Graph) -> None:
             "this recurrent layer has one step and starts each time with the same state, so the "
             "policy remembers nothing",
             node=name,
-            hint="export its states as inputs and outputs, and quantize the policy with them: "
-            "qgraph quantize MODEL --state INPUT=OUTPUT",
+            hint="export its states as inputs and outputs; `qgraph quantize` quantizes the policy "
+            "with them (docs/streaming.md)",
         )
 
 

@@ -220,9 +220,8 @@ class _PolicyReader:
             raise UnsupportedError(
                 f"a policy must have one input; this graph has {listed}",
                 hint=SettingText(
-                    "name outputs that need the observation alone in {outputs}; a recurrent "
-                    "policy is quantized with its states: qgraph quantize MODEL --state "
-                    "INPUT=OUTPUT"
+                    "name outputs that need the observation alone in {outputs}; `qgraph quantize` "
+                    "quantizes a recurrent policy with its states (docs/streaming.md)"
                 ),
             )
         (node,) = found

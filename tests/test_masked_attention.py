@@ -8,14 +8,9 @@ import tf_keras as keras2
 from qgraph import load, quantize
 from qgraph.interpret import evaluate
 from qgraph.ir.reading import spec_of
-from qgraph.passes import PassManager
 from qgraph.program.lower import lower
-from qgraph.quant.calibrate import calibrate
-from qgraph.recipes import static
-from qgraph.train.model import TrainingGraph
 from qgraph.verification.verify import verify
-from tests.helpers.quantized import INT8
-from tests.train.test_training_graph import assert_is_inference
+from tests.helpers.moved_variables import assert_trains
 
 STEPS, ROWS, WIDTH = 5, 20, 6
 FORMS = ("tensorflow", "engine", "onnx-integer", "onnx-qdq", "onnx-qoperator")
@@ -112,12 +107,4 @@ def test_a_mean_of_nothing_is_zero(keras) -> None:
 
 @pytest.mark.parametrize("head", HEADS)
 def test_they_train(head) -> None:
-    graph, data = load(network(keras2, head)), words()
-    PassManager(static(INT8)).run(graph)
-    calibrate(graph, data)
-    training, rng = TrainingGraph(graph), np.random.default_rng(0)
-    assert_is_inference(training, data)
-    for variable in (*training.kernels, *training.thresholds):
-        spread = np.abs(variable.numpy()).max() / 10
-        variable.assign_add((rng.normal(size=variable.shape) * spread).astype(np.float32))
-    assert_is_inference(training, data)
+    assert_trains(load(network(keras2, head)), words())

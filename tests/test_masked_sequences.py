@@ -15,15 +15,13 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.reading import spec_of
 from qgraph.passes import PassManager
 from qgraph.program.lower import lower
-from qgraph.quant.calibrate import calibrate
 from qgraph.quant.data_free import index_ranges
 from qgraph.quant.profile import Bits
-from qgraph.recipes import FLOAT, static
-from qgraph.train.model import TrainingGraph
+from qgraph.recipes import FLOAT
 from qgraph.verification.verify import verify
 from tests.helpers.c_programs import needs_compiler
+from tests.helpers.moved_variables import assert_trains
 from tests.helpers.quantized import INT8
-from tests.train.test_training_graph import assert_is_inference
 
 STEPS, ROWS, UNITS = 3, 20, 3
 LIBRARIES = {"keras2": keras2, "keras3": keras3}
@@ -148,15 +146,7 @@ def test_many_bits_are_nearly_exact() -> None:
 
 @pytest.mark.parametrize("layer", ["lstm", "gru"])
 def test_they_train(layer) -> None:
-    graph, data = load(network(keras2, LAYERS[layer])), words()
-    PassManager(static(INT8)).run(graph)
-    calibrate(graph, data)
-    training, rng = TrainingGraph(graph), np.random.default_rng(0)
-    assert_is_inference(training, data)
-    for variable in (*training.kernels, *training.thresholds):
-        spread = np.abs(variable.numpy()).max() / 10
-        variable.assign_add((rng.normal(size=variable.shape) * spread).astype(np.float32))
-    assert_is_inference(training, data)
+    training = assert_trains(load(network(keras2, LAYERS[layer])), words())
     specs = [spec_of(n) for n in training.finalized().nodes.values() if n.op == "quantize"]
     assert {spec.exponent for spec in specs if spec.role == "index"} == {0}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import onnx
 from onnx import ModelProto, helper
 
 Rows = Mapping[str, np.ndarray]
@@ -38,7 +39,7 @@ def float_outputs(
     return {name: np.concatenate([a.reshape(1, -1) for a in rows[name]]) for name in names}
 
 
-def _sizes(value: object) -> Sequence[int]:
+def _sizes(value: onnx.ValueInfoProto) -> Sequence[int]:
     """The shape of an input, with 1 for open sizes."""
-    dims = value.type.tensor_type.shape.dim  # type: ignore[attr-defined]
+    dims = value.type.tensor_type.shape.dim
     return [d.dim_value if d.HasField("dim_value") else 1 for d in dims]

@@ -114,7 +114,7 @@ def export(
     chosen, path = form(name, options), Path(path)
     if isinstance(network, str | Path):
         network = load_network(network)
-    with whole_directory(path, _written(path), force=force) as draft:
+    with whole_directory(path, written_files(path), force=force) as draft:
         reason = chosen.refusal(network)
         if reason is not None:
             raise UnsupportedError(f"{name} does not support this network: {reason}")
@@ -185,10 +185,10 @@ def exported_form(path: Path, network: Network) -> Form:
     return form(index.form)
 
 
-def _written(path: Path) -> tuple[str, ...]:
-    """Names of files and folders of an earlier export; empty for any other path."""
+def written_files(path: Path, index: str = INDEX) -> tuple[str, ...]:
+    """Names of files and folders of an earlier export with this index; empty for other paths."""
     try:
-        files = json.loads((path / INDEX).read_text("utf-8"))["files"]
-        return (INDEX, *{name.split("/")[0] for name in files})
+        files = json.loads((path / index).read_text("utf-8"))["files"]
+        return (index, *{name.split("/")[0] for name in files})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return ()

@@ -101,7 +101,8 @@ class Head:
             mean, log_std = np.split(outputs, 2, -1)
             if rng is not None:
                 mean = mean + np.exp(np.clip(log_std, *LOG_STD)) * rng.normal(size=mean.shape)
-            outputs = np.tanh(mean)
+            # The tanh of float32 differs between processors, in its last bit.
+            outputs = np.tanh(mean, dtype=np.float64).astype(mean.dtype)
         if self.kind == "gaussian" and rng is not None:
             outputs = outputs + np.exp(self.log_std) * rng.normal(size=outputs.shape)
         if self.kind in ("scale", "squashed_gaussian"):

@@ -1,0 +1,146 @@
+"""`qgraph rl deploy`: write a policy for a device, and let it act."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from qgraph.cli.completion import complete_environment
+from qgraph.cli.options import ForceDirectory, Json
+from qgraph.errors import ExactnessError, UsageError
+from qgraph.words import counted
+
+if TYPE_CHECKING:
+    from qgraph.rl.deploy import Deployment, Rollout
+
+
+def deploy(
+    policy: Annotated[Path, typer.Argument(help="Static policy, .qpol.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output directory, new or empty.")],
+    name: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Beginning of the names of files, functions and macros."),
+    ] = "policy",
+    environment: Annotated[
+        str | None,
+        typer.Option(
+            "--env",
+            metavar="NAME",
+            help="Environment in which the compiled C acts, such as CartPole-v1. Each of its "
+            "actions is compared with that of the policy in Python, bit for bit.",
+            autocompletion=complete_environment,
+            show_default="not compared",
+        ),
+    ] = None,
+    episodes: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="With --env: number of episodes.", show_default="10"),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help="With --env: seed of the first episode.", show_default="0"
+        ),
+    ] = None,
+    force: ForceDirectory = False,
+    as_json: Json = False,
+) -> None:
+    """Write a static policy as C99 that takes raw observations and returns actions.
+
+    Normalization and head are inside. With --env, the C is compiled and acts in the environment.
+    If an action differs from that of the policy in Python, the command ends with code 9.
+    """
+    from qgraph.cli.console import at_work, print_next
+    from qgraph.rl.deploy import deploy as write
+    from qgraph.rl.deploy import roll_out
+    from qgraph.rl.policy import load_policy
+
+    for option, value in (("--episodes", episodes), ("--seed", seed)):
+        if environment is None and value is not None:
+            raise UsageError(f"{option} needs --env", hint="name the environment, or leave it out")
+    with at_work(as_json) as progress:
+        loaded = load_policy(policy)
+        made = write(loaded, output, name=name, force=force)
+        rollout = None
+        if environment is not None:
+            rollout = roll_out(
+                loaded, made, environment, episodes=episodes or 10, first_seed=seed or 0,
+                progress=progress,
+            )  # fmt: skip
+    if as_json:
+        print(json.dumps(_as_json(made, rollout)))
+    else:
+        _print(made, policy)
+        if rollout is not None:
+            _print_rollout(rollout)
+        else:
+            known = str(loaded.about.get("environment") or "NAME")
+            print_next(["rl", "deploy", str(policy), "--env", known, "--force", "-o", str(output)])
+    if rollout is not None and not rollout.equal:
+        raise ExactnessError(_difference(rollout), node=str(output))
+
+
+def _as_json(made: Deployment, rollout: Rollout | None) -> dict[str, object]:
+    from qgraph.records import to_json
+
+    facts = to_json(made.facts)
+    assert isinstance(facts, dict)
+    found: dict[str, object] = {"output": str(made.folder), **facts, "files": made.files}
+    if rollout is not None:
+        found["rollout"] = {
+            "environment": rollout.environment,
+            "first_seed": rollout.first_seed,
+            "episodes": len(rollout.in_c.each),
+            "steps": rollout.compared,
+            "different": rollout.different,
+            "return_in_c": rollout.in_c.mean,
+            "return_in_python": rollout.in_python.mean,
+        }
+    return found
+
+
+def _print(made: Deployment, policy: Path) -> None:
+    from qgraph.cli.console import print_table
+
+    facts = made.facts
+    print_table(
+        f"written to {made.folder}, from {policy.name}",
+        ("=file", ">bytes"),
+        [(file, f"{size:,}") for file, size in made.files.items()],
+    )
+    action = f"one of {facts.outputs}" if facts.discrete else counted(facts.action_size, "number")
+    rows = [
+        ("observation", f"{facts.observation_size} x {facts.observed}"),
+        ("action", action),
+        ("head", facts.head.kind if facts.head else "none, outputs only"),
+        ("constants", f"{facts.constants:,} bytes of flash, without code"),
+        ("memory", f"{facts.memory:,} bytes of RAM"),
+    ]
+    print_table("policy in C", ("", ""), rows)
+
+
+def _print_rollout(found: Rollout) -> None:
+    from qgraph.cli.console import print_table
+
+    rows = [
+        ("episodes", f"{len(found.in_c.each)}, seeds from {found.first_seed}"),
+        ("actions compared", f"{found.compared:,}"),
+        ("different", f"{found.different:,}"),
+        ("return of C", f"{found.in_c.mean:.2f} +- {found.in_c.error:.2f}"),
+        ("return of Python", f"{found.in_python.mean:.2f} +- {found.in_python.error:.2f}"),
+    ]
+    print_table(f"the C program in {found.environment}", ("", ">"), rows)
+
+
+def _difference(found: Rollout) -> str:
+    first = found.first
+    if first is None:
+        return "the returns of C and of Python differ, although all actions are equal"
+    in_c = "refuses the observation" if first.in_c is None else f"chooses {first.in_c.tolist()}"
+    return (
+        f"{found.different} of {found.compared} actions differ; the first in episode "
+        f"{first.episode}, step {first.step}: C {in_c}, Python {first.in_python.tolist()}"
+    )

@@ -1,0 +1,166 @@
+"""`qgraph rl deploy`: the files, the environment in which C acts, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+from qgraph.errors import LoadError, UnsupportedError, UsageError
+from qgraph.ir.graph import Graph
+from qgraph.rl.deploy import deploy, example_source, policy_source, roll_out
+from qgraph.rl.head import Head
+from qgraph.rl.policy import load_policy, pack, read_policy
+from tests.helpers.c_programs import needs_compiler
+from tests.helpers.cli import run
+from tests.helpers.deployed import HEADS, SIZE, network, observed, policy_of, with_head
+from tests.helpers.playing import chaser
+
+FILES = {
+    "policy.h", "policy.c", "policy_network.h", "policy_network.c", "policy_example.c",
+    "README.md", "deployment.json",
+}  # fmt: skip
+
+
+def packed(tmp_path, head="argmax", form="static"):
+    seen = np.random.default_rng(0).normal(0, 2, (300, 2)).astype(np.float32)
+    heads = {"argmax": Head("argmax"), "clip": Head("clip", (-1.0,), (1.0,)), "none": None}
+    about = {"environment": "Chase" if head == "argmax" else "Pull"}
+    made = pack(read_policy(chaser(head == "argmax")), heads[head], 8, form, seen, about)
+    return made.write(tmp_path / "p.qpol")
+
+
+def test_a_policy_is_written_and_the_next_command_compares_it(tmp_path):
+    file = packed(tmp_path)
+    done = run("rl", "deploy", file, "-o", tmp_path / "c")
+    assert done.code == 0, done.err
+    assert {path.name for path in (tmp_path / "c").iterdir()} == FILES
+    assert f"rl deploy {file} --env Chase --force -o {tmp_path / 'c'}" in done.out
+    facts = json.loads((tmp_path / "c" / "deployment.json").read_text())
+    assert facts["head"]["kind"] == "argmax" and facts["shape"] == [2] and facts["outputs"] == 3
+    assert facts["files"].keys() == FILES - {"deployment.json"}
+
+
+@needs_compiler
+@pytest.mark.parametrize(("head", "environment"), [("argmax", "Chase"), ("clip", "Pull")])
+def test_the_compiled_c_acts_in_the_environment(made, tmp_path, head, environment):
+    file = packed(tmp_path, head)
+    words = ("rl", "deploy", file, "-o", tmp_path / "c", "--env", environment, "--episodes", 3)
+    done = run(*words, "--seed", 5, "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)["rollout"]
+    assert found["steps"] == 60 and found["different"] == 0 and found["episodes"] == 3
+    assert found["return_in_c"] == found["return_in_python"] < 0
+    assert all(one.closed for one in made)
+    done = run(*words, "--force")
+    assert done.code == 0 and "actions compared" in done.out and "60" in done.out
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("part", "right", "wrong"),
+    [
+        ("HEAD", "{body}", "{body}\n    *action = 0;"),
+        ("CODE_OF", "    return code;", "    return code / 2;"),
+    ],
+)
+def test_another_action_is_reported(made, tmp_path, monkeypatch, part, right, wrong):
+    text = getattr(policy_source, part)
+    assert right in text
+    monkeypatch.setattr(policy_source, part, text.replace(right, wrong))
+    words = ("rl", "deploy", packed(tmp_path), "-o", tmp_path / "c", "--env", "Chase")
+    done = run(*words, "--episodes", 2)
+    assert done.code == 9 and "actions differ; the first in episode 0, step" in done.err, done.err
+    assert "different" in done.out
+
+
+@needs_compiler
+def test_an_observation_that_c_refuses_is_a_difference(made, tmp_path, monkeypatch):
+    text = policy_source.FINITE.replace("<= FLT_MAX", "<= 1.0f")
+    monkeypatch.setattr(policy_source, "FINITE", text)
+    policy = load_policy(packed(tmp_path))
+    found = roll_out(policy, deploy(policy, tmp_path / "c"), "Chase", episodes=2)
+    assert found.first is not None and found.first.in_c is None
+    assert 0 < found.different <= found.compared and not found.equal
+
+
+@needs_compiler
+def test_a_program_that_ends_is_reported(made, tmp_path, monkeypatch):
+    text = example_source.EXAMPLE.replace("count = 0;\n        if", "return 3;\n        if")
+    monkeypatch.setattr(example_source, "EXAMPLE", text)
+    done = run("rl", "deploy", packed(tmp_path), "-o", tmp_path / "c", "--env", "Chase")
+    assert done.code == 12 and "the compiled policy ended with code 3" in done.err
+
+
+def test_options_that_need_an_environment_say_so(tmp_path):
+    for option in ("--episodes", "--seed"):
+        done = run("rl", "deploy", packed(tmp_path), "-o", tmp_path / "c", option, 3)
+        assert done.code == 2 and f"{option} needs --env" in done.err
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "told"),
+    [
+        (("--env", "Nowhere"), 2, "Nowhere"),
+        (("--env", "Pull"), 2, "chooses one of several, but the environment takes numbers"),
+        (("--name", "Pilot"), 2, "cannot begin names of C"),
+        (("--name", "int"), 2, "cannot begin names of C"),
+        (("--name", "a__b"), 2, "cannot begin names of C"),
+    ],
+)
+def test_what_does_not_fit_is_reported(made, tmp_path, options, code, told):
+    done = run("rl", "deploy", packed(tmp_path), "-o", tmp_path / "c", *options)
+    assert done.code == code and told in done.err
+
+
+def test_dynamic_policies_and_other_files_are_refused(tmp_path):
+    done = run("rl", "deploy", packed(tmp_path, form="dynamic"), "-o", tmp_path / "c")
+    assert done.code == 2 and "quantize it with form static" in done.err
+    (tmp_path / "p.pb").write_bytes(b"graph")
+    done = run("rl", "deploy", tmp_path / "p.pb", "-o", tmp_path / "c")
+    assert done.code == 3 and "not a quantized policy" in done.err
+    assert not (tmp_path / "c").exists()
+    with pytest.raises(LoadError):
+        load_policy(tmp_path / "p.pb")
+
+
+@needs_compiler
+def test_a_policy_without_a_head_acts_in_no_environment(made, tmp_path):
+    done = run("rl", "deploy", packed(tmp_path, "none"), "-o", tmp_path / "c", "--env", "Pull")
+    assert done.code == 2 and "has no head" in done.err
+
+
+def test_only_own_files_are_replaced(tmp_path):
+    policy = with_head("argmax")
+    deploy(policy, tmp_path / "c")
+    (tmp_path / "c" / "mine.txt").write_text("keep")
+    for force in (True, False):
+        with pytest.raises(Exception, match=r"mine\.txt|not empty"):
+            deploy(policy, tmp_path / "c", force=force)
+    (tmp_path / "c" / "mine.txt").unlink()
+    made = deploy(policy, tmp_path / "c", force=True, name="pilot")
+    assert (made.folder / "pilot.c").exists() and not (made.folder / "policy.c").exists()
+
+
+def test_float_ops_that_c_lacks_are_refused_by_name(tmp_path):
+    graph = Graph("probable")
+    x = graph.input("seen", "float32", (None, SIZE))
+    logits = graph.add("matmul", x, graph.const(np.eye(SIZE, 3, dtype=np.float32)))
+    graph.outputs = {"out": graph.add("softmax", logits, attrs={"axis": -1}, name="probabilities")}
+    policy = policy_of(graph, HEADS["argmax"], observed())
+    with pytest.raises(UnsupportedError, match="`softmax` is computed in float") as error:
+        deploy(policy, tmp_path / "c")
+    assert error.value.node == "probabilities" and not (tmp_path / "c").exists()
+
+
+def test_bounds_that_cannot_scale_are_refused(tmp_path):
+    head = Head("scale", (-np.inf,) * 4, (np.inf,) * 4)
+    policy = policy_of(network(), head, observed())
+    with pytest.raises(UnsupportedError, match="bounds that are not finite"):
+        deploy(policy, tmp_path / "c")
+
+
+def test_an_environment_with_other_observations_is_refused(made, tmp_path):
+    policy = with_head("argmax")
+    with pytest.raises(UsageError, match=r"`Chase` gives observations \[2\]"):
+        roll_out(policy, deploy(policy, tmp_path / "c"), "Chase")

@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,7 @@ def policy_of(graph: Graph, head: Head | None, observations: np.ndarray, bits: i
     return Policy(pack(read_policy(graph), head, bits, "static", observations))
 
 
+@cache
 def with_head(name: str, normalized: bool = True) -> Policy:
     return policy_of(network(normalized), HEADS[name], observed())
 

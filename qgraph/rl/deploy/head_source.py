@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from qgraph.choices import HeadKind
-from qgraph.errors import UnsupportedError
+from qgraph.errors import UnsupportedError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.deploy.float_loop import FloatArrays, float_literal
 from qgraph.rl.head import Head
@@ -66,12 +66,19 @@ SCALED = (HeadKind.SCALE, HeadKind.SQUASHED_GAUSSIAN)
 def head_body(head: Head | None, outputs: int, arrays: FloatArrays) -> str:
     """The statements that compute `action` from `outputs`. Without a head, it is the outputs.
 
-    outputs: their number. Raises UnsupportedError for bounds that are not numbers.
+    outputs: their number. Raises UsageError if the head takes another number of them, and
+    UnsupportedError if it scales to bounds that are not finite.
     """
     if head is None:
         return EACH.format(count=outputs, lines="").replace("\n\n\n", "\n")
     if head.discrete:
         return LARGEST.format(count=outputs)
+    wanted = head.outputs_for(len(head.low))
+    if outputs != wanted:
+        raise UsageError(
+            f"the policy has {outputs} outputs, but its `{head.kind}` head takes {wanted}",
+            hint="quantize the policy again, with bounds for each number of an action",
+        )
     low, high = (np.asarray(end, np.float32) for end in (head.low, head.high))
     lines = []
     if head.kind == HeadKind.SQUASHED_GAUSSIAN:

@@ -1,6 +1,7 @@
 """`qgraph rl deploy`: the files, the environment in which C acts, and what is refused."""
 
 import json
+from functools import cache
 
 import numpy as np
 import pytest
@@ -22,11 +23,15 @@ FILES = {
 
 
 def packed(tmp_path, head="argmax", form="static"):
+    return _packed(head, form).write(tmp_path / "p.qpol")
+
+
+@cache
+def _packed(head, form):
     seen = np.random.default_rng(0).normal(0, 2, (300, 2)).astype(np.float32)
     heads = {"argmax": Head("argmax"), "clip": Head("clip", (-1.0,), (1.0,)), "none": None}
     about = {"environment": "Chase" if head == "argmax" else "Pull"}
-    made = pack(read_policy(chaser(head == "argmax")), heads[head], 8, form, seen, about)
-    return made.write(tmp_path / "p.qpol")
+    return pack(read_policy(chaser(head == "argmax")), heads[head], 8, form, seen, about)
 
 
 def test_a_policy_is_written_and_the_next_command_compares_it(tmp_path):
@@ -157,6 +162,13 @@ def test_bounds_that_cannot_scale_are_refused(tmp_path):
     head = Head("scale", (-np.inf,) * 4, (np.inf,) * 4)
     policy = policy_of(network(), head, observed())
     with pytest.raises(UnsupportedError, match="bounds that are not finite"):
+        deploy(policy, tmp_path / "c")
+
+
+@pytest.mark.parametrize("kind", ["scale", "squashed_gaussian"])
+def test_a_head_that_takes_other_outputs_is_refused(tmp_path, kind):
+    policy = policy_of(network(), Head(kind, (-1.0,) * 3, (1.0,) * 3), observed())
+    with pytest.raises(UsageError, match=f"4 outputs, but its `{kind}` head takes"):
         deploy(policy, tmp_path / "c")
 
 

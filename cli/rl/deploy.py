@@ -8,17 +8,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qgraph.choices import HeadKind
+from qgraph.cli.choice import choice
 from qgraph.cli.completion import complete_environment
 from qgraph.cli.options import ForceDirectory, Json
+from qgraph.cli.rl.options import head_alone
 from qgraph.errors import ExactnessError, UsageError
-from qgraph.words import counted
+from qgraph.words import alternatives, counted
 
 if TYPE_CHECKING:
-    from qgraph.rl.deploy import Deployment, Rollout
+    from qgraph.rl.deploy import Deployment, NetworkPolicy, Rollout
+    from qgraph.rl.policy import Policy
 
 
 def deploy(
-    policy: Annotated[Path, typer.Argument(help="Static policy, .qpol.")],
+    policy: Annotated[
+        Path,
+        typer.Argument(
+            help="Static policy (.qpol), or a directory that `qgraph quantize` wrote, such as that "
+            "of a recurrent policy with its states."
+        ),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Output directory, new or empty.")],
     name: Annotated[
         str,
@@ -45,24 +55,43 @@ def deploy(
             min=0, metavar="N", help="With --env: seed of the first episode.", show_default="0"
         ),
     ] = None,
+    head: Annotated[
+        HeadKind | None,
+        choice(
+            HeadKind,
+            "head",
+            "--head",
+            metavar="KIND",
+            help=f"With a directory: how outputs become actions: {alternatives(HeadKind)}.",
+            show_default="by the environment; without one, outputs are written",
+        ),
+    ] = None,
+    high: Annotated[
+        float | None,
+        typer.Option(
+            "--high", metavar="NUMBER",
+            help="With a directory: range of actions, from -NUMBER to NUMBER.",
+            show_default="the environment's bounds",
+        ),
+    ] = None,
     force: ForceDirectory = False,
     as_json: Json = False,
 ) -> None:
-    """Write a static policy as C99 that takes raw observations and returns actions.
+    """Write a policy as C99 that takes raw observations and returns actions.
 
-    Normalization and head are inside. With --env, the C is compiled and acts in the environment.
-    If an action differs from that of the policy in Python, the command ends with code 9.
+    Normalization, states and head are inside. With --env, the C is compiled and acts in the
+    environment. If an action differs from that of the policy in Python, the command ends with
+    code 9.
     """
     from qgraph.cli.console import at_work, print_next
     from qgraph.rl.deploy import deploy as write
     from qgraph.rl.deploy import roll_out
-    from qgraph.rl.policy import load_policy
 
     for option, value in (("--episodes", episodes), ("--seed", seed)):
         if environment is None and value is not None:
             raise UsageError(f"{option} needs --env", hint="name the environment, or leave it out")
     with at_work(as_json) as progress:
-        loaded = load_policy(policy)
+        loaded = _loaded(policy, environment, head, high)
         made = write(loaded, output, name=name, force=force)
         rollout = None
         if environment is not None:
@@ -77,10 +106,51 @@ def deploy(
         if rollout is not None:
             _print_rollout(rollout)
         else:
-            known = str(loaded.about.get("environment") or "NAME")
-            print_next(["rl", "deploy", str(policy), "--env", known, "--force", "-o", str(output)])
+            print_next([*_again(policy, loaded, head, high), "--force", "-o", str(output)])
     if rollout is not None and not rollout.equal:
         raise ExactnessError(_difference(rollout), node=str(output))
+
+
+def _loaded(
+    path: Path, environment: str | None, head: HeadKind | None, high: float | None
+) -> Policy | NetworkPolicy:
+    """The policy at a path. Raises UsageError for a head that a file has already."""
+    from qgraph.rl.deploy import NetworkPolicy
+    from qgraph.rl.environments import make
+    from qgraph.rl.policy import load_policy
+    from qgraph.rl.policy.about import About, head_for
+
+    if not path.is_dir():
+        for option, value in (("--head", head), ("--high", high)):
+            if value is not None:
+                raise UsageError(
+                    f"{option} is for a directory: a .qpol file has its head",
+                    node=str(path),
+                    hint=f"leave {option} out, or quantize the policy with it",
+                )
+        return load_policy(path)
+    policy = NetworkPolicy(path)
+    if environment is None:
+        policy.head = head_alone(policy.size, About(head=head, high=high))
+        return policy
+    world = make(environment)
+    try:
+        policy.head = head_for(world.actions, policy.size, head, high)
+    finally:
+        world.close()
+    return policy
+
+
+def _again(
+    path: Path, policy: Policy | NetworkPolicy, head: HeadKind | None, high: float | None
+) -> list[str]:
+    """The same command with an environment."""
+    from qgraph.rl.policy import Policy
+
+    known = policy.about.get("environment") if isinstance(policy, Policy) else None
+    words = ["rl", "deploy", str(path), "--env", str(known or "NAME")]
+    words += [] if head is None else ["--head", head]
+    return words + ([] if high is None else ["--high", f"{high:g}"])
 
 
 def _as_json(made: Deployment, rollout: Rollout | None) -> dict[str, object]:
@@ -116,6 +186,7 @@ def _print(made: Deployment, policy: Path) -> None:
         ("observation", f"{facts.observation_size} x {facts.observed}"),
         ("action", action),
         ("head", facts.head.kind if facts.head else "none, outputs only"),
+        *([("states", ", ".join(facts.states))] if facts.states else []),
         ("constants", f"{facts.constants:,} bytes of flash, without code"),
         ("memory", f"{facts.memory:,} bytes of RAM"),
     ]

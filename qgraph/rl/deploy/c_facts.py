@@ -14,8 +14,8 @@ class CPolicyFacts:
 
     name, net: names of the files, before their endings: of the policy and of its integer network.
     observed: type of the numbers of an observation, in C. outputs: number of outputs in front of
-    the head. memory, arena, constants: bytes of `NAME_memory`, of its arena, and of weights and
-    tables.
+    the head. states: inputs of the network that keep their values. memory, arena, constants: bytes
+    of `NAME_memory`, of its arena, and of weights and tables.
     """
 
     name: str
@@ -25,6 +25,7 @@ class CPolicyFacts:
     observed: str
     head: Head | None
     outputs: int
+    states: tuple[str, ...]
     memory: int
     arena: int
     constants: int

@@ -14,10 +14,13 @@ from qgraph.backends.c.source import unit
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.exports import written_files
 from qgraph.files import sha256_of, whole_directory
+from qgraph.ir.reading import kind_of
 from qgraph.names import file_stem
+from qgraph.program.islands import islands
 from qgraph.records import to_json
 from qgraph.rl.deploy.c_facts import CPolicyFacts
 from qgraph.rl.deploy.example_source import example_source, readme
+from qgraph.rl.deploy.network_policy import NetworkPolicy, PolicyParts, parts_of
 from qgraph.rl.deploy.policy_source import policy_source
 from qgraph.rl.policy import Policy
 
@@ -42,12 +45,12 @@ class Deployment:
 
 
 def deploy(
-    policy: Policy, path: str | Path, *, name: str = "policy", force: bool = False
+    policy: Policy | NetworkPolicy, path: str | Path, *, name: str = "policy", force: bool = False
 ) -> Deployment:
-    """Write a static policy as C99: raw observations in, actions out.
+    """Write a policy as C99: raw observations in, actions out, states inside.
 
     Args:
-        policy: A static policy.
+        policy: A static policy, or a network with states.
         path: A directory, new or empty.
         name: Beginning of the names of files, functions and macros: lower-case letters, digits and
             underscores.
@@ -68,12 +71,19 @@ def deploy(
             f"`{name}` cannot begin names of C",
             hint="use lower-case letters, digits and single underscores, first a letter",
         )
-    program = policy.program
+    parts = parts_of(policy)
+    program = parts.program
     why = refused(program)
     if why is not None:
         raise UnsupportedError(why, hint="deploy the policy in another format")
+    for island in islands(parts.graph, program):
+        raise UnsupportedError(
+            f"`{kind_of(island.nodes[0])}` is computed in float between integer layers",
+            node=island.nodes[0].name,
+            hint="leave the op out of the policy",
+        )
     net = unit(program, f"{name}_network")
-    written = policy_source(policy, net, name)
+    written = policy_source(parts, net, name)
     facts = written.facts
     texts = {
         f"{name}.h": written.header,
@@ -87,7 +97,7 @@ def deploy(
         for file, text in texts.items():
             (draft / file).write_text(text, "ascii")
         index = {
-            **_described(policy, facts),
+            **_described(parts, facts),
             "versions": versions(),
             "files": {file: sha256_of(draft / file) for file in texts},
         }
@@ -96,13 +106,14 @@ def deploy(
     return Deployment(path, facts, sizes)
 
 
-def _described(policy: Policy, facts: CPolicyFacts) -> dict[str, object]:
+def _described(parts: PolicyParts, facts: CPolicyFacts) -> dict[str, object]:
     return {
         "format": "c",
         "name": facts.name,
         "shape": facts.shape,
         "observation": facts.observed,
-        "head": None if policy.head is None else policy.head.as_json(),
+        "head": None if parts.head is None else parts.head.as_json(),
+        "states": parts.states,
         "outputs": facts.outputs,
         "action_size": facts.action_size,
         "constant_bytes": facts.constants,

@@ -54,19 +54,24 @@ class ExampleProcess:
     def __init__(self, folder: Path, facts: CPolicyFacts, flags: Sequence[str] = FLAGS) -> None:
         self.facts = facts
         self._place = tempfile.TemporaryDirectory(prefix="qgraph-")
-        program = Path(self._place.name, "example")
+        self._program = Path(self._place.name, "example")
         try:
-            build_example(folder, facts, program, flags)
+            build_example(folder, facts, self._program, flags)
         except BaseException:
             self._place.cleanup()
             raise
-        self._process = subprocess.Popen(
-            [str(program)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        self._process = self._started()
+
+    def _started(self) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            [str(self._program)], stdin=pipe, stdout=pipe, stderr=pipe, text=True
         )
+
+    def restart(self) -> None:
+        """Begin an episode with a new process, whose states are zeros."""
+        self._process.communicate()
+        self._process = self._started()
 
     def __enter__(self) -> ExampleProcess:
         return self

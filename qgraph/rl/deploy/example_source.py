@@ -62,7 +62,7 @@ the policy in Python, bit for bit.
 
 - Observation: {observation} numbers of `{observed}`, shape {shape}{rows}
 - Action: {meaning}
-- Constants (flash): {constants} bytes, and code
+{states}- Constants (flash): {constants} bytes, and code
 - Memory (RAM): {memory} bytes, `{name}_memory`; {arena} of them are the arena of the network
 
 ## Try it
@@ -92,6 +92,9 @@ memory.
 ## What is exact
 
 {exact}
+"""
+STATES_TEXT = """\
+- States: {states}. They stay in `{name}_memory`; `{name}_reset_in` begins an episode
 """
 FINITE_TEXT = (
     "`{name}_act` returns {NAME}_NOT_FINITE for NaN and infinity, and leaves the action as it was."
@@ -129,6 +132,7 @@ def readme(facts: CPolicyFacts, index: str) -> str:
         index=index,
         rows=", row by row, channels last" if len(facts.shape) > 1 else "",
         meaning=_meaning(facts),
+        states=STATES_TEXT.format(**words, states=", ".join(facts.states)) if facts.states else "",
         numbers=_numbers(facts),
         refusal=FINITE_TEXT.format(**words) if facts.floats else "",
         exact=EXACT_TEXT + (TANH_TEXT if squashed else ""),

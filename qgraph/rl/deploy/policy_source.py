@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,174 +10,57 @@ import numpy as np
 from qgraph.backends.c.c_text import WIDTH, folded
 from qgraph.backends.c.source import CUnit, Port
 from qgraph.errors import UnsupportedError
+from qgraph.ir.graph import Node
 from qgraph.ir.types import Overflow, Rounding
 from qgraph.names import KEYWORDS, USED, Namespace, comment, identifier
 from qgraph.program import Entry, Tensor
+from qgraph.program.islands import needed
 from qgraph.program.layers import elements
 from qgraph.rl.deploy.c_facts import CPolicyFacts
 from qgraph.rl.deploy.float_loop import FloatArrays, FloatLoop, FloatSource, float_literal
 from qgraph.rl.deploy.head_source import TANH, head_body, needs_tanh
-from qgraph.rl.policy import Policy
+from qgraph.rl.deploy.network_policy import PolicyParts
+from qgraph.rl.deploy.policy_templates import (
+    CODE_OF,
+    ENTER,
+    FINITE,
+    HEAD,
+    HEADER,
+    LARGER,
+    LEAVE,
+    SMALLER,
+    SOURCE,
+)
+from qgraph.rl.deploy.state_source import RESET, RESET_DECLARED, STATIC_RESET, carried_states
 
 OBSERVED = {"float32": "float", "uint8": "uint8_t"}  # types of observations in C
 # Names in the generated file: of its variables and helpers, and behind `NAME_`.
-LOCALS = {"value", "codes", "outputs", "action", "observation", "memory", "steps", "low", "high"}
-HELPERS = {"larger", "smaller", "code_of", "tanh_of", "code", "rest", "best"}
-OWN = ("codes", "outputs", "head", "act", "act_in", "memory", "observation", "action")
+LOCALS = {"value", "codes", "outputs", "action", "observation", "memory", "arena", "static_memory"}
+HELPERS = {
+    "larger",
+    "smaller",
+    "code_of",
+    "tanh_of",
+    "static_memory",
+    "code",
+    "rest",
+    "best",
+    "arena",
+}
+OWN = (
+    "reset",
+    "reset_in",
+    "codes",
+    "outputs",
+    "head",
+    "act",
+    "act_in",
+    "memory",
+    "observation",
+    "action",
+)
 LARGEST_STEP = 100  # exponents up to this have steps that are normal float32, with room
 EXACT = 2**24  # float32 holds integers up to this
-
-HEADER = """\
-#ifndef {NAME}_H
-#define {NAME}_H
-
-/* Policy {title}: from an observation to an action.
- *
- * Compile without -ffast-math and, for processors with fused multiply-add, with -ffp-contract=off:
- * actions are then those of the policy in Python, bit for bit.
- */
-#include "{net}.h"
-
-#ifdef __cplusplus
-extern "C" {{
-#endif
-
-#define {NAME}_OBSERVATION_SIZE {observation} /* shape: {shape} */
-#define {NAME}_ACTION_SIZE {action}
-{choices}#define {NAME}_MEMORY_BYTES {memory}
-#define {NAME}_CONSTANT_BYTES {constants} /* weights and tables, without code */
-
-typedef {observed} {name}_observation;
-typedef {acted} {name}_action;
-
-enum {{
-    {NAME}_OK = 0,
-    {NAME}_NOT_FINITE = 1 /* the observation has NaN or infinity; the action is unchanged */
-}};
-
-typedef struct {{
-{members}
-}} {name}_memory;
-
-/* Computes the action for one observation{rows}, in memory of the caller, which needs no
- * initialization. Returns {NAME}_OK or {NAME}_NOT_FINITE. */
-int {name}_act_in({name}_memory *memory, const {name}_observation *observation,
-                  {name}_action *action);
-
-/* The same in static memory, so it is not reentrant. {NAME}_NO_STATIC_MEMORY omits it. */
-int {name}_act(const {name}_observation *observation, {name}_action *action);
-
-#ifdef __cplusplus
-}}
-#endif
-
-#endif
-"""
-SOURCE = """\
-/* Policy {title}: observations become codes, `{net}.c` computes with integers, and
- * codes become the action. */
-#include "{name}.h"
-
-#include <float.h>
-
-#ifdef __FAST_MATH__
-#error "compile without -ffast-math: it changes results"
-#endif
-#if FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16
-#error "float must be computed as float; on x86 use -msse2 -mfpmath=sse"
-#endif
-/* a * b + c must be rounded twice. */
-#if defined(__clang__)
-#pragma STDC FP_CONTRACT OFF
-#elif defined(__GNUC__)
-#pragma GCC optimize("fp-contract=off")
-#endif
-
-{helpers}
-{arrays}
-{stages}
-int {name}_act_in({name}_memory *memory, const {name}_observation *observation,
-                  {name}_action *action)
-{{
-{finite}{calls}
-    return {NAME}_OK;
-}}
-
-#ifndef {NAME}_NO_STATIC_MEMORY
-int {name}_act(const {name}_observation *observation, {name}_action *action)
-{{
-    static {name}_memory memory;
-
-    return {name}_act_in(&memory, observation, action);
-}}
-#endif
-"""
-FINITE = """\
-    for (int32_t i = 0; i < {NAME}_OBSERVATION_SIZE; ++i)
-        if (!(observation[i] >= -FLT_MAX && observation[i] <= FLT_MAX))
-            return {NAME}_NOT_FINITE;
-"""
-LARGER = """\
-/* NaN, if one of them is. */
-static float larger(float a, float b)
-{
-    return a > b || a != a ? a : b;
-}
-"""
-SMALLER = """\
-/* NaN, if one of them is. */
-static float smaller(float a, float b)
-{
-    return a < b || a != a ? a : b;
-}
-"""
-CODE_OF = """\
-/* The code of x, which is not NaN: rounded to the nearest, half to even, in low..high. */
-static int32_t code_of(float x, float steps, int32_t low, int32_t high)
-{
-    const float v = x * steps;
-    int32_t code;
-    float rest;
-
-    if (v <= (float)low)
-        return low;
-    if (v >= (float)high)
-        return high;
-    code = (int32_t)v;
-    rest = v - (float)code;
-    if (rest > 0.5f || (rest == 0.5f && code & 1))
-        ++code;
-    if (rest < -0.5f || (rest == -0.5f && code & 1))
-        --code;
-    return code;
-}
-"""
-ENTER = """\
-static int {function}(const {name}_observation *observation, {kind}_t *codes)
-{{
-    for (int32_t i = 0; i < {count}; ++i) {{
-{lines}
-        if (value != value)
-            return {NAME}_NOT_FINITE;
-        codes[i] = ({kind}_t)code_of(value, {steps}, {low}, {high});
-    }}
-    return {NAME}_OK;
-}}
-"""
-LEAVE = """\
-static void {name}_outputs({parameters}, float *outputs)
-{{
-    for (int32_t i = 0; i < {count}; ++i) {{
-{lines}
-    }}
-}}
-"""
-HEAD = """\
-static void {name}_head(const float *outputs, {name}_action *action)
-{{
-{body}
-}}
-"""
 
 
 @dataclass(frozen=True)
@@ -189,35 +72,39 @@ class PolicySource:
     facts: CPolicyFacts
 
 
-def policy_source(policy: Policy, net: CUnit, name: str) -> PolicySource:
-    """Write a static policy as C around its integer program `net`. Raises UnsupportedError."""
-    return _PolicyWriter(policy, net, name).written()
+def policy_source(parts: PolicyParts, net: CUnit, name: str) -> PolicySource:
+    """Write a policy as C around its integer program `net`. Raises UnsupportedError."""
+    return _PolicyWriter(parts, net, name).written()
 
 
 class _PolicyWriter:
-    def __init__(self, policy: Policy, net: CUnit, name: str) -> None:
-        self.policy, self.net, self.name = policy, net, name
-        self.program, self.graph = policy.program, policy.network.graph
-        own = {f"{name}_{word}" for word in OWN} | {
-            f"{net.net}_{word}" for word in ("run", "arena")
-        }
-        # One name space for arrays and local variables: neither hides the other.
-        self.names = Namespace(_local_name, {*own, *(port.name for port in self._ports())})
+    def __init__(self, parts: PolicyParts, net: CUnit, name: str) -> None:
+        self.parts, self.net, self.name = parts, net, name
+        self.graph, self.program = parts.graph, parts.program
+        # One name space for members, arrays and local variables: none hides another.
+        self.names = Namespace(_local_name, {f"{name}_{word}" for word in OWN})
+        self.entries, self.exits = (
+            [Port(port.tensor, self.names.fresh(port.name)) for port in ports]
+            for ports in (net.entries, net.exits)
+        )
         self.arrays = FloatArrays(self.names)
-        (self.input,) = (n for n in self.graph.inputs if self.graph.is_used(n))
-        dtype = self.graph.types[self.input].dtype
+        dtype = self.graph.types[parts.observation].dtype
         if dtype not in OBSERVED:
             raise UnsupportedError(
                 f"observations of {dtype} have no form in C",
-                node=self.input,
+                node=parts.observation,
                 hint="export the policy with observations of float32 or uint8",
             )
         self.observed = OBSERVED[dtype]
+        self.states = carried_states(parts, self.entries, self.exits)
+        read = _inputs_of(needed(self.graph, [parts.output], {*self.program.exits}))
+        self.left = [port for port in self.exits if port.tensor in {parts.output, *read}]
+        self.entered = [e for e in self.program.entries if e.source not in parts.states]
 
     def written(self) -> PolicySource:
-        entries = [self._enter(i, e) for i, e in enumerate(self.program.entries)]
+        entries = [self._enter(i, e) for i, e in enumerate(self.entered)]
         leave, count = self._leave()
-        body = head_body(self.policy.head, count, self.arrays)
+        body = head_body(self.parts.head, count, self.arrays)
         stages = [*entries, leave, HEAD.format(name=self.name, body=body)]
         members, memory = self._memory(count)
         arrays = [array for _, _, array in self.net.data] + [*self.arrays.held.values()]
@@ -225,10 +112,11 @@ class _PolicyWriter:
             self.name,
             self.net.net,
             comment(self.program.name),
-            self.policy.shape,
+            self.parts.shape,
             self.observed,
-            self.policy.head,
+            self.parts.head,
             count,
+            tuple(self.parts.states),
             memory,
             self.net.arena,
             sum(array.nbytes for array in arrays),
@@ -239,10 +127,16 @@ class _PolicyWriter:
             choices=f"#define {self.name.upper()}_ACTIONS {count}\n" if facts.discrete else "",
             rows=" (row by row, channels last)" if len(facts.shape) > 1 else "",
             members=members,
+            reset=RESET_DECLARED.format(**words) if self.states else "",
+            begin=(
+                f"Its states begin with\n * {self.name}_reset_in."
+                if self.states
+                else "It needs no\n * initialization."
+            ),
         )
         helpers = [LARGER] if any("larger(" in text for text in stages) else []
         helpers += [SMALLER] if any("smaller(" in text for text in stages) else []
-        helpers += [TANH] if needs_tanh(self.policy.head) else []
+        helpers += [TANH] if needs_tanh(self.parts.head) else []
         source = SOURCE.format(
             **words,
             helpers="\n".join([CODE_OF, *helpers]),
@@ -250,6 +144,7 @@ class _PolicyWriter:
             stages="\n".join(stages),
             finite=FINITE.format(**words) if facts.floats else "",
             calls=self._calls(),
+            **self._reset(words),
         )
         return PolicySource(header, _folded(source), facts)
 
@@ -266,7 +161,7 @@ class _PolicyWriter:
         return "\n".join(lines), -(-used // 8) * 8
 
     def _ports(self) -> Sequence[Port]:
-        return (*self.net.entries, *self.net.exits)
+        return (*self.entries, *self.exits)
 
     # -- stages -------------------------------------------------------------------------------
 
@@ -285,8 +180,8 @@ class _PolicyWriter:
                 node=entry.tensor,
                 hint="quantize the policy again",
             )
-        source = FloatSource(self.policy.shape, lambda i: f"observation[{i}]")
-        loop = self._loop({self.input: source})
+        source = FloatSource(self.parts.shape, lambda i: f"observation[{i}]")
+        loop = self._loop({self.parts.observation: source})
         value = loop.element(entry.source)
         lines = [*loop.lines, f"const float value = {value};"]
         return ENTER.format(
@@ -304,15 +199,14 @@ class _PolicyWriter:
     def _leave(self) -> tuple[str, int]:
         """The function that computes outputs from codes of exits, and the number of outputs."""
         sources = {
-            port.tensor: self._source(port, self.program.tensors[port.tensor])
-            for port in self.net.exits
+            port.tensor: self._source(port, self.program.tensors[port.tensor]) for port in self.left
         }
         loop = self._loop(sources)
-        name = self.graph.outputs[self.policy.names[0]]
+        name = self.parts.output
         shape = self.graph.types[name].shape or ()
         count = int(np.prod([size or 1 for size in shape]))
         value = loop.element(name)
-        kinds = {port.name: self.program.tensors[port.tensor].storage for port in self.net.exits}
+        kinds = {port.name: self.program.tensors[port.tensor].storage for port in self.left}
         text = LEAVE.format(
             name=self.name,
             parameters=", ".join(f"const {kind}_t *{port}" for port, kind in kinds.items()),
@@ -339,16 +233,16 @@ class _PolicyWriter:
         return FloatLoop(self.graph, sources, self.arrays, self.names)
 
     def _entering(self, number: int) -> str:
-        several = len(self.program.entries) > 1
+        several = len(self.entered) > 1
         return f"{self.name}_codes" + (f"_{number}" if several else "")
 
     def _calls(self) -> str:
-        (run,) = self.net.runs
-        ports = ", ".join(f"memory->{port.name}" for port in (*run.entries, *run.exits))
-        exits = ", ".join(f"memory->{port.name}" for port in self.net.exits)
+        (run,) = self.net.runs  # whose parameters are all entries and exits, in order
+        ports = ", ".join(f"memory->{port.name}" for port in self._ports())
+        exits = ", ".join(f"memory->{port.name}" for port in self.left)
         failing = " || ".join(
             f"{self._entering(i)}(observation, memory->{port.name})"
-            for i, port in enumerate(self.net.entries)
+            for i, port in enumerate(self._port_of(entry) for entry in self.entered)
         )
         lines = [
             f"if ({failing})",
@@ -357,7 +251,25 @@ class _PolicyWriter:
             f"{self.name}_outputs({exits}, memory->outputs);",
             f"{self.name}_head(memory->outputs, action);",
         ]
+        lines += [line for state in self.states for line in state.copied()]
         return "\n".join(f"    {line}" for line in lines)
+
+    def _reset(self, words: Mapping[str, str]) -> dict[str, str]:
+        """The functions that set states to zero; empty without states."""
+        if not self.states:
+            return {"reset": "", "static_reset": ""}
+        zeros = "\n".join(f"    {line}" for state in self.states for line in state.zeros())
+        return {
+            "reset": RESET.format(**words, zeros=zeros),
+            "static_reset": STATIC_RESET.format(**words),
+        }
+
+    def _port_of(self, entry: Entry) -> Port:
+        return next(port for port in self.entries if port.tensor == entry.tensor)
+
+
+def _inputs_of(nodes: Sequence[Node]) -> set[str]:
+    return {value for node in nodes for value in node.inputs}
 
 
 def _local_name(text: str) -> str:

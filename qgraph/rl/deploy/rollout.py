@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +13,10 @@ from qgraph.progress import Progress, silent
 from qgraph.rl.actor.observations import wrong_shape
 from qgraph.rl.deploy.deployment import Deployment
 from qgraph.rl.deploy.example_process import ExampleProcess
+from qgraph.rl.deploy.network_policy import NetworkPolicy
+from qgraph.rl.environments import Environment
 from qgraph.rl.policy import Policy
-from qgraph.rl.policy.play import Returns, play
+from qgraph.rl.policy.play import Returns
 from qgraph.rl.setting_text import SettingText
 
 
@@ -59,7 +62,7 @@ class Rollout:
 
 
 def roll_out(
-    policy: Policy,
+    policy: Policy | NetworkPolicy,
     deployment: Deployment,
     environment: str,
     *,
@@ -99,30 +102,70 @@ def roll_out(
             hint=SettingText("quantize it with {head}"),
         )
     seeds = range(first_seed, first_seed + episodes)
-    returns, steps = np.zeros(episodes), np.zeros(episodes, np.int64)
-    different, first = 0, None
     world = make(environment)
     try:
         if tuple(world.shape) != policy.shape:
             raise wrong_shape(tuple(world.shape), policy.shape, environment)
         world.actions.check(head, deployment.facts.outputs)
         with ExampleProcess(deployment.folder, deployment.facts) as example:
-            for episode, seed in enumerate(seeds):
-                progress("acting in C", episode, episodes)
-                seen, over = world.reset(seed), False
-                while not over:
-                    seen = np.asarray(seen, np.float32)
-                    wanted = policy(seen)
-                    found = example.action(seen)
-                    if found is None or found.tobytes() != wanted.tobytes():
-                        different += 1
-                        here = Difference(episode, int(steps[episode]), found, wanted)
-                        first = first or here
-                    outcome = world.step(wanted if found is None else found)
-                    returns[episode] += outcome.reward
-                    steps[episode] += 1
-                    seen, over = outcome.observation, outcome.over
+            pair = _Pair(policy, example)
+            in_c = _play(world, pair, seeds, progress, "acting in C")
+        in_python = _play(world, _Alone(policy), seeds, progress, "acting in Python")
     finally:
         world.close()
-    alone = play(environment, policy.outputs, head, seeds, progress, "acting in Python")
-    return Rollout(environment, first_seed, Returns(returns, steps), alone, different, first)
+    return Rollout(environment, first_seed, in_c, in_python, pair.different, pair.first)
+
+
+class _Alone:
+    """The policy in Python."""
+
+    def __init__(self, policy: Policy | NetworkPolicy) -> None:
+        self.policy = policy
+
+    def begin(self, episode: int) -> None:
+        if isinstance(self.policy, NetworkPolicy):
+            self.policy.reset()
+
+    def act(self, seen: Array) -> Array:
+        return self.policy(seen)
+
+
+class _Pair(_Alone):
+    """The policy in C, whose actions are compared with those of the policy in Python."""
+
+    def __init__(self, policy: Policy | NetworkPolicy, example: ExampleProcess) -> None:
+        super().__init__(policy)
+        self.different = 0
+        self.first: Difference | None = None
+        self._example, self._episode, self._step = example, 0, 0
+
+    def begin(self, episode: int) -> None:
+        super().begin(episode)
+        self._example.restart()
+        self._episode, self._step = episode, 0
+
+    def act(self, seen: Array) -> Array:
+        wanted, found = self.policy(seen), self._example.action(seen)
+        if found is None or found.tobytes() != wanted.tobytes():
+            self.different += 1
+            here = Difference(self._episode, self._step, found, wanted)
+            self.first = self.first or here
+        self._step += 1
+        return wanted if found is None else found
+
+
+def _play(
+    world: Environment, actor: _Alone, seeds: Sequence[int], progress: Progress, stage: str
+) -> Returns:
+    """One episode from each seed."""
+    returns, steps = np.zeros(len(seeds)), np.zeros(len(seeds), np.int64)
+    for episode, seed in enumerate(seeds):
+        progress(stage, episode, len(seeds))
+        actor.begin(episode)
+        seen, over = world.reset(seed), False
+        while not over:
+            outcome = world.step(actor.act(np.asarray(seen, np.float32)))
+            returns[episode] += outcome.reward
+            steps[episode] += 1
+            seen, over = outcome.observation, outcome.over
+    return Returns(returns, steps)

@@ -108,6 +108,7 @@ def test_options_that_need_an_environment_say_so(tmp_path):
     [
         (("--env", "Nowhere"), 2, "Nowhere"),
         (("--env", "Pull"), 2, "chooses one of several, but the environment takes numbers"),
+        (("--head", "argmax"), 2, "--head is for a directory"),
         (("--name", "Pilot"), 2, "cannot begin names of C"),
         (("--name", "int"), 2, "cannot begin names of C"),
         (("--name", "a__b"), 2, "cannot begin names of C"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qgraph.choices import HeadKind
+from qgraph.choices import ExportFormat, HeadKind
 from qgraph.cli.choice import choice
 from qgraph.cli.completion import complete_environment
 from qgraph.cli.options import ForceDirectory, Json
@@ -30,10 +30,27 @@ def deploy(
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Output directory, new or empty.")],
+    target: Annotated[
+        ExportFormat,
+        choice(
+            ExportFormat,
+            "format",
+            "--format",
+            "-f",
+            metavar="FORMAT",
+            help="c: with normalization, states and head. Others as `qgraph export` writes them: "
+            f"{alternatives(f for f in ExportFormat if f != ExportFormat.C)}; deployment.json "
+            "describes the rest.",
+        ),
+    ] = ExportFormat.C,
     name: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="Beginning of the names of files, functions and macros."),
-    ] = "policy",
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --format c: beginning of the names of files, functions and macros.",
+            show_default="policy",
+        ),
+    ] = None,
     environment: Annotated[
         str | None,
         typer.Option(
@@ -90,9 +107,12 @@ def deploy(
     for option, value in (("--episodes", episodes), ("--seed", seed)):
         if environment is None and value is not None:
             raise UsageError(f"{option} needs --env", hint="name the environment, or leave it out")
+    for option, given in (("--env", environment), ("--name", name)):
+        if target != ExportFormat.C and given is not None:
+            raise UsageError(f"{option} needs --format c", hint=f"leave {option} out")
     with at_work(as_json) as progress:
         loaded = _loaded(policy, environment, head, high)
-        made = write(loaded, output, name=name, force=force)
+        made = write(loaded, output, form=target, name=name or "policy", force=force)
         rollout = None
         if environment is not None:
             rollout = roll_out(
@@ -105,7 +125,7 @@ def deploy(
         _print(made, policy)
         if rollout is not None:
             _print_rollout(rollout)
-        else:
+        elif made.facts is not None:
             print_next([*_again(policy, loaded, head, high), "--force", "-o", str(output)])
     if rollout is not None and not rollout.equal:
         raise ExactnessError(_difference(rollout), node=str(output))
@@ -156,9 +176,12 @@ def _again(
 def _as_json(made: Deployment, rollout: Rollout | None) -> dict[str, object]:
     from qgraph.records import to_json
 
-    facts = to_json(made.facts)
-    assert isinstance(facts, dict)
-    found: dict[str, object] = {"output": str(made.folder), **facts, "files": made.files}
+    found: dict[str, object] = {
+        "output": str(made.folder),
+        "files": dict(made.files),
+        "warnings": [*made.warnings],
+        "policy": None if made.facts is None else to_json(made.facts),
+    }
     if rollout is not None:
         found["rollout"] = {
             "environment": rollout.environment,
@@ -173,7 +196,7 @@ def _as_json(made: Deployment, rollout: Rollout | None) -> dict[str, object]:
 
 
 def _print(made: Deployment, policy: Path) -> None:
-    from qgraph.cli.console import print_table
+    from qgraph.cli.console import print_table, print_warnings
 
     facts = made.facts
     print_table(
@@ -181,6 +204,9 @@ def _print(made: Deployment, policy: Path) -> None:
         ("=file", ">bytes"),
         [(file, f"{size:,}") for file, size in made.files.items()],
     )
+    print_warnings(made.warnings)
+    if facts is None:
+        return
     action = f"one of {facts.outputs}" if facts.discrete else counted(facts.action_size, "number")
     rows = [
         ("observation", f"{facts.observation_size} x {facts.observed}"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 from onnx import helper, numpy_helper
 
+import qgraph
 from qgraph.rl.actor import ActorProgram, ActorStep
 from qgraph.rl.correct import Trajectories
 from qgraph.rl.head import Head
@@ -73,7 +75,10 @@ def _check(module, name) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A directory with `policy.onnx`, a policy of two layers, and `policy.qpol` made of it."""
+    """A directory with `policy.onnx`, a policy of two layers, and what is made of it.
+
+    `policy.qpol` is dynamic, `static.qpol` static, and `out` is an output directory.
+    """
     folder = tmp_path_factory.mktemp("policy")
     random = np.random.default_rng(0)
     arrays = {"w0": (4, 8), "b0": (8,), "w1": (8, 2), "b1": (2,)}
@@ -93,7 +98,10 @@ def folder(tmp_path_factory):
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     (folder / "policy.onnx").write_bytes(model.SerializeToString())
-    pack(read_policy(folder / "policy.onnx"), Head("argmax")).write(folder / "policy.qpol")
+    network, seen = read_policy(folder / "policy.onnx"), random.normal(size=(64, 4)).astype("f")
+    pack(network, Head("argmax")).write(folder / "policy.qpol")
+    pack(network, Head("argmax"), 8, "static", seen).write(folder / "static.qpol")
+    qgraph.quantize(folder / "policy.onnx", seen, effort="plain").save(folder / "out")
     return folder
 
 
@@ -116,9 +124,8 @@ def _values() -> dict[str, object]:
     ],
 )
 def test_an_example_prints_what_it_shows(module, name, folder, tmp_path, monkeypatch) -> None:
-    for path in folder.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    if name == "make":
+    if name in ("make", "roll_out"):
         pytest.importorskip("gymnasium", reason="needs the extra `rl`")
     assert not failed_examples(value_of(importlib.import_module(module), name), _values())

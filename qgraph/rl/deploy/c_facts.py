@@ -1,4 +1,4 @@
-"""What the files of a policy in C state about it."""
+"""Sizes and types that the files of a policy in C state."""
 
 from __future__ import annotations
 

@@ -43,9 +43,8 @@ class NetworkPolicy:
     Examples:
         >>> from qgraph.rl.deploy import NetworkPolicy
         >>> from qgraph.rl.head import Head
-        >>> policy = NetworkPolicy("out", Head("argmax"))
-        >>> policy.states
-        mappingproxy({})
+        >>> NetworkPolicy("out", Head("argmax")).observation
+        'observation'
     """
 
     def __init__(self, folder: str | Path, head: Head | None = None) -> None:
@@ -104,7 +103,7 @@ class NetworkPolicy:
 
 @dataclass(frozen=True)
 class PolicyParts:
-    """What the C of a policy is written from.
+    """The parts of a policy that its C is written from.
 
     observation: the input of the graph. output: the value in front of the head. states: the value
     that has the next value of each state, by input.

@@ -21,8 +21,21 @@ from qgraph.rl.setting_text import SettingText
 
 
 @dataclass(frozen=True)
-class Difference:
-    """An action that differs: where, and both actions. None in C: it refused the observation."""
+class ActionDifference:
+    """An action that differs.
+
+    Attributes:
+        episode: Number of the episode, from 0.
+        step: Number of the step, from 0.
+        in_c: The action in C; None if it refused the observation.
+        in_python: The action in Python.
+
+    Examples:
+        >>> import numpy as np
+        >>> from qgraph.rl.deploy import ActionDifference
+        >>> ActionDifference(0, 7, None, np.array(1)).step
+        7
+    """
 
     episode: int
     step: int
@@ -41,6 +54,14 @@ class Rollout:
         in_python: Returns of the policy in Python, on the same seeds.
         different: Number of actions that differ from Python's for the same observation.
         first: The first of them.
+
+    Examples:
+        >>> import numpy as np
+        >>> from qgraph.rl.deploy import Rollout
+        >>> from qgraph.rl.policy.play import Returns
+        >>> played = Returns(np.array([200.0]), np.array([200]))
+        >>> Rollout("CartPole-v1", 0, played, played, 0, None).equal
+        True
     """
 
     environment: str
@@ -48,7 +69,7 @@ class Rollout:
     in_c: Returns
     in_python: Returns
     different: int
-    first: Difference | None
+    first: ActionDifference | None
 
     @property
     def compared(self) -> int:
@@ -92,6 +113,13 @@ def roll_out(
         UnsupportedError: There is no C compiler.
         ExactnessError: The files do not compile.
         RunError: The compiled program ended.
+
+    Examples:
+        >>> from qgraph.rl.deploy import deploy, roll_out
+        >>> from qgraph.rl.policy import load_policy
+        >>> policy = load_policy("static.qpol")
+        >>> roll_out(policy, deploy(policy, "device"), "CartPole-v1", episodes=1).different
+        0
     """
     from qgraph.rl.environments import make
 
@@ -101,13 +129,16 @@ def roll_out(
             "the policy has no head, so its outputs are not actions",
             hint=SettingText("quantize it with {head}"),
         )
+    facts = deployment.facts
+    if facts is None:
+        raise UsageError("only a policy in C acts in an environment", node=str(deployment.folder))
     seeds = range(first_seed, first_seed + episodes)
     world = make(environment)
     try:
         if tuple(world.shape) != policy.shape:
             raise wrong_shape(tuple(world.shape), policy.shape, environment)
-        world.actions.check(head, deployment.facts.outputs)
-        with ExampleProcess(deployment.folder, deployment.facts) as example:
+        world.actions.check(head, facts.outputs)
+        with ExampleProcess(deployment.folder, facts) as example:
             pair = _Pair(policy, example)
             in_c = _play(world, pair, seeds, progress, "acting in C")
         in_python = _play(world, _Alone(policy), seeds, progress, "acting in Python")
@@ -136,7 +167,7 @@ class _Pair(_Alone):
     def __init__(self, policy: Policy | NetworkPolicy, example: ExampleProcess) -> None:
         super().__init__(policy)
         self.different = 0
-        self.first: Difference | None = None
+        self.first: ActionDifference | None = None
         self._example, self._episode, self._step = example, 0, 0
 
     def begin(self, episode: int) -> None:
@@ -148,7 +179,7 @@ class _Pair(_Alone):
         wanted, found = self.policy(seen), self._example.action(seen)
         if found is None or found.tobytes() != wanted.tobytes():
             self.different += 1
-            here = Difference(self._episode, self._step, found, wanted)
+            here = ActionDifference(self._episode, self._step, found, wanted)
             self.first = self.first or here
         self._step += 1
         return wanted if found is None else found

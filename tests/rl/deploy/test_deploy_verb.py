@@ -41,7 +41,7 @@ def test_a_policy_is_written_and_the_next_command_compares_it(tmp_path):
     assert {path.name for path in (tmp_path / "c").iterdir()} == FILES
     assert f"rl deploy {file} --env Chase --force -o {tmp_path / 'c'}" in done.out
     facts = json.loads((tmp_path / "c" / "deployment.json").read_text())
-    assert facts["head"]["kind"] == "argmax" and facts["shape"] == [2] and facts["outputs"] == 3
+    assert facts["head"]["kind"] == "argmax" and facts["shape"] == [2] and facts["format"] == "c"
     assert facts["files"].keys() == FILES - {"deployment.json"}
 
 
@@ -108,6 +108,9 @@ def test_options_that_need_an_environment_say_so(tmp_path):
     [
         (("--env", "Nowhere"), 2, "Nowhere"),
         (("--env", "Pull"), 2, "chooses one of several, but the environment takes numbers"),
+        (("--format", "onnx-qdq", "--name", "pilot"), 2, "--name needs --format c"),
+        (("--format", "onnx-qdq", "--env", "Chase"), 2, "--env needs --format c"),
+        (("--format", "cobol"), 2, "unknown format `cobol`"),
         (("--head", "argmax"), 2, "--head is for a directory"),
         (("--name", "Pilot"), 2, "cannot begin names of C"),
         (("--name", "int"), 2, "cannot begin names of C"),
@@ -146,6 +149,33 @@ def test_only_own_files_are_replaced(tmp_path):
     (tmp_path / "c" / "mine.txt").unlink()
     made = deploy(policy, tmp_path / "c", force=True, name="pilot")
     assert (made.folder / "pilot.c").exists() and not (made.folder / "policy.c").exists()
+
+
+def test_other_formats_come_with_what_surrounds_the_network(tmp_path):
+    import onnxruntime
+
+    policy = policy_of(network(), HEADS["scale"], observed())
+    made = deploy(policy, tmp_path / "q", form="onnx-qdq")
+    assert made.facts is None and "network.onnx" in made.files
+    facts = json.loads((made.folder / "deployment.json").read_text())
+    assert facts["head"] == HEADS["scale"].as_json() and facts["format"] == "onnx-qdq"
+    known = {op["name"]: op for op in facts["normalization"]}
+    kinds = [op["op"] for op in facts["normalization"] if op["op"] != "const"]
+    assert {"add", "mul", "minimum", "maximum"} >= set(kinds) and len(kinds) >= 4
+    assert any(np.shape(op.get("value")) == (SIZE,) for op in known.values())
+    (entry,) = facts["entries"]
+    assert entry["spec"]["bits"] == 16 and entry["source"] in known
+    assert facts["behind"] == [] and facts["output"] in facts["exits"]
+    session = onnxruntime.InferenceSession(made.folder / "network.onnx")
+    seen = observed(40, 1)
+    (outputs,) = session.run(None, {session.get_inputs()[0].name: seen})
+    np.testing.assert_array_equal(HEADS["scale"].actions(outputs), policy(seen))
+
+
+def test_a_format_that_lacks_the_policy_names_the_reason(tmp_path):
+    done = run("rl", "deploy", packed(tmp_path), "-o", tmp_path / "t", "--format", "tosa", "--json")
+    assert done.code == 5 and "tosa does not support this policy" in done.err
+    assert not (tmp_path / "t").exists()
 
 
 def test_float_ops_that_c_lacks_are_refused_by_name(tmp_path):

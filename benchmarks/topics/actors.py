@@ -170,6 +170,24 @@ POLICIES_DEPLOYED = Topic(
     Bars("times as quick as qgraph in float32", line=1.0),
 )
 
+
+def _sum(result: Result, heading: str) -> int:
+    return sum(int(row[heading]) for row in result.tables[0].rows)
+
+
+POLICIES_C = Topic(
+    "policies_c",
+    "Trained policies in C",
+    lambda result: (
+        f"{len(result.tables[0].rows)} policies: {_sum(result, 'different')} of "
+        f"{_sum(result, 'actions'):,} actions in C differ from Python's, bit for bit"
+    ),
+    "static policies of 8 bits that act in their environments, compiled for x86-64",
+    first_table,
+    lambda result: result.tables[0].only("policy", "action in C, us", "in Python, us"),
+    Bars("us an action", log=True),
+)
+
 COMPRESSION_NETWORKS = Topic(
     "compression_networks",
     "Networks of AcceRL's table 6",
@@ -192,6 +210,6 @@ COMPRESSION_NETWORKS = Topic(
 )  # fmt: skip
 
 TOPICS = (
-    ACTOR_SPEED, WEIGHT_UPDATE, TRANSPORT, ACTOR_TIME, MORE_ACTORS, POLICIES_DEPLOYED,
+    ACTOR_SPEED, WEIGHT_UPDATE, TRANSPORT, ACTOR_TIME, MORE_ACTORS, POLICIES_DEPLOYED, POLICIES_C,
     COMPRESSION_NETWORKS,
 )  # fmt: skip

@@ -251,7 +251,10 @@ def _print(facts: dict[str, Any], model: Path, known: About) -> None:
     out = console()
     if facts["images_first"]:
         out.print("images were [c, h, w] in training: the policy takes [h, w, c]\n")
-    words = ["rl", "evaluate", facts["output"], "--env", known.environment or "NAME"]
-    print_next([*words, "--against", str(model)])
+    there = [facts["output"], "--env", known.environment or "NAME"]
+    commands = [["rl", "evaluate", *there, "--against", str(model)]]
+    if facts["form"] == PackedForm.STATIC:
+        commands.append(["rl", "deploy", *there, "-o", "device"])
+    print_next(*commands)
     for warning in facts["warnings"]:
         out.print(f"warning: {warning}", style="bold yellow", soft_wrap=True, markup=False)

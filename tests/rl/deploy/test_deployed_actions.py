@@ -1,6 +1,9 @@
 """The C of a policy chooses the actions of the policy in Python, bit for bit."""
 
+import ctypes
 import re
+import subprocess
+import textwrap
 
 import numpy as np
 import pytest
@@ -8,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from qgraph.backends.c.c_form import STRICT
 from qgraph.errors import UsageError
 from qgraph.ir.graph import Graph
 from qgraph.rl.deploy import deploy
@@ -96,8 +100,6 @@ def test_any_observation_has_the_same_action_or_is_refused(walker, seen):
 
 
 def test_a_refused_observation_leaves_the_action(walker):
-    import ctypes
-
     _, made = walker
     act = library(made, "").policy_act
     action = (ctypes.c_float * 4)(1, 2, 3, 4)
@@ -177,8 +179,6 @@ def test_the_memory_has_the_bytes_that_the_header_states(walker):
 
 
 def test_two_policies_are_linked_into_one_program(walker, tmp_path):
-    import subprocess
-
     _, made = walker
     other = deploy(with_head("argmax"), tmp_path / "other", name="pilot")
     files = [made.folder / f"{name}.c" for name in ("policy", "policy_network")]
@@ -187,12 +187,38 @@ def test_two_policies_are_linked_into_one_program(walker, tmp_path):
     subprocess.run(command, check=True)
 
 
+def block(page: str, title: str) -> str:
+    """The indented lines below a title."""
+    part = page[page.index(title) :].split("\n## ")[0]
+    return textwrap.dedent("\n".join(x for x in part.split("\n") if not x or x[0] == " ")).strip()
+
+
+def test_the_commands_and_the_firmware_of_the_readme_work(walker):
+    policy, made = walker
+    page = (made.folder / "README.md").read_text()
+    script = block(page, "## Try it").replace("cc ", f"{FOUND[0]} ", 1)
+    done = subprocess.run(script, shell=True, cwd=made.folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = np.asarray(done.stdout.split(), np.float32)
+    np.testing.assert_array_equal(found, policy(np.zeros(SIZE)))
+    (made.folder / "policy_example").unlink()
+    firmware = made.folder.parent / "firmware.c"
+    declared = "void read_sensors(float *seen);\nvoid drive(const float *action);\n"
+    declared += "void control_step(void);\n"
+    firmware.write_text(declared + block(page, "## In firmware"))
+    words = [FOUND[0], *STRICT, "-c", "-I", made.folder, firmware, "-o", f"{firmware}.o"]
+    subprocess.run(words, check=True)
+    bare = ["-DPOLICY_NO_STATIC_MEMORY", "-DPOLICY_NETWORK_NO_STATIC_ARENA"]
+    for name in ("policy", "policy_network"):
+        source = made.folder / f"{name}.c"
+        words = [FOUND[0], *STRICT, *bare, "-c", source, "-o", f"{firmware}.{name}.o"]
+        subprocess.run(words, check=True)
+
+
 @pytest.mark.parametrize(
     ("text", "told"), [("1 2 3", "has 5 numbers"), ("1 2 x 4 5", "has 5 numbers"), ("", "")]
 )
 def test_the_example_reports_text_that_is_no_observation(walker, text, told):
-    import subprocess
-
     _, made = walker
     actions_in_c(made, observed(1))
     (program,) = made.folder.parent.glob("c-None-O2*")

@@ -49,6 +49,13 @@ def test_evaluate_reports_what_does_not_fit(made, model, options, told):
     assert done.code == 2 and told in done.err
 
 
+def test_the_commands_after_a_static_policy_compare_and_deploy_it(made, model, tmp_path):
+    words = ("rl", "quantize", model, "--form", "static", "--env", "Chase", "--samples", 100)
+    done = run(*words, "-o", tmp_path / "p.qpol")
+    assert done.code == 0, done.err
+    assert f"qgraph rl deploy {tmp_path / 'p.qpol'} --env Chase -o device" in done.out
+
+
 @pytest.mark.parametrize("form", ["dynamic", "static"])
 def test_a_policy_is_packed_where_it_acts_and_played(made, model, tmp_path, form):
     file = tmp_path / "p.qpol"

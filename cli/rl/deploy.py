@@ -220,7 +220,7 @@ def _print(made: Deployment, policy: Path) -> None:
 
 
 def _print_rollout(found: Rollout) -> None:
-    from qgraph.cli.console import print_table
+    from qgraph.cli.console import print_table, print_warnings
 
     rows = [
         ("episodes", f"{len(found.in_c.each)}, seeds from {found.first_seed}"),
@@ -230,12 +230,15 @@ def _print_rollout(found: Rollout) -> None:
         ("return of Python", f"{found.in_python.mean:.2f} +- {found.in_python.error:.2f}"),
     ]
     print_table(f"the C program in {found.environment}", ("", ">"), rows)
+    if not found.reproducible:
+        print_warnings(
+            [f"{found.environment} is not reproducible: with equal actions, returns differ"]
+        )
 
 
 def _difference(found: Rollout) -> str:
     first = found.first
-    if first is None:
-        return "the returns of C and of Python differ, although all actions are equal"
+    assert first is not None
     in_c = "refuses the observation" if first.in_c is None else f"chooses {first.in_c.tolist()}"
     return (
         f"{found.different} of {found.compared} actions differ; the first in episode "

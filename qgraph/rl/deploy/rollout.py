@@ -14,7 +14,6 @@ from qgraph.rl.actor.observations import wrong_shape
 from qgraph.rl.deploy.deployment import Deployment
 from qgraph.rl.deploy.example_process import ExampleProcess
 from qgraph.rl.deploy.network_policy import NetworkPolicy
-from qgraph.rl.environments import Environment
 from qgraph.rl.policy import Policy
 from qgraph.rl.policy.play import Returns
 from qgraph.rl.setting_text import SettingText
@@ -78,8 +77,13 @@ class Rollout:
 
     @property
     def equal(self) -> bool:
-        """True if no action differs, and all returns are equal."""
-        return self.different == 0 and bool(np.array_equal(self.in_c.each, self.in_python.each))
+        """True if no action differs."""
+        return self.different == 0
+
+    @property
+    def reproducible(self) -> bool:
+        """False if no action differs, but returns do: the environment itself differs."""
+        return not self.equal or bool(np.array_equal(self.in_c.each, self.in_python.each))
 
 
 def roll_out(
@@ -138,12 +142,12 @@ def roll_out(
         if tuple(world.shape) != policy.shape:
             raise wrong_shape(tuple(world.shape), policy.shape, environment)
         world.actions.check(head, facts.outputs)
-        with ExampleProcess(deployment.folder, facts) as example:
-            pair = _Pair(policy, example)
-            in_c = _play(world, pair, seeds, progress, "acting in C")
-        in_python = _play(world, _Alone(policy), seeds, progress, "acting in Python")
     finally:
         world.close()
+    with ExampleProcess(deployment.folder, facts) as example:
+        pair = _Pair(policy, example)
+        in_c = _play(environment, pair, seeds, progress, "acting in C")
+    in_python = _play(environment, _Alone(policy), seeds, progress, "acting in Python")
     return Rollout(environment, first_seed, in_c, in_python, pair.different, pair.first)
 
 
@@ -186,17 +190,26 @@ class _Pair(_Alone):
 
 
 def _play(
-    world: Environment, actor: _Alone, seeds: Sequence[int], progress: Progress, stage: str
+    environment: str, actor: _Alone, seeds: Sequence[int], progress: Progress, stage: str
 ) -> Returns:
-    """One episode from each seed."""
+    """One episode from each seed.
+
+    Each has a new environment: some, such as those of Box2D, keep more than a reset restores.
+    """
+    from qgraph.rl.environments import make
+
     returns, steps = np.zeros(len(seeds)), np.zeros(len(seeds), np.int64)
     for episode, seed in enumerate(seeds):
         progress(stage, episode, len(seeds))
         actor.begin(episode)
-        seen, over = world.reset(seed), False
-        while not over:
-            outcome = world.step(actor.act(np.asarray(seen, np.float32)))
-            returns[episode] += outcome.reward
-            steps[episode] += 1
-            seen, over = outcome.observation, outcome.over
+        world = make(environment)
+        try:
+            seen, over = world.reset(seed), False
+            while not over:
+                outcome = world.step(actor.act(np.asarray(seen, np.float32)))
+                returns[episode] += outcome.reward
+                steps[episode] += 1
+                seen, over = outcome.observation, outcome.over
+        finally:
+            world.close()
     return Returns(returns, steps)

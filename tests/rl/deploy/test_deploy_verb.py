@@ -14,7 +14,7 @@ from qgraph.rl.policy import load_policy, pack, read_policy
 from tests.helpers.c_programs import needs_compiler
 from tests.helpers.cli import run
 from tests.helpers.deployed import HEADS, SIZE, network, observed, policy_of, with_head
-from tests.helpers.playing import chaser
+from tests.helpers.playing import Chase, chaser
 
 FILES = {
     "policy.h", "policy.c", "policy_network.h", "policy_network.c", "policy_example.c",
@@ -94,6 +94,29 @@ def test_a_program_that_ends_is_reported(made, tmp_path, monkeypatch):
     monkeypatch.setattr(example_source, "EXAMPLE", text)
     done = run("rl", "deploy", packed(tmp_path), "-o", tmp_path / "c", "--env", "Chase")
     assert done.code == 12 and "the compiled policy ended with code 3" in done.err
+
+
+@needs_compiler
+def test_an_environment_that_differs_between_runs_is_a_warning(made, tmp_path, monkeypatch):
+    step, random = Chase.step, np.random.default_rng(0)
+
+    def drifting(self, action):
+        outcome = step(self, action)
+        outcome.reward += random.normal()
+        return outcome
+
+    monkeypatch.setattr(Chase, "step", drifting)
+    words = ("rl", "deploy", packed(tmp_path), "-o", tmp_path / "c", "--env", "Chase")
+    done = run(*words, "--episodes", 1)
+    assert done.code == 0 and "Chase is not reproducible" in done.out, done.out
+
+
+@needs_compiler
+def test_each_episode_has_a_new_environment(made, tmp_path):
+    policy = load_policy(packed(tmp_path))
+    found = roll_out(policy, deploy(policy, tmp_path / "c"), "Chase", episodes=3)
+    assert found.equal and found.reproducible
+    assert len(made) == 1 + 3 + 3 and all(one.closed for one in made)
 
 
 def test_options_that_need_an_environment_say_so(tmp_path):

@@ -86,7 +86,8 @@ def deploy(
     high: Annotated[
         float | None,
         typer.Option(
-            "--high", metavar="NUMBER",
+            "--high",
+            metavar="NUMBER",
             help="With a directory: range of actions, from -NUMBER to NUMBER.",
             show_default="the environment's bounds",
         ),

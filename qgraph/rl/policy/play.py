@@ -57,15 +57,16 @@ def play(
 ) -> Returns:
     """One episode from each seed, with the likeliest actions, or drawn by `rng`.
 
-    Raises the errors of `make`.
+    Each has a new environment: some, such as those of Box2D, keep more than a reset restores, and
+    an episode would depend on those before it. Raises the errors of `make`.
     """
     returns = np.zeros(len(seeds))
     steps = np.zeros(len(seeds), np.int64)
     with ExitStack() as stack:
         environments: list[Environment] = []
+        stack.callback(_close, environments)
         for _ in seeds[:SIDE_BY_SIDE]:
             environments.append(make(environment))
-            stack.callback(environments[-1].close)
         waiting = list(range(len(seeds)))[::-1]
         playing: dict[int, tuple[int, Array]] = {}  # slot: episode, what it sees
         for slot in range(len(environments)):
@@ -81,10 +82,18 @@ def play(
                 if outcome.over:
                     del playing[slot]
                     progress(stage, len(seeds) - len(waiting) - len(playing), len(seeds))
+                    if waiting:
+                        used, environments[slot] = environments[slot], make(environment)
+                        used.close()
                     _begin(slot, environments, playing, waiting, seeds)
                 else:
                     playing[slot] = (episode, outcome.observation)
     return Returns(returns, steps)
+
+
+def _close(environments: Sequence[Environment]) -> None:
+    for one in environments:
+        one.close()
 
 
 def _begin(

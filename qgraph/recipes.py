@@ -31,6 +31,7 @@ from qgraph.transforms.lower_leaky_relu import LowerLeakyRelu
 from qgraph.transforms.lower_paddings import LowerPaddings
 from qgraph.transforms.mark_scale_groups import MarkScaleGroups
 from qgraph.transforms.mean_to_avg_pool import MeanToAvgPool
+from qgraph.transforms.move_biases import MoveBiases
 from qgraph.transforms.prune_constant_channels import PruneConstantChannels
 from qgraph.transforms.recognize_activations import RecognizeActivations
 from qgraph.transforms.recognize_batch_norm import RecognizeBatchNorm
@@ -87,6 +88,7 @@ FOLD: tuple[Pass, ...] = (
     RecognizeActivations(),
     ComposeFunctions(),
     StripUnused(),
+    MoveBiases(),  # after functions, which may have a bias within
     CountsToTables(),  # before sums are products
     SumsToProducts(),  # last: what other passes recognize has sums
     ShareConstants(),  # weights with the same folded batch norm are equal

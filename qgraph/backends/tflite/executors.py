@@ -15,6 +15,7 @@ from qgraph.backends.tflite.arithmetic import TfliteExecutor
 from qgraph.backends.tflite.model_builder import metadata_of
 from qgraph.distribution import install_hint, version_of
 from qgraph.errors import ExactnessError, UnsupportedError
+from qgraph.foreign import FlatObject
 from qgraph.ir.types import Array
 from qgraph.quiet import silenced
 from qgraph.tflite_schema import EXTRA, schema
@@ -23,10 +24,17 @@ LITERT_PACKAGE, MICRO_PACKAGE = "ai-edge-litert", "tflite-micro"
 BYTES = {"FLOAT32": 4, "INT64": 8, "INT32": 4, "INT16": 2, "INT8": 1, "BOOL": 1}
 ARENA_OF_TENSOR = 1 << 10  # bytes for the records of a tensor
 ARENA_BASE = 1 << 22
+MOST_PRESERVED = 1000  # TFLM preserves 1,024 tensors, inputs and scratch memory among them
 
 
 class TfliteSession(ABC):
-    """An interpreter of one file, for its fixed shapes."""
+    """An interpreter of one file, for its fixed shapes.
+
+    Attributes:
+        outputs: Numbers of the only tensors that can be read; None if all can be read.
+    """
+
+    outputs: tuple[int, ...] | None = None
 
     @abstractmethod
     def run(self, inputs: Sequence[Array]) -> None:
@@ -74,7 +82,10 @@ class LiteRTSession(TfliteSession):
 
 
 class MicroSession(TfliteSession):
-    """TFLM's interpreter."""
+    """TFLM's interpreter.
+
+    All tensors can be read if they are at most `MOST_PRESERVED`.
+    """
 
     def __init__(self, data: bytes) -> None:
         try:
@@ -83,10 +94,13 @@ class MicroSession(TfliteSession):
             raise UnsupportedError(
                 "TFLM is not installed", hint=install_hint(MICRO_PACKAGE, extra=EXTRA)
             ) from None
+        graph, kinds = _graph(data), runtime.InterpreterConfig
+        few = _computed_tensors(graph) <= MOST_PRESERVED
+        self.outputs = None if few else tuple(map(int, graph.OutputsAsNumpy()))
         self._interpreter = runtime.Interpreter.from_bytes(
             data,
             arena_size=arena_bytes(data),
-            intrepreter_config=runtime.InterpreterConfig.kPreserveAllTensors,
+            intrepreter_config=kinds.kPreserveAllTensors if few else kinds.kAllocationRecording,
         )
 
     def run(self, inputs: Sequence[Array]) -> None:
@@ -95,14 +109,16 @@ class MicroSession(TfliteSession):
         self._interpreter.invoke()
 
     def tensor(self, index: int) -> Array:
+        if self.outputs is not None:
+            held: Array = self._interpreter.get_output(self.outputs.index(index))
+            return held
         found: Array = self._interpreter.GetTensor(index, 0)["tensor_data"]
         return found
 
 
 def arena_bytes(data: bytes) -> int:
     """Memory for all tensors of a file at once."""
-    package = schema()
-    graph = package.Model.GetRootAsModel(data, 0).Subgraphs(0)
+    package, graph = schema(), _graph(data)
     names = {getattr(package.TensorType, name): size for name, size in BYTES.items()}
     total = ARENA_BASE
     for i in range(graph.TensorsLength()):
@@ -110,6 +126,16 @@ def arena_bytes(data: bytes) -> int:
         count = int(np.prod(tensor.ShapeAsNumpy(), dtype=np.int64)) if tensor.ShapeLength() else 1
         total += count * names[tensor.Type()] + ARENA_OF_TENSOR
     return total
+
+
+def _graph(data: bytes) -> FlatObject:
+    """The operators and tensors of a file."""
+    return schema().Model.GetRootAsModel(data, 0).Subgraphs(0)
+
+
+def _computed_tensors(graph: FlatObject) -> int:
+    """The number of tensors that the operators of a file give."""
+    return sum(graph.Operators(i).OutputsLength() for i in range(graph.OperatorsLength()))
 
 
 def sessions_of(executor: TfliteExecutor, data: bytes) -> list[TfliteSession]:
@@ -135,6 +161,15 @@ def runner_in(executor: TfliteExecutor, path: Path) -> Runner:
     data = path.read_bytes()
     meta = metadata_of(data)
     sessions = sessions_of(executor, data)
+    read = sessions[0].outputs
+    hidden = [n for n, a in meta["exits"].items() if read is not None and a["index"] not in read]
+    if hidden:
+        raise UnsupportedError(
+            f"{executor} gives only the outputs of a file with more than {MOST_PRESERVED:,} "
+            "tensors, and this one is behind a float op of the file",
+            node=hidden[0],
+            hint="take the outputs in front of the softmax",
+        )
 
     def run(codes: Mapping[str, Array]) -> dict[str, Array]:
         feeds = {name: _fed(meta["entries"][name], codes[name]) for name in meta["entries"]}
@@ -168,6 +203,7 @@ def _codes_of_one_run(
     found = {
         name: first.tensor(about["index"]).astype(np.int64) - about["zero"]
         for name, about in meta["tensors"].items()
+        if first.outputs is None or about["index"] in first.outputs
     }
     for name, about in meta["exits"].items():
         values = first.tensor(about["index"])
@@ -198,7 +234,7 @@ def same_in_all(runners: Mapping[str, Runner]) -> Runner:
         (first, found), *others = [(name, one(codes)) for name, one in runners.items()]
         for other, held in others:
             for name, array in found.items():
-                if not np.array_equal(array, held[name]):
+                if name in held and not np.array_equal(array, held[name]):
                     raise ExactnessError(f"{other} gives other codes than {first}", node=name)
         return found
 

@@ -9,7 +9,15 @@ import numpy.typing as npt
 
 from qgraph.backends.tflite.flat_tables import FieldValue
 from qgraph.backends.tflite.layers import pad, padding_of
-from qgraph.backends.tflite.slices import joined, write_pools, write_slices
+from qgraph.backends.tflite.slices import (
+    MOST_PADDED_AXES,
+    MOST_SLICED_AXES,
+    joined,
+    write_pads_by_axis,
+    write_pools,
+    write_slices,
+    write_slices_by_axis,
+)
 from qgraph.backends.tflite.writer import TensorWriter
 from qgraph.program import Step
 from qgraph.program.ops import (
@@ -91,6 +99,10 @@ def joined_axes(shape: Sequence[int], perm: Sequence[int]) -> tuple[list[int], l
 
 def _slice(emission: TensorWriter, step: Step) -> None:
     attrs = step.attrs_as(SliceAttrs)
+    if len(attrs.begin) > MOST_SLICED_AXES:
+        value = emission.get_like(step.inputs[0], step.output)
+        emission.held[step.output] = write_slices_by_axis(emission, step, value)
+        return
     to_the_end = [axis for axis, end in enumerate(attrs.end) if end is None]
     ends = [0 if end is None else end for end in attrs.end]
     numbers = [
@@ -110,9 +122,12 @@ def _concat(emission: TensorWriter, step: Step) -> None:
 
 
 def _pad(emission: TensorWriter, step: Step) -> None:
-    name = step.output
+    name, paddings = step.output, step.attrs_as(PadAttrs).paddings
+    if len(paddings) > MOST_PADDED_AXES:
+        value = emission.get_like(step.inputs[0], name)
+        emission.held[name] = write_pads_by_axis(emission, step, value)
+        return
     value, made = emission.get_like(step.inputs[0], name), emission.add_tensor(name)
-    paddings = step.attrs_as(PadAttrs).paddings
     emission.held[name] = pad(emission, step.inputs[0], value, paddings, made=made)
 
 

@@ -1,4 +1,4 @@
-"""Moves of int16 codes that TFLM has no operator for, as slices, concatenations and pools.
+"""Moves that TFLM has no operator for, as slices, concatenations and pools.
 
 Tensors are turned into [outer, size, inner] with the moved axis in the middle.
 """
@@ -12,9 +12,10 @@ import numpy as np
 from qgraph.backends.tflite.writer import TensorWriter
 from qgraph.errors import UnsupportedError
 from qgraph.program import Step
-from qgraph.program.ops import ReduceMaxAttrs, TakeAttrs
+from qgraph.program.ops import PadAttrs, ReduceMaxAttrs, SliceAttrs, TakeAttrs
 
 MOST_JOINED = 10  # inputs of CONCATENATION in TFLM
+MOST_SLICED_AXES, MOST_PADDED_AXES = 4, 5  # of STRIDED_SLICE and PAD in TFLM
 MOST_SLICES = 200  # instead of a GATHER; TFLM plans memory for 1,024 tensors
 
 
@@ -71,6 +72,34 @@ def write_slices(writer: TensorWriter, step: Step, value: int) -> int:
         rows = (outer, len(indices), 1, inner)
         value = writer.reshaped(value, rows, name, f"{name}/once")
         value = joined(writer, [value] * times, [rows] * times, 2, name)
+    return writer.reshaped(value, writer.tensors[name].shape, name, name)
+
+
+def write_slices_by_axis(writer: TensorWriter, step: Step, value: int) -> int:
+    """A slice of several axes, one after the other."""
+    name, shape = step.output, [*writer.tensors[step.inputs[0]].shape]
+    for axis, part in enumerate(step.attrs_as(SliceAttrs).parts):
+        run = range(shape[axis])[part]
+        if run != range(shape[axis]):
+            outer, inner = _around(shape, axis, axis)
+            value = writer.reshaped(value, (outer, shape[axis], inner), name, f"{name}/rows")
+            value = _slice(writer, value, run, (outer, len(run), inner), name)
+            shape[axis] = len(run)
+    return writer.reshaped(value, writer.tensors[name].shape, name, name)
+
+
+def write_pads_by_axis(writer: TensorWriter, step: Step, value: int) -> int:
+    """Zeros around several axes, one after the other."""
+    name, shape = step.output, [*writer.tensors[step.inputs[0]].shape]
+    for axis, pair in enumerate(step.attrs_as(PadAttrs).paddings):
+        if any(pair):
+            outer, inner = _around(shape, axis, axis)
+            value = writer.reshaped(value, (outer, shape[axis], inner), name, f"{name}/rows")
+            shape[axis] += sum(pair)
+            numbers = np.array([(0, 0), pair, (0, 0)], np.int32)
+            pads = writer.model.constant(f"{name}/pads", numbers)
+            made = writer.add_tensor(name, f"{name}/padded", (outer, shape[axis], inner))
+            value = writer.model.operator("PAD", [value, pads], made, "PadOptions", 2)
     return writer.reshaped(value, writer.tensors[name].shape, name, name)
 
 

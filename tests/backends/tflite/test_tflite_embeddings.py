@@ -74,20 +74,6 @@ def test_a_written_file_is_read_with_the_same_codes(profile: str, tmp_path) -> N
         np.testing.assert_array_equal(*again.reference().outputs(feeds).values(), wanted)
 
 
-@pytest.mark.parametrize("layer", [layers.GRU, layers.SimpleRNN])
-@pytest.mark.parametrize("profile", PROFILES)
-def test_recurrent_layers_with_masks(profile: str, layer, tmp_path) -> None:
-    """No step of a choice by a mask needs more bits than what it chooses from."""
-    keras.utils.set_random_seed(0)
-    x = layers.Input((3,), dtype="int32", name="words")
-    table = layers.Embedding(50, 5, mask_zero=True, embeddings_initializer="normal")
-    model = keras.Model(x, layers.Dense(3)(layer(4)(table(x))))
-    data = {"words": np.random.default_rng(0).integers(0, 5, (32, 3), np.int32)}
-    made = quantize(model, data, effort="plain", profile=profile)
-    found = verify(made.save(tmp_path / "out"), forms=["tflite"])
-    assert found.equal and not found.refused
-
-
 def test_means_over_the_steps_that_a_mask_keeps(tmp_path) -> None:
     """Indices that a mask reads too are floats of the file, which round like inputs."""
     keras.utils.set_random_seed(0)

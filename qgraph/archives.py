@@ -12,7 +12,7 @@ import json
 import shutil
 import struct
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
@@ -120,6 +120,17 @@ class Archive:
         with self.opened(name) as stream:
             return _array(stream, self.members[name].file_size)
 
+    def arrays(self, wanted: Callable[[str], bool]) -> dict[str, Array]:
+        """The members in .npy form by name, without the suffix; the directory is read once."""
+        found = {}
+        with reading(self.where, self.problem), self._opened() as archive:
+            for file, member in self.members.items():
+                name = file.removesuffix(".npy")
+                if wanted(name):
+                    with archive.open(member) as stream:
+                        found[name] = _array(stream, member.file_size)
+        return found
+
     def start_of(self, name: str) -> int:
         """Offset in bytes of the content of a stored member in the file."""
         assert isinstance(self.source, Path)
@@ -170,11 +181,14 @@ def read_npy(path: Path) -> Array:
 
 
 def read_arrays(
-    source: Path | bytes, where: str | Path | None = None, problem: str = UNREADABLE
+    source: Path | bytes,
+    where: str | Path | None = None,
+    problem: str = UNREADABLE,
+    *,
+    wanted: Callable[[str], bool] = lambda name: True,
 ) -> dict[str, Array]:
-    """Every array of an `.npz`. Raises LoadError."""
-    archive = Archive(source, where, problem)
-    return {name.removesuffix(".npy"): archive.array(name) for name in archive.members}
+    """Every array of an `.npz` whose name is wanted. Raises LoadError."""
+    return Archive(source, where, problem).arrays(wanted)
 
 
 def read_json(path: Path) -> JsonObject:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import platform
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from qgraph.files import Reserved, reserved, sha256_of, text_path
 from qgraph.fixed_point_network import FixedPointNetwork
 from qgraph.frontends.opaque import foreign_ops
 from qgraph.frontends.sources import source_arrays
+from qgraph.grid_constants import on_grid
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.printing import print_graph
@@ -55,7 +56,7 @@ FILES = MappingProxyType(
         "statistics.json": "histograms of the inputs of quantizers, and clipped values",
         "rewrites.json": "rewrites and refusals of each pass, with reasons",
         "graph.txt": "the quantized graph as text",
-        "network.npz": "constants, unknown ops and a few samples, for export and verify",
+        "network.npz": "other constants, unknown ops and a few samples, for export and verify",
         "profile.yaml": "the target profile, for --profile",
         "float.txt": "the float network as text, for evaluate",
         "float.npz": "constants of the float network that network.npz does not have",
@@ -93,14 +94,15 @@ def write(result: FixedPointNetwork, place: Reserved) -> None:
             with text_path(draft) as folder:
                 write_saved_model(graph_def, result.graph, folder / "saved_model")
         write_npz(draft / "tensors.npz", tensors(result), compressed=True)
+        graph, coded = on_grid(result.graph)
         arrays = {
-            **constants("constant", result.graph),
-            **source_arrays(result.graph),
+            **constants("constant", graph, without=coded),
+            **source_arrays(graph),
             **sample_arrays(result),
         }
         write_npz(draft / "network.npz", arrays)
         _write_json(draft / "rewrites.json", to_json(result.trace.stored))
-        (draft / "graph.txt").write_text(print_graph(result.graph), "utf-8")
+        (draft / "graph.txt").write_text(print_graph(graph), "utf-8")
         original = result.original or result.floating
         (draft / "float.txt").write_text(print_graph(original), "utf-8")
         float_arrays = {**constants("constant", original), **source_arrays(original)}
@@ -158,9 +160,9 @@ def storage_of(result: FixedPointNetwork, name: str) -> str:
     return storage(bound.low, bound.high) if bound is not None else "int64"
 
 
-def constants(kind: str, graph: Graph) -> dict[str, Array]:
+def constants(kind: str, graph: Graph, without: Collection[str] = ()) -> dict[str, Array]:
     """Constants by `kind/<name>`, except those of text, which a file of arrays cannot hold."""
-    nodes = (node for node in graph.topological() if node.op == "const")
+    nodes = (n for n in graph.topological() if n.op == "const" and n.name not in without)
     return {
         f"{kind}/{node.name}": value_of(node) for node in nodes if value_of(node).dtype != object
     }

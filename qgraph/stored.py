@@ -10,11 +10,12 @@ from qgraph.archives import read_arrays, reading
 from qgraph.backends.network_forms import Network
 from qgraph.errors import LoadError
 from qgraph.frontends.sources import sources_of
+from qgraph.grid_constants import coded_constants, from_codes
 from qgraph.ir.graph import Graph
 from qgraph.ir.parsing import parse_graph
 from qgraph.ir.types import Array
 from qgraph.manifest import Manifest, read_manifest
-from qgraph.names import from_entry_name
+from qgraph.names import entry_name, from_entry_name
 from qgraph.program import lower
 from qgraph.quant.profile import load_profile
 
@@ -70,7 +71,12 @@ def load_graph(folder: Path) -> Graph:
     with reading(folder, "was changed or damaged", "quantize the model again"):
         arrays = read_arrays(folder / "network.npz")
         text = _text(folder, "graph.txt", about)
-        graph = parse_graph(text, part(arrays, "constant"), sources_of(arrays))
+        constants = part(arrays, "constant")
+        coded = coded_constants(constants, about.tensors)
+        names = {f"codes/{entry_name(entry.name)}" for entry in coded.values()}
+        codes = part(read_arrays(folder / "tensors.npz", wanted=names.__contains__), "codes")
+        constants |= from_codes(coded, codes)
+        graph = parse_graph(text, constants, sources_of(arrays))
         graph.facts.update(about.established)
         return graph
 
@@ -135,7 +141,7 @@ def load_network(folder: str | Path) -> Network:
     folder = inference_folder(folder)
     graph = load_graph(folder)
     with reading(folder, "was changed or damaged", "quantize the model again"):
-        sample = part(read_arrays(folder / "tensors.npz"), "input")
+        sample = part(_of_kind(folder / "tensors.npz", "input"), "input")
         shapes = {
             name: (graph.types[name].shape or (None,))[:1] + array.shape[1:]
             for name, array in sample.items()
@@ -163,7 +169,11 @@ def load_samples(folder: str | Path) -> dict[str, Array]:
     """
     folder = inference_folder(folder)
     with reading(folder, "was changed or damaged", "quantize the model again"):
-        return part(read_arrays(folder / "network.npz"), "sample")
+        return part(_of_kind(folder / "network.npz", "sample"), "sample")
+
+
+def _of_kind(file: Path, kind: str) -> dict[str, Array]:
+    return read_arrays(file, wanted=lambda name: name.startswith(f"{kind}/"))
 
 
 def part(arrays: Mapping[str, Array], kind: str) -> dict[str, Array]:

@@ -40,6 +40,16 @@ def test_array_in_the_other_order(array):
     np.testing.assert_array_equal(read_arrays(content.getvalue(), "it")["a"], array)
 
 
+def test_the_directory_is_read_once_for_all_arrays(monkeypatch):
+    """Archives of many arrays are otherwise read in quadratic time."""
+    opened, inner = [], Archive._opened
+    monkeypatch.setattr(Archive, "_opened", lambda self: opened.append(self) or inner(self))
+    data = npz_bytes({f"a{i}": np.array(i) for i in range(50)})
+    assert len(read_arrays(data, "it")) == 50
+    assert len(opened) == 2  # to check it, and to read it
+    assert read_arrays(data, "it", wanted=lambda name: name in ("a1", "x")) == {"a1": 1}
+
+
 def archive_of(method=zipfile.ZIP_STORED, **members):
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", method) as archive:

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from qgraph.backends.tf.builder import type_number
+from qgraph.backends.tf.emission import FEW_ELEMENTS
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
 from qgraph.exact.bounds import bounds
@@ -296,3 +298,20 @@ def test_subnormal_inputs_are_numbers_below_and_above_zero(rounding, overflow, e
     for many in (1, 10_000):  # one thread, and several
         found = TFProgram(emit_graph_def(g)).run({"x": np.repeat(x, many)}, ["y"])[0]
         np.testing.assert_array_equal(found, np.repeat(evaluate(g, {"x": x})["y"], many))
+
+
+@pytest.mark.parametrize("profile", ["int8", "per-channel", "int32-bias"])
+@pytest.mark.parametrize(
+    "make", [layer(), depthwise(shape=(3, 3, 4, 4))], ids=["conv", "depthwise"]
+)
+def test_large_weights_are_stored_as_codes(profile, make) -> None:
+    graph = Graph("net")
+    x = graph.input("x", "float32", (2, 8, 6, 4))
+    graph.outputs["y"] = make(graph, x)
+    feeds = random_feeds(graph)
+    made = quantize(graph, PROFILES[profile])
+    nodes = emit_graph_def(made).node
+    tensors = [node.attr["value"].tensor for node in nodes if node.op == "Const"]
+    held = [tensor for tensor in tensors if len(tensor.tensor_content) >= FEW_ELEMENTS]
+    assert [tensor.dtype for tensor in held] == [type_number("int8")]
+    assert_tf_equals_reference(made, feeds)

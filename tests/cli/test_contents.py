@@ -62,7 +62,7 @@ def test_manifest(manifest, model):
 
 def test_keys_go_with_the_number_of_the_format(manifest):
     """If this fails, raise `FORMAT`: `qgraph report` reads only its own format."""
-    assert FORMAT == 6 and set(manifest) == {
+    assert FORMAT == 7 and set(manifest) == {
         "format", "versions", "model", "model_sha256", "calibration_samples", "effort", "plan",
         "plan_spec", "trials", "agreement", "calibration_method", "profile", "inputs", "outputs",
         "layers", "tensors", "scale_groups", "float_ops", "files",

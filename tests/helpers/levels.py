@@ -48,6 +48,7 @@ LAYERS = (
         "manifest",
         "optimized",
         "quantized",
+        "grid_constants",
         "stored",
         "runtime",
     ),

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from qgraph.backends.tf.builder import DType, GraphDefBuilder
 from qgraph.exact.bounds import Bound
 from qgraph.exact.sums import FLOAT32_EXACT
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array
+from qgraph.numerics import aligned
+from qgraph.program import storage
 from qgraph.quant.topology import QUANTIZERS, ValueExponents
+
+FEW_ELEMENTS = 128  # a constant with fewer is stored as floats
+NARROW = ("int8", "uint8", "int16")  # types of codes that are stored
+MOST_EXPONENT = 100  # so that scales and values are normal float32
 
 
 @dataclass
@@ -58,5 +67,32 @@ class Emission:
         wanted = dtype or array.dtype.name
         key = value, wanted
         if key not in self.casts:
-            self.casts[key] = self.builder.const(array.astype(wanted, copy=False), value)
+            codes = self._codes(value, array)
+            self.casts[key] = (
+                self.builder.const(array.astype(wanted, copy=False), value)
+                if codes is None
+                else self._scaled(value, codes, wanted)
+            )
         return self.casts[key]
+
+    def _codes(self, value: str, array: Array) -> Array | None:
+        """The codes of a large constant, if they take less memory than its values."""
+        node = self.graph.nodes[value]
+        if node.op != "quantize" or array.size < FEW_ELEMENTS:
+            return None
+        kind, exponent = storage(spec_of(node).lo, spec_of(node).hi), self.exponents[value]
+        if kind not in NARROW or np.abs(exponent).max() > MOST_EXPONENT:
+            return None
+        steps = np.ldexp(array.astype(np.float64), aligned(np.asarray(exponent), array.shape))
+        return steps.astype(kind)
+
+    def _scaled(self, value: str, codes: Array, dtype: str) -> str:
+        """`codes * 2^-exponent`, which is exact."""
+        exponent = aligned(np.asarray(self.exponents[value]), codes.shape)
+        scale = np.ldexp(np.ones(exponent.shape, dtype), -exponent)
+        cast = self.builder.add(
+            "Cast", f"{value}/{dtype}", [self.builder.shared(codes, f"{value}/codes")],
+            SrcT=DType(codes.dtype.name), DstT=DType(dtype),
+        )  # fmt: skip
+        factor = self.builder.shared(scale, f"{value}/scale")
+        return self.builder.add("Mul", value, [cast, factor], T=DType(dtype))

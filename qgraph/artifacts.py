@@ -100,13 +100,13 @@ def write(result: FixedPointNetwork, place: Reserved) -> None:
             **source_arrays(graph),
             **sample_arrays(result),
         }
-        write_npz(draft / "network.npz", arrays)
+        write_npz(draft / "network.npz", arrays, compressed=True)
         _write_json(draft / "rewrites.json", to_json(result.trace.stored))
         (draft / "graph.txt").write_text(print_graph(graph), "utf-8")
         original = result.original or result.floating
         (draft / "float.txt").write_text(print_graph(original), "utf-8")
         float_arrays = {**constants("constant", original), **source_arrays(original)}
-        write_npz(draft / "float.npz", other_arrays(float_arrays, arrays))
+        write_npz(draft / "float.npz", other_arrays(float_arrays, arrays), compressed=True)
         (draft / "profile.yaml").write_text(dump_profile(result.profile), "utf-8")
         (draft / "exponents.json").write_text(result.exponents.dump(), "utf-8")
         (draft / "statistics.json").write_text(statistics(result), "utf-8")

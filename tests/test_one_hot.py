@@ -102,6 +102,15 @@ TABLE = np.random.default_rng(1).integers(-9, 9, (4, KINDS)).astype(np.float32)
             id="one-hot",
         ),
         pytest.param(
+            [
+                ("OneHot", ["kinds", "depth", "values"], ["whole"], {"axis": -1}),
+                ("Cast", ["whole"], ["h"], {"to": 1}),
+            ],
+            {"depth": np.int64(KINDS), "values": np.int64([-1, 3])},
+            lambda x: 4 * np.eye(KINDS)[x] - 1,
+            id="cast of integers",
+        ),
+        pytest.param(
             [("Gather", ["table", "kinds"], ["h"], {"axis": 1})],
             {"table": TABLE},
             lambda x: TABLE[:, x].transpose(1, 0, 2),

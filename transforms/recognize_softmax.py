@@ -13,7 +13,15 @@ from qgraph.ir.ops.structure import OpaqueAttrs
 from qgraph.ir.types import Array, Shape
 from qgraph.passes import RewritePass
 from qgraph.quant.topology import behind_layers
-from qgraph.rewrite.masks import EXCLUDED, FAR, SUMS, masked_scores, only_for, softmaxes_of
+from qgraph.rewrite.masks import (
+    EXCLUDED,
+    FAR,
+    SUMS,
+    masked_scores,
+    masks_all,
+    only_for,
+    softmaxes_of,
+)
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
 RESHAPES = ("reshape", "expand_dims", "squeeze", "identity")
@@ -87,7 +95,7 @@ def _mask(rewriter: Rewriter, node: Node) -> bool:
         same = graph.types[scores] == graph.types[node.name]
         if not same or not only_for(graph, node.name, softmaxes_of(graph)):
             return False
-        if chosen is None:
+        if chosen is None or masks_all(graph, node.name, chosen == masked):
             return _put_far(rewriter, node, other)
         addend = np.where(chosen == masked, number.dtype.type(FAR), number.dtype.type(0))
         mask = rewriter.const(addend, f"{node.name}/mask")

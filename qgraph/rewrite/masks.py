@@ -8,6 +8,7 @@ import numpy as np
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
+from qgraph.ir.ops.attributes import AxisAttrs
 from qgraph.ir.types import Array
 
 EXCLUDED = -64.0  # an addend from here on leaves no share: exp(-64) is 2^-92
@@ -50,9 +51,33 @@ def masked_scores(
     for scores, other in (node.inputs, node.inputs[::-1]):
         addend = graph.constant(other) if node.op in SUMS else None
         parts = None if addend is None or addend.dtype.kind != "f" else parts_of(addend)
-        if parts is not None and graph.types[scores] == graph.types[node.name]:
-            return (scores, *parts) if only_for(graph, node.name, softmaxes) else None
+        if parts is None or graph.types[scores] != graph.types[node.name]:
+            continue
+        masks = only_for(graph, node.name, softmaxes)
+        return (scores, *parts) if masks and not masks_all(graph, node.name, parts[0] < 0) else None
     return None
+
+
+def masks_all(graph: Graph, value: str, masked: Array) -> bool:
+    """Whether a constant mask takes all elements out of a softmax that `value` leads to.
+
+    masked: where it takes them out, broadcast to the shape of `value`. Such softmaxes depend on how
+    the mask is written: on rounded sums, or on equal numbers.
+    """
+    sizes = [size or 1 for size in graph.types[value].shape or ()]
+    whole = np.broadcast_to(masked, np.broadcast_shapes(sizes, masked.shape))
+    for user in graph.users(value):
+        made = whole
+        if isinstance(user.attributes, AxisAttrs) and user.op == "softmax":
+            if whole.all(axis=user.attributes.axis).any():
+                return True
+            continue
+        evaluate = op_definition(user.op).evaluate
+        if op_definition(user.op).moves and evaluate is not None:
+            made = np.asarray(evaluate(user.attributes, [whole]))
+        if masks_all(graph, user.name, made):
+            return True
+    return False
 
 
 def only_for(graph: Graph, value: str, softmaxes: Collection[str]) -> bool:

@@ -25,18 +25,22 @@ class OneHot:
 
 
 def one_hot_of(graph: Graph, node: Node) -> OneHot | None:
-    """The one-hot vectors that a node computes: a select of two numbers, or a cast to floats."""
+    """The one-hot vectors that a node computes: a select of two numbers, a cast to floats, or both.
+
+    The numbers of a select that is cast are integers.
+    """
     if not node.inputs or not graph.types[node.name].is_float:
         return None
     on, off = (np.float32(1), np.float32(0))
-    if node.op == "select":
-        numbers = [graph.constant(value) for value in node.inputs[1:]]
+    chosen = graph.producer(node.inputs[0]) if node.op == "cast" else node
+    if chosen.op == "select":
+        numbers = [graph.constant(value) for value in chosen.inputs[1:]]
         if any(number is None or number.size != 1 for number in numbers):
             return None
         on, off = (np.float32(np.ravel(number)[0]) for number in numbers if number is not None)
     elif node.op != "cast":
         return None
-    same = graph.producer(node.inputs[0])
+    same = graph.producer(chosen.inputs[0]) if chosen.op == "select" else chosen
     for indices, other in (same.inputs, same.inputs[::-1]) if same.op == "equal" else ():
         shape, made = graph.types[indices].shape, graph.types[node.name].shape
         if not shape or not made or len(shape) != len(made):

@@ -9,6 +9,7 @@ import pytest
 import qgraph
 from qgraph.artifacts import FILES
 from qgraph.backends.tf.program import TFProgram
+from qgraph.grid_constants import on_grid
 from qgraph.ir.graph import Graph
 from qgraph.ir.parsing import parse_graph
 from qgraph.ir.printing import print_graph
@@ -140,9 +141,9 @@ def test_what_tensorflow_computes_are_those_codes(written, tensors, manifest):
 
 
 def test_graph_and_rewrites(written, model, samples):
-    result = qgraph.quantize(model, samples)
+    graph, _ = on_grid(qgraph.quantize(model, samples).graph)
     text = (written / "graph.txt").read_text()
-    constants = {n.name: n.attrs["value"] for n in result.graph.nodes.values() if n.op == "const"}
+    constants = {n.name: n.attrs["value"] for n in graph.nodes.values() if n.op == "const"}
     parsed = parse_graph(text, constants)
     assert print_graph(parsed) == text and isinstance(parsed, Graph)
     rewrites = json.loads((written / "rewrites.json").read_text())

@@ -12,6 +12,7 @@ from tests.helpers.graphs import opaque_kinds
 RANDOM = np.random.default_rng(7)
 KINDS = {
     "float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "bool": TensorProto.BOOL,
+    "int32": TensorProto.INT32,
     "int8": TensorProto.INT8,
 }  # fmt: skip
 

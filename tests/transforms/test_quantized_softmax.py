@@ -228,6 +228,40 @@ def test_masked_elements_have_no_share(mask, axis: int, profile: Profile) -> Non
     assert np.square(wanted["y"] - found["y"]).mean() < 10**-2 * np.square(wanted["y"]).mean()
 
 
+@pytest.mark.parametrize("axis", [-1, -2])
+def test_a_row_that_an_addend_masks_as_a_whole_stays_float(axis: int) -> None:
+    """In float32, `-1e9 + score` is nearly the same for all scores; sums of codes keep them."""
+    mask = np.zeros((ROWS, ROWS), np.float32)
+    mask[(2, ...) if axis == -1 else (..., 2)] = -1e9
+    graph, data = with_addend(mask, axis)
+    wanted = evaluate(graph, data)
+    PassManager(FLOAT).run(graph)
+    quantize(graph, INT8, data)
+    assert not any(node.op == "integer_softmax" for node in graph.nodes.values())
+    found = Reference(graph).outputs(data)
+    assert np.square(wanted["y"] - found["y"]).mean() < 10**-2 * np.square(wanted["y"]).mean()
+
+
+@pytest.mark.parametrize("axis", [-1, -2])
+def test_a_row_that_a_select_masks_as_a_whole_has_equal_shares(axis: int) -> None:
+    seen = np.ones((ROWS, ROWS), bool)
+    seen[(2, ...) if axis == -1 else (..., 2)] = False
+    graph, data = attention(axis=axis)
+    scores = graph.nodes["shares"].inputs[0]
+    far = graph.const(np.float32(-1e9))
+    chosen = graph.add("select", graph.const(seen), scores, far, name="masked")
+    graph.replace(replace(graph.nodes["shares"], inputs=(chosen,)))
+    wanted = evaluate(graph, data)
+    PassManager(FLOAT).run(graph)
+    quantize(graph, INT8, data)
+    assert sum(node.op == "integer_softmax" for node in graph.nodes.values()) == 1
+    graph.outputs["shares"] = graph.nodes["shares"].name
+    found = Reference(graph).outputs(data)
+    shares = np.moveaxis(found["shares"], axis, -1)[..., 2, :]
+    assert len(np.unique(shares)) == 1
+    assert np.square(wanted["y"] - found["y"]).mean() < 10**-2 * np.square(wanted["y"]).mean()
+
+
 def test_scores_that_are_nearly_equal_are_masked_too() -> None:
     """Their distances are far below 1, so that the exponentials of scores do not reach 0."""
     graph, data = with_addend(MASKS["large"])

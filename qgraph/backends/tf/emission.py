@@ -80,15 +80,15 @@ class Emission:
         node = self.graph.nodes[value]
         if node.op != "quantize" or array.size < FEW_ELEMENTS:
             return None
-        kind, exponent = storage(spec_of(node).lo, spec_of(node).hi), self.exponents[value]
+        kind = storage(spec_of(node).lo, spec_of(node).hi)
+        exponent = aligned(self.exponents[value], array.shape)
         if kind not in NARROW or np.abs(exponent).max() > MOST_EXPONENT:
             return None
-        steps = np.ldexp(array.astype(np.float64), aligned(np.asarray(exponent), array.shape))
-        return steps.astype(kind)
+        return np.ldexp(array.astype(np.float64), exponent).astype(kind)
 
     def _scaled(self, value: str, codes: Array, dtype: str) -> str:
         """`codes * 2^-exponent`, which is exact."""
-        exponent = aligned(np.asarray(self.exponents[value]), codes.shape)
+        exponent = aligned(self.exponents[value], codes.shape)
         scale = np.ldexp(np.ones(exponent.shape, dtype), -exponent)
         cast = self.builder.add(
             "Cast", f"{value}/{dtype}", [self.builder.shared(codes, f"{value}/codes")],

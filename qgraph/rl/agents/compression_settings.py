@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from qgraph.errors import UsageError
-from qgraph.rl.agents.learning_settings import LearningSettings
+from qgraph.rl.agents.bits_settings import BitsSettings
 from qgraph.rl.agents.setting import Panel
 from qgraph.rl.setting_text import SettingText
 
@@ -13,7 +13,7 @@ COMPRESSION = Panel.COMPRESSION
 
 
 @dataclass(frozen=True)
-class CompressionSettings(LearningSettings):
+class CompressionSettings(BitsSettings):
     """Links that compress policies, and the strategy that steers them."""
 
     compress: str = COMPRESSION.setting(
@@ -43,6 +43,8 @@ class CompressionSettings(LearningSettings):
             return
         if not self.compress.strip():
             raise UsageError(SettingText("{compress} is empty"), hint=example)
+        if self.train_bits is not None:
+            raise self.excluded("compress")
         if not self.quantizer:
             raise UsageError(
                 SettingText("{compress} needs a quantizer"),

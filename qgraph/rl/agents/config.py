@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from qgraph.errors import UsageError
 from qgraph.rl.agents.compression_settings import CompressionSettings
 from qgraph.rl.agents.setting import SettingValues
+from qgraph.rl.setting_text import SettingText
 
 if TYPE_CHECKING:
     import numpy as np
@@ -131,6 +132,12 @@ class RunConfig(CompressionSettings, ABC):
             UsageError: The algorithm has none.
         """
         shape, size = environment.shape, self.image_size
+        if self.train_bits is not None and len(shape) != 1:
+            raise UsageError(
+                SettingText("{train_bits} is for vectors; `{name}` gives {shape}",
+                            name=self.environment, shape=list(shape)),
+                hint=SettingText("leave {train_bits} out, and quantize the trained policy"),
+            )  # fmt: skip
         images = self.images and len(shape) == 3 and min(shape[:2]) >= size
         if len(shape) != 1 and not images:
             kinds = "vectors"

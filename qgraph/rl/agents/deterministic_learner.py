@@ -55,6 +55,9 @@ class DeterministicLearner(CriticLearner):
         self.policy_adam = Adam(self.policy, config.learning_rate, gradient_norm)
         self.critic_adam = Adam(self.critic, config.learning_rate, gradient_norm)
 
+    def _train_beside(self, thresholds: Adam) -> None:
+        self.policy_adam.beside = [thresholds]
+
     @property
     def parts(self) -> dict[str, Weights]:
         return {

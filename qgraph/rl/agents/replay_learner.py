@@ -5,7 +5,7 @@ Imports TensorFlow: import it late.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 
 import tensorflow as tf
@@ -13,6 +13,7 @@ import tensorflow as tf
 from qgraph.foreign import Tensor, Variable
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram
+from qgraph.rl.agents.bits_learner import BitsLearner
 from qgraph.rl.agents.precision import LearnerPrecision
 from qgraph.rl.agents.replay_config import ReplayConfig
 from qgraph.rl.learn.replay import Batch
@@ -21,11 +22,11 @@ from qgraph.rl.learn.tensors import Transitions, by_name, run, transitions_of
 Weights = Mapping[str, Tensor]
 
 
-class ReplayLearner(ABC):
+class ReplayLearner(BitsLearner):
     """Base of learners whose step takes transitions from a replay.
 
     A subclass makes its networks, names the variables of a run in `parts` and defines `_step`.
-    Networks run in float32 or mixed_bfloat16; a learner in other formats overrides `_run`.
+    Networks run in float32 or mixed_bfloat16; a learner in other formats overrides `_run_float`.
     """
 
     teacher = None
@@ -33,7 +34,7 @@ class ReplayLearner(ABC):
     def __init__(self, config: ReplayConfig) -> None:
         self.bfloat16 = config.precision is LearnerPrecision.MIXED_BFLOAT16
         self.taken = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self._compiled = tf.function(self._step, autograph=False)
+        self._compile()
 
     @property
     @abstractmethod
@@ -50,7 +51,7 @@ class ReplayLearner(ABC):
     @property
     def state(self) -> dict[str, Variable]:
         """Every variable that a resumed run needs, as `part/name`."""
-        return {**by_name(self.parts), "taken": self.taken}
+        return {**by_name(self.parts), **self.bits_state, "taken": self.taken}
 
     def step(self, batch: Batch) -> tuple[Array, float]:
         """Learn from a batch: the error [n] of each transition, for priorities, and the loss."""
@@ -63,5 +64,13 @@ class ReplayLearner(ABC):
         tf.cond(self.taken % period == 0, update, lambda: None)
 
     def _run(self, program: ActorProgram, weights: Weights, x: Tensor) -> Tensor:
-        """The output [n, m] of a network for inputs [n, *shape]."""
+        """The output [n, m] of a network for inputs [n, *shape]; of few bits if it is the policy's."""
+        if self.bits is not None and program is self.bits.program:
+            return self.bits(weights, x)
+        return self._run_float(program, weights, x)
+
+    def _compile(self) -> None:
+        self._compiled = tf.function(self._step, autograph=False)
+
+    def _run_float(self, program: ActorProgram, weights: Weights, x: Tensor) -> Tensor:
         return run(program, weights, x, bfloat16=self.bfloat16)

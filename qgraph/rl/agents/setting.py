@@ -45,6 +45,7 @@ class Panel(StrEnum):
     EXPLORATION = "Exploration"
     REPLAY = "Replay"
     ALGORITHM = ""  # named by the algorithms that have the option
+    BITS = "Training in few bits"
     COMPRESSION = "Compression"
 
     def setting(

@@ -12,6 +12,7 @@ import tensorflow as tf
 from qgraph.foreign import Tensor, Variable
 from qgraph.rl.half.hadam import CLIPS, LowPrecisionAdam, finite
 from qgraph.rl.half.scaling import LossScale
+from qgraph.rl.learn.adam import Adam
 
 
 class Descent:
@@ -23,6 +24,7 @@ class Descent:
     compound    the optimizer's state has scaled gradients, and is rescaled with the scale (section
                 3, method 5); otherwise gradients are divided by the scale first. Raises UsageError
                 for an optimizer that clips gradients
+    beside      an optimizer of other variables of the same loss, for a Descent without `scale`
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class Descent:
     ) -> None:
         self.variables, self.optimizer = variables, optimizer
         self.scale, self.compound = scale, compound
+        self.beside: Adam | None = None
         if compound:
             optimizer.check_without(CLIPS, "compound scaling: scaled gradients would be clipped")
         optimizer.build(list(variables.values()))
@@ -51,7 +54,11 @@ class Descent:
         """One step down `loss`, recorded by `tape`."""
         variables = list(self.variables.values())
         if self.scale is None:
-            self._apply(tape.gradient(loss, variables))
+            others = {} if self.beside is None else dict(self.beside.variables)
+            own, other = tape.gradient(loss, (variables, others))
+            self._apply(own)
+            if self.beside is not None:
+                self.beside.apply(other)
         else:
             # Gradients are scaled at their start, since the scaled loss may be infinite.
             scale = tf.cast(self.scale.value, loss.dtype)

@@ -13,7 +13,8 @@ from qgraph.foreign import Tensor, Variable
 
 
 class Adam:
-    """Updates `variables` (Kingma and Ba, 2015). `state` is its state, by name.
+    """Updates `variables` (Kingma and Ba, 2015). `state` is its state, by name. `beside` are
+    optimizers of other variables of the same loss.
 
     norm: gradients are scaled down together if their norm is larger; 0 leaves them. epsilon: added
     to the root of the second moment, so that small gradients change less.
@@ -27,6 +28,7 @@ class Adam:
         epsilon: float = 1e-8,
     ) -> None:
         self.variables, self.rate, self.norm, self.epsilon = variables, rate, norm, epsilon
+        self.beside: list[Adam] = []
         self.state: dict[str, Tensor] = {
             f"{moment}/{name}": tf.Variable(tf.zeros_like(variable), trainable=False)
             for moment in ("first", "second")
@@ -37,12 +39,13 @@ class Adam:
         )
 
     def descend(self, tape: tf.GradientTape, loss: Tensor) -> None:
-        """One step down `loss`, which `tape` recorded."""
-        names = list(self.variables)
-        gradients = tape.gradient(loss, [self.variables[name] for name in names])
+        """One step of this optimizer and those `beside` it down `loss`, which `tape` recorded."""
+        parts = [self, *self.beside]
+        gradients = tape.gradient(loss, [dict(part.variables) for part in parts])
         # The mean over replicas; unchanged for a single one.
         gradients = tf.distribute.get_replica_context().all_reduce("MEAN", gradients)
-        self.apply(dict(zip(names, gradients, strict=True)))
+        for part, found in zip(parts, gradients, strict=True):
+            part.apply(found)
 
     def apply(self, gradients: Mapping[str, Tensor]) -> None:
         """One step with these gradients."""

@@ -19,6 +19,7 @@ from qgraph.rl.agents.registry import config_from_json
 OPTIONS, CHECKPOINT = "options.json", "checkpoint.npz"
 PROGRESS, EPISODES, BREAKDOWN = "progress.csv", "episodes.csv", "actors.csv"
 POLICY, BOARD, ENERGY, LOCK = "policy.pb", "tensorboard", "energy.json", "lock"
+STATIC_POLICY = "policy.qpol"  # of a run that trains in few bits
 
 
 class RunDirectory:

@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from qgraph.archives import read_json, reading
-from qgraph.errors import RunError, TrainingError, UsageError
+from qgraph.errors import LoadError, RunError, TrainingError, UsageError
 from qgraph.files import write_whole
 from qgraph.ir.types import Array
 from qgraph.progress import Steps, silent_steps
@@ -28,6 +28,7 @@ from qgraph.rl.agents.registry import learner_for
 from qgraph.rl.compress.learner_messages import Sample
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.environments import make
+from qgraph.rl.learn.bits_phase import BitsPhase
 from qgraph.rl.learn.directory import (
     BOARD,
     BREAKDOWN,
@@ -36,6 +37,7 @@ from qgraph.rl.learn.directory import (
     EPISODES,
     POLICY,
     PROGRESS,
+    STATIC_POLICY,
     Rows,
     RunDirectory,
 )
@@ -53,7 +55,9 @@ from qgraph.rl.learn.status import (
 )
 from qgraph.rl.monitor import LearnerFacts
 from qgraph.rl.monitor.indicators import RECENT
-from qgraph.rl.policy.play import Returns, play
+from qgraph.rl.policy.file import Packed, read
+from qgraph.rl.policy.play import Outputs, Returns, play
+from qgraph.rl.policy.policy import Policy
 from qgraph.rl.setting_text import SettingText
 from qgraph.stopping import stoppable
 from qgraph.stored import part
@@ -62,6 +66,7 @@ from qgraph.train.checkpoint import Checkpoint, read_checkpoint, restore
 EVALUATION_SEED = 1_000_000  # not among the seeds of actors
 MAX_WAIT = 0.05  # seconds that the learner waits for records at most
 CHECKPOINT_SECONDS = 60.0
+RETURN, STATIC_RETURN = "fp32_return_mean", "return_mean"  # beside and in policies
 KEPT_REPLAY = 1 << 28  # bytes; a resumed run fills a larger replay again
 
 
@@ -79,6 +84,9 @@ class Training:
         self.counts = Counts()
         self.resumed = resume
         self.recent: deque[float] = deque(maxlen=RECENT)
+        self.sample = Sample(shape, config.seed) if config.compress or config.train_bits else None
+        self.bits = BitsPhase(config, self.learner, self.sample) if config.train_bits else None
+        self.identity = self._identity()  # while the policy is float
         if resume:
             self._restore()
         since = (self.counts.learner_steps, self.limiter.inserts) if resume else (None, None)
@@ -95,7 +103,6 @@ class Training:
         self.warnings = config.warnings()  # and those of processes that did not end the run
         self.compression = self._compression(resume)
         self.teacher = teacher_of(self.learner, self.compression)
-        self.sample = Sample(shape, config.seed) if self.compression else None
         self.facts = LearnerFacts()
 
     @property
@@ -162,7 +169,7 @@ class Training:
         return RayActors(job) if self.config.ray else ActorProcesses(job)
 
     def _publish(self, actors: ExperienceSource) -> None:
-        if self.sample is not None:
+        if self.compression is not None and self.sample is not None:
             facts = replace(
                 self.facts,
                 seconds=self.counts.seconds,
@@ -171,7 +178,8 @@ class Training:
                 episodes=float(self.counts.episodes),
             )
             actors.send(facts, self.sample.observations())
-        actors.publish(self.teacher.weights, self.counts.learner_steps)
+        weights = self.teacher.weights if self.bits is None else self.bits.weights()
+        actors.publish(weights, self.counts.learner_steps)
 
     def _compression(self, resume: bool) -> Settings | None:
         config = self.config
@@ -218,6 +226,8 @@ class Training:
             self.episodes.add({"actor_steps": self.limiter.inserts, **row, "seconds": seconds})
 
     def _learn(self) -> None:
+        if self.bits is not None and self.bits.begin_if_due(self.limiter.inserts):
+            self.counts.best = None  # of the float policy
         batch = self.replay.sample(self.config.batch_size, self.rng)
         self.limiter.sample()
         errors, loss = self.learner.step(batch)
@@ -232,14 +242,15 @@ class Training:
 
     def _report(self, actors: ExperienceSource, watch: Watch) -> None:
         parts = actors.breakdown()
-        original = self._original()
+        packed = self._packed()
+        original = self._original() if packed is None else Policy(packed).outputs
         found = self._play(original)
         acting = actors.compressed_actor() if self.config.monitor else None
-        if acting is not None:
+        if acting is not None and isinstance(original, Actor):
             self.facts = self._compared(original, found, acting)
         if self.counts.best is None or found.mean >= self.counts.best:
             self.counts.best = found.mean
-            self._write_policy(found)
+            self._write_policy(found, packed)
         counts = self.counts
         self.status = Status(
             counts.learner_steps,
@@ -269,7 +280,11 @@ class Training:
         weights = {name: v.numpy() for name, v in self.learner.policy.items()}
         return Actor(Packer(self.learner.program, bits=32).pack(weights))
 
-    def _play(self, policy: Actor, drawn: bool = False) -> Returns:
+    def _packed(self) -> Packed | None:
+        """The static policy, once the policy is trained in few bits."""
+        return self.bits.packed(self._about()) if self.bits and self.bits.begun else None
+
+    def _play(self, policy: Outputs, drawn: bool = False) -> Returns:
         seeds = range(EVALUATION_SEED, EVALUATION_SEED + self.config.episodes)
         rng = np.random.default_rng(EVALUATION_SEED) if drawn else None
         return play(self.config.environment, policy, self.learner.head, seeds, rng=rng)
@@ -283,19 +298,27 @@ class Training:
             compressed_version=float(acting.version),
         )
 
-    def _write_policy(self, found: Returns) -> None:
-        from qgraph.rl.learn.frozen import write_policy
-
-        about = {
+    def _about(self) -> dict[str, object]:
+        return {
             "algorithm": self.config.algorithm,
             "env": self.config.environment,
             "action": self.learner.head.kind,
-            "fp32_return_mean": found.mean,
-            "episodes": len(found.each),
             "learner_steps": self.counts.learner_steps,
         }
+
+    def _write_policy(self, found: Returns, packed: Packed | None) -> None:
+        from qgraph.rl.learn.frozen import write_policy
+
+        played = {
+            RETURN if packed is None else STATIC_RETURN: found.mean,
+            "episodes": len(found.each),
+        }
+        if packed is not None:
+            made = replace(packed, manifest={**packed.manifest, **played})
+            made.write(self.directory.path / STATIC_POLICY)
+            return
         path = self.directory.path / POLICY
-        write_policy(path, self.learner.program, self.learner.policy, about)
+        write_policy(path, self.learner.program, self.learner.policy, {**self._about(), **played})
 
     def _write_energy(self, found: Costs) -> None:
         """Write the energy of all parts of a resumed run."""
@@ -322,20 +345,23 @@ class Training:
             "limiter": self.limiter.state(),
             "random": self.rng.bit_generator.state,
             "recent": list(self.recent),
+            "bits": self.bits.facts() if self.bits else {},
         }
         state = {name: v.numpy() for name, v in self.learner.state.items()}
         kept = {}
         if self.replay.nbytes <= KEPT_REPLAY:
             kept = {f"replay/{name}": v for name, v in self.replay.state().items()}
-        Checkpoint(self._identity(), {**state, **kept}, facts).write(
-            self.directory.path / CHECKPOINT
-        )
+        Checkpoint(self.identity, {**state, **kept}, facts).write(self.directory.path / CHECKPOINT)
 
     def _restore(self) -> None:
         """Continue from the checkpoint. Raises LoadError."""
         path = self.directory.path / CHECKPOINT
-        found = read_checkpoint(path, self._identity())
+        found = read_checkpoint(path, self.identity)
         restore(self.learner.state, found)
+        if self.bits is not None:
+            with reading(path, "its network of few bits cannot be read"):
+                self.bits.restore(found.facts.get("bits", {}))
+            restore(self.learner.state, found)
         with reading(path, "its record cannot be read"):
             self.counts = Counts(**found.facts["counts"])
             self.counts.best = self._best(self.counts.best)
@@ -350,10 +376,13 @@ class Training:
 
     def _best(self, checkpointed: float | None) -> float | None:
         """The return of the written policy, which may be newer than the checkpoint."""
-        about = (self.directory.path / POLICY).with_suffix(".json")
+        folder = self.directory.path
         try:
-            return float(json.loads(about.read_text("utf-8"))["fp32_return_mean"])
-        except (OSError, ValueError, KeyError, TypeError):  # it is missing, or another file
+            if self.bits and self.bits.begun:
+                return float(str(read(folder / STATIC_POLICY).manifest[STATIC_RETURN]))
+            about = (folder / POLICY).with_suffix(".json")
+            return float(json.loads(about.read_text("utf-8"))[RETURN])
+        except (OSError, ValueError, KeyError, TypeError, LoadError):  # missing, or another file
             return checkpointed
 
     def _identity(self) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from qgraph.choices import PackedForm, chosen
 from qgraph.errors import CalibrationError, UnsupportedError, UsageError
+from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.progress import Progress, silent
 from qgraph.quant.profile import Profile, load_profile
@@ -72,15 +73,7 @@ def pack(
         policy.qpol
     """
     form = chosen(PackedForm, form, "form")
-    manifest: dict[str, object] = {
-        "form": form,
-        "bits": bits,
-        "shape": list(network.program.shape),
-        "outputs": list(network.program.outputs),
-        "head": None if head is None else head.as_json(),
-        "range": _span(network, observations),
-        **(about or {}),
-    }
+    manifest = _manifest(form, bits, network.program, head, observations, about)
     if form is PackedForm.DYNAMIC:
         return _dynamic(network, bits, first_bits, last_bits, observations, manifest)
     if observations is None:
@@ -91,6 +84,42 @@ def pack(
     if first_bits is not None or last_bits is not None:
         raise UsageError("first and last layers of a static policy always have 8 bits")
     return _static(network, bits, observations, manifest, progress)
+
+
+def pack_calibrated(
+    graph: Graph,
+    program: ActorProgram,
+    head: Head | None,
+    bits: int,
+    observations: Array | None = None,
+    about: Mapping[str, object] | None = None,
+) -> Packed:
+    """Pack the calibrated graph of a program as a static policy.
+
+    bits: of weights, for the manifest. observations: [n, *shape], whose range later ones are
+    compared with. Raises UnsupportedError for an op between integer layers that stays float.
+    """
+    manifest = _manifest(PackedForm.STATIC, bits, program, head, observations, about)
+    return _packed_graph(graph, program.observation, manifest)
+
+
+def _manifest(
+    form: PackedForm,
+    bits: int,
+    program: ActorProgram,
+    head: Head | None,
+    observations: Array | None,
+    about: Mapping[str, object] | None,
+) -> dict[str, object]:
+    return {
+        "form": form,
+        "bits": bits,
+        "shape": list(program.shape),
+        "outputs": list(program.outputs),
+        "head": None if head is None else head.as_json(),
+        "range": _span(program, observations),
+        **(about or {}),
+    }
 
 
 def _dynamic(
@@ -129,15 +158,7 @@ def _static(
     manifest: dict[str, object],
     progress: Progress,
 ) -> Packed:
-    from qgraph.artifacts import constants
-    from qgraph.backends.engine.file import engine_file
     from qgraph.compiler import quantize
-    from qgraph.ir.printing import print_graph
-    from qgraph.ir.reading import kind_of
-    from qgraph.npz import npz_bytes
-    from qgraph.program import lower
-    from qgraph.program.islands import islands
-    from qgraph.rl.policy.static import ends
 
     graph = network.graph
     (name,) = (n for n in graph.inputs if graph.is_used(n))
@@ -152,6 +173,20 @@ def _static(
     mixed = np.random.default_rng(0).permutation(observations)
     feed = np.ascontiguousarray(mixed, graph.types[name].dtype)
     quantized = quantize(graph, {name: feed}, profile=profile_for(bits), progress=progress).graph
+    return _packed_graph(quantized, name, manifest)
+
+
+def _packed_graph(quantized: Graph, name: str, manifest: Mapping[str, object]) -> Packed:
+    """Pack a calibrated graph with the input `name`."""
+    from qgraph.artifacts import constants
+    from qgraph.backends.engine.file import engine_file
+    from qgraph.ir.printing import print_graph
+    from qgraph.ir.reading import kind_of
+    from qgraph.npz import npz_bytes
+    from qgraph.program import lower
+    from qgraph.program.islands import islands
+    from qgraph.rl.policy.static import ends
+
     program = lower(quantized)
     for island in islands(quantized, program):
         raise UnsupportedError(
@@ -159,30 +194,30 @@ def _static(
             node=island.nodes[0].name,
             hint="pack the policy as dynamic, or leave the op out",
         )
-    manifest.update(
+    own = {
         **ends(quantized, program, name),
-        outputs=list(quantized.outputs),
-        input=name,
-        facts=sorted(quantized.facts),
-    )
+        "outputs": list(quantized.outputs),
+        "input": name,
+        "facts": sorted(quantized.facts),
+    }
     parts = {
         "graph": print_graph(quantized).encode(),
         "constants": npz_bytes(constants("constant", quantized)),
         "engine": engine_file(program),
     }
-    return Packed(manifest, {k: np.frombuffer(v, np.uint8) for k, v in parts.items()})
+    return Packed({**manifest, **own}, {k: np.frombuffer(v, np.uint8) for k, v in parts.items()})
 
 
-def _span(network: PolicyNetwork, observations: Array | None) -> dict[str, list[float]] | None:
+def _span(program: ActorProgram, observations: Array | None) -> dict[str, list[float]] | None:
     """The range of each feature, or of each channel of images."""
     if observations is None:
         return None
     seen = np.asarray(observations)
-    if seen.shape[1:] != network.program.shape or not len(seen):
-        wanted = ", ".join(map(str, network.program.shape))
+    if seen.shape[1:] != program.shape or not len(seen):
+        wanted = ", ".join(map(str, program.shape))
         raise CalibrationError(
             f"observations are [n, {wanted}], found {list(seen.shape)}",
-            hint=layout_hint(seen.shape, network.program.shape) or "",
+            hint=layout_hint(seen.shape, program.shape) or "",
         )
     if not np.isfinite(seen).all():
         raise CalibrationError("observations have NaN or infinity")

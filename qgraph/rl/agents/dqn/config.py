@@ -79,6 +79,11 @@ class DqnConfig(ReplayConfig):
         }
     )
 
+    def check(self) -> None:
+        super().check()
+        if self.train_bits is not None and self.dueling:
+            raise self.excluded("dueling")
+
     def exploration(self, actor: int, head: Head) -> Exploration:
         from qgraph.rl.learn.exploration import Epsilon, epsilon_ladder
 

@@ -38,6 +38,9 @@ class DqnLearner(ReplayLearner):
         trained = {k: v for k, v in self.policy.items() if is_trained(k)}
         self.adam = Adam(trained, config.learning_rate, GRADIENT_NORM)
 
+    def _train_beside(self, thresholds: Adam) -> None:
+        self.adam.beside = [thresholds]
+
     @property
     def parts(self) -> dict[str, Weights]:
         return {"policy": self.policy, "target": self.target, "adam": self.adam.state}

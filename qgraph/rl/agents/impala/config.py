@@ -88,6 +88,8 @@ class ImpalaConfig(RunConfig):
         from qgraph.rl.correct import Correction
 
         Correction.parse(self.correction)
+        if self.train_bits is not None and self.replicas > 1:
+            raise self.excluded("replicas")
         if self.steps < self.batch_size + self.partial_steps:
             raise UsageError(
                 SettingText(

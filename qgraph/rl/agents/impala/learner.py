@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from qgraph.foreign import Tensor, Variable
 from qgraph.ir.types import Array
+from qgraph.rl.agents.bits_learner import BitsLearner
 from qgraph.rl.agents.impala.config import ImpalaConfig
 from qgraph.rl.agents.learner import Teacher
 from qgraph.rl.agents.precision import LearnerPrecision
@@ -29,7 +30,7 @@ from qgraph.train.replicas import strategy_of
 NORM, EPSILON = 0.5, 1e-5  # of Adam; they keep one unusual batch from ruining a good policy
 
 
-class ImpalaLearner:
+class ImpalaLearner(BitsLearner):
     """Policy and critic share a torso; actors get the policy only.
 
     The critic's head has one value, V(x), or one for each action, Q(x, .), as the targets of the
@@ -54,12 +55,21 @@ class ImpalaLearner:
         self.policy = {name: self.weights[name] for name in self.program.weight_shapes}
         with_values = PolicySpec(self.network, self.head, "value")
         self.teacher = None if self.correct.of_actions else Teacher(with_values, self.weights)
+        self._compile()
+
+    def _compile(self) -> None:
         self._compiled = tf.function(self._run, autograph=False)
+
+    def _train_beside(self, thresholds: Adam) -> None:
+        self.adam.beside = [thresholds]
 
     @property
     def state(self) -> dict[str, Variable]:
         """Every variable that a resumed run needs, by name."""
-        return by_name({"network": self.weights, "adam": self.adam.state})
+        return {
+            **by_name({"network": self.weights, "adam": self.adam.state}),
+            **self.bits_state,
+        }
 
     def step(self, batch: Batch) -> tuple[Array, float]:
         """Learn from trajectories [n, b]: the critic's error of each step, and the loss.
@@ -128,5 +138,7 @@ class ImpalaLearner:
         shape = self.program.shape
         flat = tf.reshape(x, [-1, *shape])
         found = run_all(self.network, self.weights, flat, bfloat16=self.bfloat16)
+        if self.bits is not None:  # values stay float
+            found[0] = self.bits(self.policy, flat)
         front = tf.shape(x)[: x.shape.rank - len(shape)]
         return [tf.reshape(y, tf.concat([front, [y.shape[-1]]], 0)) for y in found]

@@ -91,6 +91,9 @@ class SacConfig(ReplayConfig):
         methods = GROUPS.get(self.float16_methods, self.float16_methods)
         object.__setattr__(self, "float16_methods", methods)
         check_methods(methods)
+        for name in ("float16_methods", "significand"):
+            if self.train_bits is not None and getattr(self, name):
+                raise self.excluded(name)
         narrow = (LearnerPrecision.FLOAT16, LearnerPrecision.FLOAT32)
         if self.significand is not None and self.precision not in narrow:
             raise UsageError(

@@ -29,6 +29,7 @@ from qgraph.rl.half.precision import precision_of
 from qgraph.rl.half.scaling import LossScale
 from qgraph.rl.half.softplus import log_slope
 from qgraph.rl.head import Head
+from qgraph.rl.learn.adam import Adam
 from qgraph.rl.learn.exploration import LOG_STD
 from qgraph.rl.learn.networks import TINY, initial_weights, is_trained, network
 from qgraph.rl.learn.replay import Batch
@@ -104,6 +105,9 @@ class SacLearner(CriticLearner):
         compound = "compound-scaling" in self.methods
         scale = LossScale() if compound or LOSS_SCALING in self.methods else None
         return Descent(moved, optimizer, scale, compound=compound)
+
+    def _train_beside(self, thresholds: Adam) -> None:
+        self.descents["actor"].beside = thresholds
 
     @property
     def parts(self) -> dict[str, Weights]:
@@ -232,7 +236,7 @@ class SacLearner(CriticLearner):
         weights = {**self.fixed, **part(critic, "encoder")}
         return encoder_weights(self._computed(weights), self.rounded)
 
-    def _run(self, program: ActorProgram, weights: Weights, x: Tensor) -> Tensor:
+    def _run_float(self, program: ActorProgram, weights: Weights, x: Tensor) -> Tensor:
         dtype = self.precision.computed
         return run(program, self._computed(weights), x, dtype=dtype, through=self.rounded)
 

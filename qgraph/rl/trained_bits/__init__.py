@@ -1,0 +1,1 @@
+"""Policies whose weights and thresholds are trained in few bits (TQT) while they learn."""

@@ -1,0 +1,92 @@
+"""An actor program as a calibrated graph: the network that is trained in few bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from qgraph.choices import WeightMethod
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array
+from qgraph.ops.lowerings import LoweringRefusal, Lowerings
+from qgraph.quant.plan import Plan
+from qgraph.rl.actor import ActorProgram, ActorStep
+from qgraph.rl.actor.ops import OPS, Activation, LayerNormAttrs
+from qgraph.rl.policy.build import profile_for
+from qgraph.transforms.strip_unused import StripUnused
+
+# Thresholds of weights that clip the largest ones are nearer to the trained ones (TQT, table 2).
+START = Plan(weights=WeightMethod.DEVIATIONS)
+
+
+def calibrated(
+    program: ActorProgram, weights: Mapping[str, Array], observations: Array, bits: int
+) -> Graph:
+    """The policy with quantizers, whose first thresholds fit observations [n, *shape].
+
+    Constants have the names of weights, and are not changed by passes. bits: of weights; the other
+    bits are those of a static policy (`profile_for`). Raises UnsupportedError for a step that is
+    not trained in few bits.
+    """
+    from qgraph.compiler import quantize
+
+    graph = policy_graph(program, weights)
+    feed = {program.observation: np.ascontiguousarray(observations, np.float32)}
+    # Without the float recipe: it would merge weights, which the learner has apart.
+    steps = (StripUnused(),)
+    return quantize(graph, feed, profile=profile_for(bits), plan=START, passes=steps).graph
+
+
+def policy_graph(program: ActorProgram, weights: Mapping[str, Array]) -> Graph:
+    """The float graph of a program. Raises UnsupportedError for a step that it cannot have."""
+    graph = Graph("policy")
+    values = {
+        program.observation: graph.input(program.observation, "float32", (None, *program.shape))
+    }
+    for step in program.steps:
+        inputs = [values[name] for name in step.inputs]
+        own = [graph.const(np.asarray(weights[name], np.float32), name) for name in step.weights]
+        values[step.output] = STEPS.of(step.op, step.output)(graph, step, *inputs, *own)
+    graph.outputs.update({name: values[name] for name in program.outputs})
+    return graph
+
+
+def check_steps(program: ActorProgram) -> None:
+    """Raise UnsupportedError for a step that is not trained in few bits."""
+    for step in program.steps:
+        STEPS.of(step.op, step.output)
+
+
+def _dense(graph: Graph, step: ActorStep, x: str, kernel: str, bias: str) -> str:
+    product = graph.add("matmul", x, kernel, name=f"{step.output}/product")
+    return _activated(graph, step, graph.add("bias_add", product, bias, name=f"{step.output}/sum"))
+
+
+def _layer_norm(graph: Graph, step: ActorStep, x: str, gamma: str, beta: str) -> str:
+    attrs = {"epsilon": step.attrs_as(LayerNormAttrs).epsilon}
+    return graph.add("layer_norm", x, gamma, beta, name=step.output, attrs=attrs)
+
+
+def _activated(graph: Graph, step: ActorStep, x: str) -> str:
+    if step.activation is Activation.LINEAR:
+        return x
+    op = ACTIVATIONS.of(step.activation, step.output)
+    return graph.add(op, x, name=step.output)
+
+
+REFUSED = LoweringRefusal("a policy with this step is not trained in few bits")
+STEPS: Lowerings[Callable[..., str]] = Lowerings(
+    "rl/trained_bits/policy_graph",
+    OPS,
+    {"dense": _dense, "layer_norm": _layer_norm, "activate": _activated},
+    dict.fromkeys(set(OPS) - {"dense", "layer_norm", "activate"}, REFUSED),
+)
+ACTIVATIONS: Lowerings[str] = Lowerings(
+    "rl/trained_bits/policy_graph",
+    tuple(Activation),
+    {name: name for name in (Activation.RELU, Activation.TANH, Activation.SIGMOID)},
+    dict.fromkeys(
+        set(Activation) - {Activation.RELU, Activation.TANH, Activation.SIGMOID}, REFUSED
+    ),
+)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qgraph.cli.console import console, print_next, print_table
+from qgraph.rl.learn.directory import POLICY, STATIC_POLICY
 from qgraph.words import counted
 
 if TYPE_CHECKING:
@@ -27,9 +28,10 @@ def print_summary(path: Path, training: Training, as_json: bool) -> None:
     for warning in training.warnings:
         out.print(f"warning: {warning}", soft_wrap=True)
     out.print(f"written to {path}", soft_wrap=True)
-    policy = path / "policy.pb"
+    policy, static = path / POLICY, path / STATIC_POLICY
     if training.done and policy.exists():
-        print_next(["rl", "evaluate", str(policy)])
+        whole = [str(static), "--against"] if training.bits.begun else []
+        print_next(["rl", "evaluate", *whole, str(policy)])
 
 
 def facts_of(path: Path, training: Training) -> dict[str, object]:
@@ -51,7 +53,10 @@ def rows_of(path: Path, training: Training, status: Status) -> list[tuple[str, s
     """Names and values of the summary: returns, steps, waiting and compression."""
     return [
         ("return", f"{status.return_mean:.1f} +- {status.return_error:.1f}"),
-        ("its best (policy.pb)", f"{training.counts.best:.1f}"),
+        (
+            f"its best ({STATIC_POLICY if training.bits.begun else POLICY})",
+            f"{training.counts.best:.1f}",
+        ),
         ("of actors", f"{status.actors_return:.1f}"),
         ("steps of actors", f"{status.actor_steps:,} in {status.episodes:,} episodes"),
         ("steps of the learner", f"{status.learner_steps:,} in {status.seconds:,.1f} s"),

@@ -64,7 +64,7 @@ class ReplayLearner(BitsLearner):
         tf.cond(self.taken % period == 0, update, lambda: None)
 
     def _run(self, program: ActorProgram, weights: Weights, x: Tensor) -> Tensor:
-        """The output [n, m] of a network for inputs [n, *shape]; of few bits if it is the policy's."""
+        """The output [n, m] of a network for [n, *shape]; the policy's may be of few bits."""
         if self.bits is not None and program is self.bits.program:
             return self.bits(weights, x)
         return self._run_float(program, weights, x)

@@ -23,12 +23,12 @@ from qgraph.rl.trained_bits.policy_graph import calibrated
 class BitsPhase:
     """Begins to train `learner` in few bits, and packs what it learned.
 
-    sample: observations of actors, for the first thresholds.
+    sample: observations of actors, for the first thresholds; None for a run without few bits.
     """
 
     config: RunConfig
     learner: Learner
-    sample: Sample
+    sample: Sample | None
 
     @property
     def begun(self) -> bool:
@@ -37,10 +37,10 @@ class BitsPhase:
     def begin_if_due(self, actor_steps: int) -> bool:
         """Whether training in few bits begins now, after so many steps of actors."""
         config, delay = self.config, self.config.train_bits_delay
-        seen = self.sample.observations()
-        if config.train_bits is None or delay is None or self.begun or seen is None:
+        if config.train_bits is None or delay is None or self.begun or actor_steps < delay:
             return False
-        if actor_steps < delay:
+        seen = self._seen()
+        if seen is None:
             return False
         learner = self.learner
         weights = {name: v.numpy() for name, v in learner.policy.items()}
@@ -58,8 +58,10 @@ class BitsPhase:
         learner, bits = self.learner, self.config.train_bits
         assert learner.bits is not None and bits is not None
         graph = learner.bits.finalized(learner.policy)
-        seen = self.sample.observations()
-        return pack_calibrated(graph, learner.program, learner.head, bits, seen, about)
+        return pack_calibrated(graph, learner.program, learner.head, bits, self._seen(), about)
+
+    def _seen(self) -> Array | None:
+        return None if self.sample is None else self.sample.observations()
 
     def facts(self) -> dict[str, object]:
         """What a checkpoint needs beside the variables: the text of the graph, and its facts."""

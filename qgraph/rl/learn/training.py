@@ -17,11 +17,11 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from qgraph.archives import read_json, reading
-from qgraph.errors import LoadError, RunError, TrainingError, UsageError
+from qgraph.errors import RunError, TrainingError, UsageError
 from qgraph.files import write_whole
 from qgraph.ir.types import Array
 from qgraph.progress import Steps, silent_steps
-from qgraph.rl.actor import Actor, Packer
+from qgraph.rl.actor import Actor
 from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.agents.learner import teacher_of
 from qgraph.rl.agents.registry import learner_for
@@ -35,13 +35,12 @@ from qgraph.rl.learn.directory import (
     CHECKPOINT,
     ENERGY,
     EPISODES,
-    POLICY,
     PROGRESS,
-    STATIC_POLICY,
     Rows,
     RunDirectory,
 )
 from qgraph.rl.learn.energy import Costs, Meter, together
+from qgraph.rl.learn.policy_files import PolicyFiles
 from qgraph.rl.learn.ray_actors import RayActors
 from qgraph.rl.learn.records import record_type
 from qgraph.rl.learn.sources import ActorProcesses, ExperienceSource, Job, LocalActors
@@ -55,9 +54,7 @@ from qgraph.rl.learn.status import (
 )
 from qgraph.rl.monitor import LearnerFacts
 from qgraph.rl.monitor.indicators import RECENT
-from qgraph.rl.policy.file import Packed, read
 from qgraph.rl.policy.play import Outputs, Returns, play
-from qgraph.rl.policy.policy import Policy
 from qgraph.rl.setting_text import SettingText
 from qgraph.stopping import stoppable
 from qgraph.stored import part
@@ -66,7 +63,6 @@ from qgraph.train.checkpoint import Checkpoint, read_checkpoint, restore
 EVALUATION_SEED = 1_000_000  # not among the seeds of actors
 MAX_WAIT = 0.05  # seconds that the learner waits for records at most
 CHECKPOINT_SECONDS = 60.0
-RETURN, STATIC_RETURN = "fp32_return_mean", "return_mean"  # beside and in policies
 KEPT_REPLAY = 1 << 28  # bytes; a resumed run fills a larger replay again
 
 
@@ -85,7 +81,8 @@ class Training:
         self.resumed = resume
         self.recent: deque[float] = deque(maxlen=RECENT)
         self.sample = Sample(shape, config.seed) if config.compress or config.train_bits else None
-        self.bits = BitsPhase(config, self.learner, self.sample) if config.train_bits else None
+        self.bits = BitsPhase(config, self.learner, self.sample)
+        self.policies = PolicyFiles(directory.path, self.bits)
         self.identity = self._identity()  # while the policy is float
         if resume:
             self._restore()
@@ -178,7 +175,7 @@ class Training:
                 episodes=float(self.counts.episodes),
             )
             actors.send(facts, self.sample.observations())
-        weights = self.teacher.weights if self.bits is None else self.bits.weights()
+        weights = self.bits.weights() if self.bits.begun else self.teacher.weights
         actors.publish(weights, self.counts.learner_steps)
 
     def _compression(self, resume: bool) -> Settings | None:
@@ -226,7 +223,7 @@ class Training:
             self.episodes.add({"actor_steps": self.limiter.inserts, **row, "seconds": seconds})
 
     def _learn(self) -> None:
-        if self.bits is not None and self.bits.begin_if_due(self.limiter.inserts):
+        if self.bits.begin_if_due(self.limiter.inserts):
             self.counts.best = None  # of the float policy
         batch = self.replay.sample(self.config.batch_size, self.rng)
         self.limiter.sample()
@@ -242,15 +239,14 @@ class Training:
 
     def _report(self, actors: ExperienceSource, watch: Watch) -> None:
         parts = actors.breakdown()
-        packed = self._packed()
-        original = self._original() if packed is None else Policy(packed).outputs
-        found = self._play(original)
+        original = self.policies.current(self.counts.learner_steps)
+        found = self._play(original.outputs)
         acting = actors.compressed_actor() if self.config.monitor else None
-        if acting is not None and isinstance(original, Actor):
-            self.facts = self._compared(original, found, acting)
+        if acting is not None:
+            self.facts = self._compared(original.outputs, found, acting)
         if self.counts.best is None or found.mean >= self.counts.best:
             self.counts.best = found.mean
-            self._write_policy(found, packed)
+            self.policies.write(original, found)
         counts = self.counts
         self.status = Status(
             counts.learner_steps,
@@ -276,20 +272,12 @@ class Training:
             self.breakdown.add({"actor_steps": steps, "actor": index, **rounded})
         watch(self.status)
 
-    def _original(self) -> Actor:
-        weights = {name: v.numpy() for name, v in self.learner.policy.items()}
-        return Actor(Packer(self.learner.program, bits=32).pack(weights))
-
-    def _packed(self) -> Packed | None:
-        """The static policy, once the policy is trained in few bits."""
-        return self.bits.packed(self._about()) if self.bits and self.bits.begun else None
-
     def _play(self, policy: Outputs, drawn: bool = False) -> Returns:
         seeds = range(EVALUATION_SEED, EVALUATION_SEED + self.config.episodes)
         rng = np.random.default_rng(EVALUATION_SEED) if drawn else None
         return play(self.config.environment, policy, self.learner.head, seeds, rng=rng)
 
-    def _compared(self, original: Actor, greedy: Returns, acting: Actor) -> LearnerFacts:
+    def _compared(self, original: Outputs, greedy: Returns, acting: Actor) -> LearnerFacts:
         """The returns of both policies with drawn actions, as actors act."""
         draws = self.learner.head.draws
         return LearnerFacts(
@@ -297,28 +285,6 @@ class Training:
             compressed_return=self._play(acting, drawn=draws).mean,
             compressed_version=float(acting.version),
         )
-
-    def _about(self) -> dict[str, object]:
-        return {
-            "algorithm": self.config.algorithm,
-            "env": self.config.environment,
-            "action": self.learner.head.kind,
-            "learner_steps": self.counts.learner_steps,
-        }
-
-    def _write_policy(self, found: Returns, packed: Packed | None) -> None:
-        from qgraph.rl.learn.frozen import write_policy
-
-        played = {
-            RETURN if packed is None else STATIC_RETURN: found.mean,
-            "episodes": len(found.each),
-        }
-        if packed is not None:
-            made = replace(packed, manifest={**packed.manifest, **played})
-            made.write(self.directory.path / STATIC_POLICY)
-            return
-        path = self.directory.path / POLICY
-        write_policy(path, self.learner.program, self.learner.policy, {**self._about(), **played})
 
     def _write_energy(self, found: Costs) -> None:
         """Write the energy of all parts of a resumed run."""
@@ -345,7 +311,7 @@ class Training:
             "limiter": self.limiter.state(),
             "random": self.rng.bit_generator.state,
             "recent": list(self.recent),
-            "bits": self.bits.facts() if self.bits else {},
+            "bits": self.bits.facts(),
         }
         state = {name: v.numpy() for name, v in self.learner.state.items()}
         kept = {}
@@ -358,13 +324,12 @@ class Training:
         path = self.directory.path / CHECKPOINT
         found = read_checkpoint(path, self.identity)
         restore(self.learner.state, found)
-        if self.bits is not None:
-            with reading(path, "its network of few bits cannot be read"):
-                self.bits.restore(found.facts.get("bits", {}))
-            restore(self.learner.state, found)
+        with reading(path, "its network of few bits cannot be read"):
+            self.bits.restore(found.facts.get("bits", {}))
+        restore(self.learner.state, found)
         with reading(path, "its record cannot be read"):
             self.counts = Counts(**found.facts["counts"])
-            self.counts.best = self._best(self.counts.best)
+            self.counts.best = self.policies.best(self.counts.best)
             self.limiter.restore(found.facts["limiter"])
             replay = part(found.variables, "replay")
             if replay:
@@ -373,17 +338,6 @@ class Training:
                 self.limiter.restart(self.config.limiter().min_inserts)
             self.rng.bit_generator.state = found.facts["random"]
             self.recent.extend(found.facts.get("recent", ()))  # older checkpoints lack them
-
-    def _best(self, checkpointed: float | None) -> float | None:
-        """The return of the written policy, which may be newer than the checkpoint."""
-        folder = self.directory.path
-        try:
-            if self.bits and self.bits.begun:
-                return float(str(read(folder / STATIC_POLICY).manifest[STATIC_RETURN]))
-            about = (folder / POLICY).with_suffix(".json")
-            return float(json.loads(about.read_text("utf-8"))[RETURN])
-        except (OSError, ValueError, KeyError, TypeError, LoadError):  # missing, or another file
-            return checkpointed
 
     def _identity(self) -> str:
         """A digest of the shapes of all variables, which a checkpoint must match."""

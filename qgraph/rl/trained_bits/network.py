@@ -13,7 +13,7 @@ import tensorflow as tf
 from qgraph.errors import TrainingError
 from qgraph.foreign import Tensor, Variable
 from qgraph.ir.graph import Graph
-from qgraph.ir.reading import spec_if_any, value_of
+from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array
 from qgraph.numerics import dequantize, quantize
 from qgraph.quant.topology import QUANTIZERS
@@ -36,6 +36,11 @@ class TrainedBits:
         self.thresholds = Adam(self.quantizers.variables(), rate)
         self._forward = Forward(graph, (*QUANTIZERS, "relu6"))
         (self._output,) = graph.outputs.values()
+        self._of_weights = [
+            node
+            for node in graph.topological()
+            if node.op == "quantize" and node.inputs[0] in program.weight_shapes
+        ]
 
     @property
     def state(self) -> dict[str, Variable]:
@@ -79,11 +84,9 @@ class TrainedBits:
 
     def rounded(self, weights: Mapping[str, Variable]) -> dict[str, Array]:
         """The weights as their codes, float32."""
-        graph = self.finalized(weights)
-        found = {}
-        for node in graph.topological():
-            spec = spec_if_any(node)
-            if spec is not None and node.inputs[0] in weights:
-                value = value_of(graph.nodes[node.inputs[0]])
-                found[node.inputs[0]] = dequantize(quantize(value, spec)).astype(np.float32)
+        ranges, found = self.quantizers.scales.unstacked(), {}
+        for node in self._of_weights:
+            name = node.inputs[0]
+            spec = spec_of(node).with_exponent(self.quantizers.scales.exponent(node, ranges))
+            found[name] = dequantize(quantize(weights[name].numpy(), spec)).astype(np.float32)
         return found

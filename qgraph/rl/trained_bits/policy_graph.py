@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from qgraph.choices import WeightMethod
-from qgraph.ir.graph import Graph
-from qgraph.ir.types import Array
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.reading import spec_if_any, spec_of
+from qgraph.ir.types import Array, Role
+from qgraph.numerics import frozen_exponent
 from qgraph.ops.lowerings import LoweringRefusal, Lowerings
 from qgraph.quant.plan import Plan
 from qgraph.rl.actor import ActorProgram, ActorStep
@@ -18,6 +20,7 @@ from qgraph.transforms.strip_unused import StripUnused
 
 # Thresholds of weights that clip the largest ones are nearer to the trained ones (TQT, table 2).
 START = Plan(weights=WeightMethod.DEVIATIONS)
+ROOM = 2  # bits
 
 
 def calibrated(
@@ -35,7 +38,30 @@ def calibrated(
     feed = {program.observation: np.ascontiguousarray(observations, np.float32)}
     # Without the float recipe: it would merge weights, which the learner has apart.
     steps = (StripUnused(),)
-    return quantize(graph, feed, profile=profile_for(bits), plan=START, passes=steps).graph
+    profile = profile_for(bits)
+    return _with_room(quantize(graph, feed, profile=profile, plan=START, passes=steps).graph)
+
+
+def _with_room(graph: Graph) -> Graph:
+    """A copy whose sums may grow by ROOM bits: outputs of a policy grow while it learns.
+
+    Sums have 16 bits, more than they need, and clipped ones would have no gradient.
+    """
+    made = graph.copy()
+    wide = [node for node in graph.topological() if _is_sum(node)]
+    groups = {spec_of(node).group for node in wide} - {None}
+    for node in graph.topological():
+        spec = spec_if_any(node)
+        if spec is not None and (node in wide or spec.group in groups):
+            exponent = frozen_exponent(np.asarray(spec.exponent) - ROOM)
+            made.set_attrs(node.name, spec=spec.with_exponent(exponent))
+    return made
+
+
+def _is_sum(node: Node) -> bool:
+    """Whether a quantizer rounds sums of a layer to 16 bits."""
+    roles = (Role.INTERNAL, Role.ACTIVATION)
+    return node.op == "quantize" and spec_of(node).bits == 16 and spec_of(node).role in roles
 
 
 def policy_graph(program: ActorProgram, weights: Mapping[str, Array]) -> Graph:

@@ -153,8 +153,9 @@ class TqtQuantizers:
         """The function, computed in float64 like the entries of its table, then quantized."""
         import tensorflow as tf
 
+        # Entries are rounded once: 16 bits of a number that was rounded to float32 may be others.
         (wide,) = self.functions[node.name](tf.cast(x, tf.float64))
-        return self._quantize(ranges, node, tf.cast(wide, tf.float32))
+        return self._quantize(ranges, node, wide)
 
     def _on_codes(
         self,

@@ -17,6 +17,9 @@ from qgraph.rl.compress.learner_messages import Sample
 from qgraph.rl.policy.build import pack_calibrated
 from qgraph.rl.policy.file import Packed
 from qgraph.rl.trained_bits.policy_graph import calibrated
+from qgraph.train.checkpoint import Checkpoint
+
+SEEN = "seen/observations"
 
 
 @dataclass(frozen=True)
@@ -71,11 +74,19 @@ class BitsPhase:
         graph = learner.bits.finalized(learner.policy)
         return {"graph": print_graph(graph), "established": sorted(graph.facts)}
 
-    def restore(self, facts: Mapping[str, object]) -> None:
-        """Begin as `facts` say. The weights of the learner are restored already."""
+    def arrays(self) -> dict[str, Array]:
+        """What a checkpoint needs beside the variables: the observations of a run in few bits."""
+        seen = self._seen()
+        return {} if self.config.train_bits is None or seen is None else {SEEN: seen}
+
+    def restore(self, found: Checkpoint) -> None:
+        """Begin as a checkpoint says. The weights of the learner are restored already."""
+        if self.sample is not None and SEEN in found.variables:
+            self.sample.add(found.variables[SEEN])
+        facts = found.facts.get("bits")
         if not facts:
             return
         weights = {name: np.asarray(v.numpy()) for name, v in self.learner.policy.items()}
         graph = parse_graph(str(facts["graph"]), weights)
-        graph.facts.update(map(str, facts["established"]))  # type: ignore[call-overload]
+        graph.facts.update(map(str, facts["established"]))
         self.learner.begin_bits(graph, self.config.threshold_rate)

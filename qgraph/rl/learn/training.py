@@ -314,9 +314,9 @@ class Training:
             "bits": self.bits.facts(),
         }
         state = {name: v.numpy() for name, v in self.learner.state.items()}
-        kept = {}
+        kept = self.bits.arrays()
         if self.replay.nbytes <= KEPT_REPLAY:
-            kept = {f"replay/{name}": v for name, v in self.replay.state().items()}
+            kept |= {f"replay/{name}": v for name, v in self.replay.state().items()}
         Checkpoint(self.identity, {**state, **kept}, facts).write(self.directory.path / CHECKPOINT)
 
     def _restore(self) -> None:
@@ -325,7 +325,7 @@ class Training:
         found = read_checkpoint(path, self.identity)
         restore(self.learner.state, found)
         with reading(path, "its network of few bits cannot be read"):
-            self.bits.restore(found.facts.get("bits", {}))
+            self.bits.restore(found)
         restore(self.learner.state, found)
         with reading(path, "its record cannot be read"):
             self.counts = Counts(**found.facts["counts"])

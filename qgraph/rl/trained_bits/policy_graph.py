@@ -43,18 +43,24 @@ def calibrated(
 
 
 def _with_room(graph: Graph) -> Graph:
-    """A copy whose sums may grow by ROOM bits: outputs of a policy grow while it learns.
+    """A copy whose sums may grow by ROOM bits, and whose tables hold all results.
 
-    Sums have 16 bits, more than they need, and clipped ones would have no gradient.
+    A policy's outputs grow while it learns, and clipped numbers have no gradient. Sums have 16
+    bits, more than they need. Results of tanh and sigmoid are at most 1.
     """
     made = graph.copy()
     wide = [node for node in graph.topological() if _is_sum(node)]
     groups = {spec_of(node).group for node in wide} - {None}
     for node in graph.topological():
         spec = spec_if_any(node)
-        if spec is not None and (node in wide or spec.group in groups):
-            exponent = frozen_exponent(np.asarray(spec.exponent) - ROOM)
-            made.set_attrs(node.name, spec=spec.with_exponent(exponent))
+        if spec is None:
+            continue
+        exponent = np.asarray(spec.exponent)
+        if node in wide or spec.group in groups:
+            exponent = exponent - ROOM
+        elif node.op == "lookup":
+            exponent = np.minimum(exponent, spec.bits - spec.signed)
+        made.set_attrs(node.name, spec=spec.with_exponent(frozen_exponent(exponent)))
     return made
 
 

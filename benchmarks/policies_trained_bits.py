@@ -56,11 +56,12 @@ class Task:
 
 
 SMALL = ("--hidden-sizes", "64,64")
-CRITICS = ("--critic-hidden-sizes", "64,64", "--batch-size", "128")
+CRITICS = ("--critic-hidden-sizes", "64,64")
+FASTER = ("--batch-size", "128", "--samples-per-insert", "128")
 TASKS = {
     task.name: task
     for task in (
-        Task("pendulum", "sac", "Pendulum-v1", 8_000, (*SMALL, *CRITICS)),
+        Task("pendulum", "sac", "Pendulum-v1", 8_000, (*SMALL, *CRITICS, *FASTER)),
         Task("cartpole", "dqn", "CartPole-v1", 20_000, SMALL),
     )
 }

@@ -41,7 +41,7 @@ def begin(learner, batch, rate=0.01):
 
 @pytest.mark.parametrize("algorithm", AGENTS)
 def test_a_learner_continues_in_few_bits_to_the_bit(algorithm):
-    first, *rest = batches(algorithm, 5)
+    first, *rest = batches(algorithm, 3)
     whole = learner_of(algorithm)
     before = {name: v.numpy() for name, v in whole.state.items()}
     whole.step(first)

@@ -16,7 +16,7 @@ from qgraph.rl.agents.learner import Learner
 from qgraph.rl.compress.learner_messages import Sample
 from qgraph.rl.policy.build import pack_calibrated
 from qgraph.rl.policy.file import Packed
-from qgraph.rl.trained_bits.policy_graph import calibrated
+from qgraph.rl.trained_bits.policy_graph import calibrated, check_steps
 from qgraph.train.checkpoint import Checkpoint
 
 SEEN = "seen/observations"
@@ -27,11 +27,16 @@ class BitsPhase:
     """Begins to train `learner` in few bits, and packs what it learned.
 
     sample: observations of actors, for the first thresholds; None for a run without few bits.
+    Raises UnsupportedError for a policy with a step that is not trained in few bits.
     """
 
     config: RunConfig
     learner: Learner
     sample: Sample | None
+
+    def __post_init__(self) -> None:
+        if self.config.train_bits is not None:  # not as late as it begins
+            check_steps(self.learner.program)
 
     @property
     def begun(self) -> bool:

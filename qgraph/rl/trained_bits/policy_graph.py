@@ -14,6 +14,7 @@ from qgraph.numerics import frozen_exponent
 from qgraph.ops.lowerings import LoweringRefusal, Lowerings
 from qgraph.quant.plan import Plan
 from qgraph.rl.actor import ActorProgram, ActorStep
+from qgraph.rl.actor.ops import ACTIVATIONS as OF_ACTORS
 from qgraph.rl.actor.ops import OPS, Activation, LayerNormAttrs
 from qgraph.rl.policy.build import profile_for
 from qgraph.transforms.strip_unused import StripUnused
@@ -107,18 +108,24 @@ def _activated(graph: Graph, step: ActorStep, x: str) -> str:
     return graph.add(op, x, name=step.output)
 
 
-REFUSED = LoweringRefusal("a policy with this step is not trained in few bits")
+REFUSED = LoweringRefusal(
+    "a policy with this step is not trained in few bits", "train it in float, and quantize it"
+)
 STEPS: Lowerings[Callable[..., str]] = Lowerings(
     "rl/trained_bits/policy_graph",
     OPS,
     {"dense": _dense, "layer_norm": _layer_norm, "activate": _activated},
-    dict.fromkeys(set(OPS) - {"dense", "layer_norm", "activate"}, REFUSED),
-)
+    dict.fromkeys(
+        (
+            "conv", "affine", "clip", "center", "softmax", "max_pool", "add", "multiply",
+            "concat", "flatten",
+        ),
+        REFUSED,
+    ),
+)  # fmt: skip
 ACTIVATIONS: Lowerings[str] = Lowerings(
     "rl/trained_bits/policy_graph",
-    tuple(Activation),
-    {name: name for name in (Activation.RELU, Activation.TANH, Activation.SIGMOID)},
-    dict.fromkeys(
-        set(Activation) - {Activation.RELU, Activation.TANH, Activation.SIGMOID}, REFUSED
-    ),
+    OF_ACTORS,
+    {name: name for name in ("relu", "tanh", "sigmoid")},
+    dict.fromkeys(("linear", "leaky_relu", "elu", "softplus", "swish", "exp"), REFUSED),
 )

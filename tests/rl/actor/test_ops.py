@@ -65,15 +65,21 @@ def test_every_activation_has_a_function_and_a_step_that_is_tested(activation: s
 def tables() -> dict:
     pytest.importorskip("tensorflow")
     from qgraph.rl.learn import tensors
+    from qgraph.rl.trained_bits import policy_graph
 
     return {
         "floats": floats.STEPS,
         "learner": tensors.STEPS,
         "activations of learners": tensors.ACTIVATIONS,
+        "few bits": policy_graph.STEPS,
+        "activations of few bits": policy_graph.ACTIVATIONS,
     }
 
 
-@pytest.mark.parametrize("table", ["floats", "learner", "activations of learners"])
+@pytest.mark.parametrize(
+    "table",
+    ["floats", "learner", "activations of learners", "few bits", "activations of few bits"],
+)
 def test_every_op_is_lowered_or_refused(table: str) -> None:
     assert not list(tables()[table].faults())
 

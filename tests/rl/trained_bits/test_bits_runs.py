@@ -128,8 +128,10 @@ def test_the_command_line_trains_in_few_bits(tmp_path):
         "--episodes", "2",
     )  # fmt: skip
     assert played.code == 0, played.err
-    wrong = qgraph("rl", "train", *words.split(), "--precision", "float16", "-o", tmp_path / "no")
-    assert wrong.code and "--train-bits and --precision float16 exclude each other" in wrong.err
+    words += " --precision mixed_bfloat16"
+    wrong = qgraph("rl", "train", *words.split(), "-o", tmp_path / "no")
+    assert wrong.code, wrong.out
+    assert "--train-bits and --precision mixed_bfloat16 exclude each other" in wrong.err
 
 
 @pytest.mark.slow

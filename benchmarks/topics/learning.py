@@ -145,6 +145,35 @@ POLICIES_AWARE = Topic(
 )
 
 
+def _trained_bits(result: Result) -> Table:
+    """The gain of training over quantizing afterwards, as a share of the range of returns."""
+    made = Table("", {"bits": "d", "task": "", "gain": "+.2f"})
+    for row in sorted(result.tables[0].rows, key=lambda row: -int(row["bits"])):
+        if row["afterwards"] is not None:
+            range_ = 500 if "CartPole" in row["task"] else 1500
+            made.add(row["bits"], row["task"], (row["trained"][0] - row["afterwards"][0]) / range_)
+    return made.pivot("bits", "task", "gain")
+
+
+POLICIES_TRAINED_BITS = Topic(
+    "policies_trained_bits",
+    "Trained in few bits",
+    lambda result: (
+        "SAC on Pendulum with 2 bits: {0[0]:.0f} ± {0[1]:.0f} trained, {1[0]:.0f} ± {1[1]:.0f} "
+        "quantized afterwards; float {2[0]:.0f} ± {2[1]:.0f}".format(
+            *(
+                result.tables[0].row(task="sac, Pendulum-v1", bits=bits)[way]
+                for bits, way in ((2, "trained"), (2, "afterwards"), (32, "trained"))
+            )
+        )
+    ),
+    "static policies, first and last layers 8 bits, few seeds; ± is the standard error over seeds",
+    first_table,
+    _trained_bits,
+    Lines("bits", "return trained minus afterwards, of the task's range"),
+)
+
+
 def _of_float(result: Result) -> Table:
     return result.tables[0].pivot("variant", "task", "of float32")
 
@@ -167,4 +196,6 @@ SAC_FLOAT16 = Topic(
     Bars("of float32's return; 0 %: nothing learned", line=1.0, percent=True),
 )
 
-TOPICS = (RL_TRAINING, COMPRESSION, POLICIES_BITS, POLICIES_AWARE, SAC_FLOAT16)
+TOPICS = (
+    RL_TRAINING, COMPRESSION, POLICIES_BITS, POLICIES_AWARE, POLICIES_TRAINED_BITS, SAC_FLOAT16,
+)  # fmt: skip

@@ -11,7 +11,8 @@ from qgraph.rl.agents.declared_field import DeclaredField
 from qgraph.rl.agents.registry import config_classes
 from qgraph.rl.agents.setting import Panel
 
-ALIKE = (Panel.RUN, Panel.ACTORS, Panel.BITS, Panel.COMPRESSION)  # settings that all algorithms have
+# Settings that all algorithms have.
+ALIKE = (Panel.RUN, Panel.ACTORS, Panel.BITS, Panel.COMPRESSION)
 
 
 def algorithms_table() -> str:

@@ -47,4 +47,4 @@ class BitsLearner(ABC):
 
     @abstractmethod
     def _compile(self) -> None:
-        """Trace the step of the learner anew."""
+        """Trace the step of the learner again."""

@@ -43,7 +43,7 @@ class BitsPhase:
         return self.learner.bits is not None
 
     def begin_if_due(self, actor_steps: int) -> bool:
-        """Whether training in few bits begins now, after so many steps of actors."""
+        """Begin to train in few bits if `actor_steps` reach the delay; returns whether it began."""
         config, delay = self.config, self.config.train_bits_delay
         if config.train_bits is None or delay is None or self.begun or actor_steps < delay:
             return False
@@ -72,7 +72,7 @@ class BitsPhase:
         return None if self.sample is None else self.sample.observations()
 
     def facts(self) -> dict[str, object]:
-        """What a checkpoint needs beside the variables: the text of the graph, and its facts."""
+        """The facts of a checkpoint beside its variables: the text of the graph, and its facts."""
         learner = self.learner
         if learner.bits is None:
             return {}
@@ -80,12 +80,12 @@ class BitsPhase:
         return {"graph": print_graph(graph), "established": sorted(graph.facts)}
 
     def arrays(self) -> dict[str, Array]:
-        """What a checkpoint needs beside the variables: the observations of a run in few bits."""
+        """The arrays of a checkpoint beside its variables: the observations of a run in few bits."""
         seen = self._seen()
         return {} if self.config.train_bits is None or seen is None else {SEEN: seen}
 
     def restore(self, found: Checkpoint) -> None:
-        """Begin as a checkpoint says. The weights of the learner are restored already."""
+        """Begin with the network of a checkpoint; the weights of the learner are restored before."""
         if self.sample is not None and SEEN in found.variables:
             self.sample.add(found.variables[SEEN])
         facts = found.facts.get("bits")

@@ -1,4 +1,4 @@
-"""Runs that train a policy in few bits: their files, their end, and how they go on."""
+"""Runs that train a policy in few bits: their files, their end, and how they continue."""
 
 import json
 from contextlib import closing

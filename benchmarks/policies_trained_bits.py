@@ -26,7 +26,6 @@ from benchmarks.result import JsonFile
 from benchmarks.tables import Table
 from benchmarks.training_runs import (
     chosen,
-    finite_result,
     last_line,
     mean_and_error,
     rows_of,
@@ -161,12 +160,16 @@ def _row(
     after = None
     if bits != FLOAT:
         floats = [s for s in seeds if is_complete(folder_of(out, task, FLOAT, s))]
-        after = mean_and_error(
+        after = _mean(
             [_returned(folder_of(out, task, FLOAT, s), task, bits, episodes, False) for s in floats]
         )
-    mean = finite_result(mean_and_error(trained))
     name = f"{task.algorithm}, {task.environment}"
-    return name, bits, len(seeds), mean, after, min(trained)
+    return name, bits, len(seeds), _mean(trained), after, min(trained)
+
+
+def _mean(returns: Sequence[float]) -> list[float] | float | None:
+    """The mean over seeds with its standard error; of a single seed without one."""
+    return returns[0] if len(returns) == 1 else mean_and_error(returns)
 
 
 def _returned(folder: Path, task: Task, bits: int, episodes: int, trained: bool) -> float:

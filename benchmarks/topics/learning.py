@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from benchmarks.result import Result
 from benchmarks.tables import Table
 from benchmarks.topics.figures import Bars, Lines
@@ -151,7 +153,8 @@ def _trained_bits(result: Result) -> Table:
     for row in sorted(result.tables[0].rows, key=lambda row: -int(row["bits"])):
         if row["afterwards"] is not None:
             range_ = 500 if "CartPole" in row["task"] else 1500
-            made.add(row["bits"], row["task"], (row["trained"][0] - row["afterwards"][0]) / range_)
+            trained, after = (np.ravel(row[way])[0] for way in ("trained", "afterwards"))
+            made.add(row["bits"], row["task"], float(trained - after) / range_)
     return made.pivot("bits", "task", "gain")
 
 

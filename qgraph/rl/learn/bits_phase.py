@@ -80,12 +80,12 @@ class BitsPhase:
         return {"graph": print_graph(graph), "established": sorted(graph.facts)}
 
     def arrays(self) -> dict[str, Array]:
-        """The arrays of a checkpoint beside its variables: the observations of a run in few bits."""
+        """The arrays of a checkpoint beside its variables: observations of a run in few bits."""
         seen = self._seen()
         return {} if self.config.train_bits is None or seen is None else {SEEN: seen}
 
     def restore(self, found: Checkpoint) -> None:
-        """Begin with the network of a checkpoint; the weights of the learner are restored before."""
+        """Begin with the network of a checkpoint, whose weights the learner has already."""
         if self.sample is not None and SEEN in found.variables:
             self.sample.add(found.variables[SEEN])
         facts = found.facts.get("bits")

@@ -9,6 +9,8 @@ from benchmarks.tables import Table
 from benchmarks.topics.figures import Bars, Lines
 from benchmarks.topics.topic import Topic, first_table
 
+NEAR = 2  # standard errors of a difference
+
 
 def _training(result: Result) -> Table:
     return result.tables[0].only(
@@ -43,6 +45,31 @@ RL_TRAINING = Topic(
     _training,
     _steps_to,
     Bars("actor steps to 95 % of the best return, ± one standard error"),
+)
+
+
+def _ppo_returns(result: Result) -> Table:
+    return result.tables[0].pivot("task", "trained by", "return")
+
+
+def _near(result: Result) -> str:
+    rows = [row for row in result.tables[0].rows if row["errors from sb3"] is not None]
+    near = sum(abs(row["errors from sb3"]) <= NEAR for row in rows)
+    farthest = max(abs(row["errors from sb3"]) for row in rows)
+    return (
+        f"{near} of {len(rows)} returns within {NEAR} standard errors of stable-baselines3's, "
+        f"the farthest at {farthest:.1f}"
+    )
+
+
+PPO_RETURNS = Topic(
+    "ppo_returns",
+    "PPO beside stable-baselines3",
+    _near,
+    "CartPole, Acrobot, Pendulum and LunarLander, equal hyperparameters, float32 and int8 actors",
+    first_table,
+    _ppo_returns,
+    Bars("return of the final policy, ± one standard error"),
 )
 
 
@@ -200,5 +227,6 @@ SAC_FLOAT16 = Topic(
 )
 
 TOPICS = (
-    RL_TRAINING, COMPRESSION, POLICIES_BITS, POLICIES_AWARE, POLICIES_TRAINED_BITS, SAC_FLOAT16,
+    RL_TRAINING, PPO_RETURNS, COMPRESSION, POLICIES_BITS, POLICIES_AWARE, POLICIES_TRAINED_BITS,
+    SAC_FLOAT16,
 )  # fmt: skip

@@ -35,7 +35,7 @@ ALGORITHM = ("--algo", "--algorithm")
 def _algorithms() -> str:
     """Describe which algorithms are for discrete and which for continuous actions."""
     discrete = [kind.algorithm for kind in config_classes() if kind.discrete_actions]
-    numbers = [kind.algorithm for kind in config_classes() if not kind.discrete_actions]
+    numbers = [kind.algorithm for kind in config_classes() if kind.continuous_actions]
     return (
         f"Algorithm: {', '.join(discrete)} for discrete actions; {', '.join(numbers)} for "
         "continuous actions."

@@ -21,13 +21,18 @@ def algorithms_table() -> str:
         (
             f"[{kind.title}](../qgraph/rl/agents/{kind.algorithm}/README.md)",
             f"`{kind.algorithm}`",
-            "one of several" if kind.discrete_actions else "numbers",
+            ", ".join(_kinds_of_actions(kind)),
             "vectors, images" if kind.images else "vectors",
             ", ".join(f"`{precision}`" for precision in kind.precisions),
         )
         for kind in config_classes()
     ]
     return markdown_table(("algorithm", "name", "actions", "observations", "precision"), rows)
+
+
+def _kinds_of_actions(kind: type[RunConfig]) -> list[str]:
+    chooses = {"one of several": kind.discrete_actions, "numbers": kind.continuous_actions}
+    return [words for words, whether in chooses.items() if whether]
 
 
 def settings_table(algorithm: str) -> str:

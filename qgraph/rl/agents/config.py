@@ -37,8 +37,8 @@ class RunConfig(CompressionSettings, ABC):
     Attributes:
         environment: Name of the environment.
         algorithm: Name of the algorithm.
-        discrete_actions: Whether the algorithm is for discrete actions; otherwise, for continuous
-            ones.
+        discrete_actions: Whether the algorithm can choose discrete actions.
+        continuous_actions: Whether the algorithm can choose continuous actions.
         images: Whether the algorithm can learn from images. All can learn from vectors.
         image_size: The smallest height and width of images, which the convolutions need.
         tasks: Settings of tasks that differ from the defaults, by name of the environment or by a
@@ -52,7 +52,8 @@ class RunConfig(CompressionSettings, ABC):
     """
 
     algorithm: ClassVar[str]
-    discrete_actions: ClassVar[bool]
+    discrete_actions: ClassVar[bool] = False
+    continuous_actions: ClassVar[bool] = False
     images: ClassVar[bool] = False
     image_size: ClassVar[int] = 3
     tasks: ClassVar[Mapping[str, SettingValues]] = MappingProxyType({})
@@ -90,6 +91,17 @@ class RunConfig(CompressionSettings, ABC):
     @abstractmethod
     def record_steps(self) -> int:
         """Steps of the environment in one record that an actor sends."""
+
+    def needed_version(self, steps: int) -> int:
+        """Compute which policy an actor waits for before its next step.
+
+        Args:
+            steps: Steps that the actor has taken since the run was started or resumed.
+
+        Returns:
+            How many policies the learner must have made since then; 0 if the actor does not wait.
+        """
+        return 0
 
     @abstractmethod
     def memory(self, dtype: np.dtype[np.void]) -> Memory:

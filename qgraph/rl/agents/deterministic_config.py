@@ -20,7 +20,7 @@ class DeterministicConfig(ReplayConfig):
     Actors explore by Gaussian noise on the action.
     """
 
-    discrete_actions: ClassVar[bool] = False
+    continuous_actions: ClassVar[bool] = True
 
     critic_hidden_sizes: tuple[int, ...] = CRITIC_HIDDEN_SIZES.field((256, 256))
     sigma: float = SIGMA.field(0.2)

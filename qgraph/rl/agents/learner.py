@@ -39,12 +39,18 @@ class Learner(Protocol):
     state       every variable that a resumed run needs, by name
     bits        the network of the policy in few bits; None while it is float
     teacher     the policy with values V(x) on its torso; None for a learner without values
+    acting      the policy as actors get it: the program above, or one that has more for drawing
     """
 
     program: ActorProgram
-    head: Head
     policy: dict[str, Tensor]
     bits: TrainedBits | None
+
+    @property
+    def head(self) -> Head: ...
+
+    @property
+    def acting(self) -> Teacher: ...
 
     @property
     def teacher(self) -> Teacher | None: ...
@@ -63,4 +69,4 @@ def teacher_of(learner: Learner, compression: Settings | None) -> Teacher:
     """The part of a learner that a compressor gets: values too, if a student learns them."""
     if compression is not None and compression.teaches_values and learner.teacher is not None:
         return learner.teacher
-    return Teacher(PolicySpec(learner.program, learner.head), learner.policy)
+    return learner.acting

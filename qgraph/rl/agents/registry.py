@@ -42,6 +42,7 @@ AGENTS: Mapping[str, Agent] = MappingProxyType(
         "sac": Agent("sac.config:SacConfig", "sac.learner:SacLearner"),
         "impala": Agent("impala.config:ImpalaConfig", "impala.learner:ImpalaLearner"),
         "td3": Agent("td3.config:Td3Config", "td3.learner:Td3Learner"),
+        "ppo": Agent("ppo.config:PpoConfig", "ppo.learner:PpoLearner"),
     }
 )
 
@@ -146,8 +147,8 @@ def learner_for(config: RunConfig, environment: Environment) -> Learner:
 def check_fits(config: RunConfig, environment: Environment) -> None:
     """Raise UsageError if the algorithm cannot choose such actions or see such observations."""
     discrete, images = environment.actions.discrete, len(environment.shape) > 1
-    fitting = [kind for kind in config_classes() if kind.discrete_actions == discrete]
-    if discrete != config.discrete_actions:
+    fitting = [kind for kind in config_classes() if _chooses(kind, discrete)]
+    if type(config) not in fitting:
         raise UsageError(
             f"{config.algorithm} does not fit `{config.environment}`, whose actions are "
             + ("one of several" if discrete else "numbers"),
@@ -160,6 +161,11 @@ def check_fits(config: RunConfig, environment: Environment) -> None:
             hint=f"for images and such actions: {', '.join(users)}",
         )
     config.check_observations(environment)
+
+
+def _chooses(kind: type[RunConfig], discrete: bool) -> bool:
+    """Whether an algorithm chooses discrete, or continuous, actions."""
+    return kind.discrete_actions if discrete else kind.continuous_actions
 
 
 def _imported(place: str) -> object:

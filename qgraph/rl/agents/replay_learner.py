@@ -14,8 +14,11 @@ from qgraph.foreign import Tensor, Variable
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram
 from qgraph.rl.agents.bits_learner import BitsLearner
+from qgraph.rl.agents.learner import Teacher
 from qgraph.rl.agents.precision import LearnerPrecision
 from qgraph.rl.agents.replay_config import ReplayConfig
+from qgraph.rl.compress.chain_policy import PolicySpec
+from qgraph.rl.head import Head
 from qgraph.rl.learn.replay import Batch
 from qgraph.rl.learn.tensors import Transitions, by_name, run, transitions_of
 
@@ -29,6 +32,9 @@ class ReplayLearner(BitsLearner):
     Networks run in float32 or mixed_bfloat16; a learner in other formats overrides `_run_float`.
     """
 
+    program: ActorProgram
+    head: Head
+    policy: dict[str, Tensor]
     teacher = None
 
     def __init__(self, config: ReplayConfig) -> None:
@@ -47,6 +53,11 @@ class ReplayLearner(BitsLearner):
 
         A learner that overrides `step` may return more.
         """
+
+    @property
+    def acting(self) -> Teacher:
+        """The policy, as actors get it."""
+        return Teacher(PolicySpec(self.program, self.head), self.policy)
 
     @property
     def state(self) -> dict[str, Variable]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from qgraph.rl.agents.setting import (
     AT_LEAST_ONE,
+    NOT_NEGATIVE,
     POSITIVE,
     POSITIVE_SHARE,
     SHARE,
@@ -17,6 +18,10 @@ CRITIC_HIDDEN_SIZES = Setting(
 )  # fmt: skip
 LAYER_NORM = Setting("Normalize after the first layer.", panel=Panel.LEARNING)
 REWARD_SCALE = Setting("Factor of rewards in learning.", POSITIVE, panel=Panel.LEARNING)
+ENTROPY_COST = Setting(
+    "Weight of the entropy bonus in the loss.", NOT_NEGATIVE, former_name="entropy"
+)
+VALUE_COST = Setting("Weight of the critic's loss.", NOT_NEGATIVE, former_name="value")
 TAU = Setting(
     "Share of the new weights in an update of target networks.", POSITIVE_SHARE,
     panel=Panel.LEARNING,

@@ -101,26 +101,26 @@ class Subscriber:
             return False
         return self.check_now(use)
 
-    def check_now(self, use: Callable[[Array], object]) -> bool:
+    def check_now(self, use: Callable[[Array], object], least: int = 0) -> bool:
         """Check for a newer block now.
 
         Args:
             use: As for `step`.
+            least: Version to wait for. The learner must be able to publish it without more records
+                of this actor.
 
         Returns:
             Whether a block was accepted.
         """
-        if self._learner is None:
-            renewed = self._renew(use)
-            if self._on_demand:
-                self._reader.request()  # for the next check
-            return renewed
-        published = self._learner.version
-        if published > self._reader.version:
+        wanted = least if self._learner is None else max(least, self._learner.version)
+        if wanted > self._reader.version:
             if self._on_demand:
                 self._reader.request()
-            self._wait(published)
-        return self._renew(use)
+            self._wait(wanted)
+        renewed = self._renew(use)
+        if self._learner is None and self._on_demand:
+            self._reader.request()  # for the next check
+        return renewed
 
     def _renew(self, use: Callable[[Array], object]) -> bool:
         begin = time.perf_counter()

@@ -28,11 +28,13 @@ def act(member: Member, settings: ActorProcessSettings) -> None:
     actor = Actor(at_front(block), compute_bits=compute_bits(config))
     use = actor.switch_program if config.compress else actor.switch
 
-    def latest() -> Actor:
-        subscriber.check_now(use)
+    initial_steps = settings.initial_steps
+
+    def latest(taken: int) -> Actor:
+        made = config.needed_version(taken - initial_steps)
+        subscriber.check_now(use, settings.initial_version + made if made else 0)
         return actor
 
-    initial_steps = settings.initial_steps
     # A restarted actor continues to explore and counting from the numbers of the crashed one.
     before, *seconds, waited, refused = map(float, member.numbers[: len(PARTS) + 1])
     worker = ActorWorker(config, settings.index, settings.head, latest, initial_steps + int(before))

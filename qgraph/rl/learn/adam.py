@@ -5,7 +5,7 @@ Imports TensorFlow: import it late.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
@@ -40,15 +40,26 @@ class Adam:
 
     def descend(self, tape: tf.GradientTape, loss: Tensor) -> None:
         """One step of this optimizer and those `beside` it down `loss`, which `tape` recorded."""
-        parts = [self, *self.beside]
-        gradients = tape.gradient(loss, [dict(part.variables) for part in parts])
+        gradients = self.gradients(tape, loss)
         # The mean over replicas; unchanged for a single one.
-        gradients = tf.distribute.get_replica_context().all_reduce("MEAN", gradients)
-        for part, found in zip(parts, gradients, strict=True):
-            part.apply(found)
+        self.apply_all(tf.distribute.get_replica_context().all_reduce("MEAN", gradients))
 
-    def apply(self, gradients: Mapping[str, Tensor]) -> None:
-        """One step with these gradients."""
+    def gradients(self, tape: tf.GradientTape, loss: Tensor) -> list[dict[str, Tensor]]:
+        """The gradients of this optimizer's variables, and of those of each one `beside` it."""
+        found: list[dict[str, Tensor]] = tape.gradient(
+            loss, [dict(part.variables) for part in (self, *self.beside)]
+        )
+        return found
+
+    def apply_all(
+        self, gradients: Sequence[Mapping[str, Tensor]], share: Tensor | float = 1.0
+    ) -> None:
+        """One step with what `gradients` returns, at this share of the rates."""
+        for part, found in zip((self, *self.beside), gradients, strict=True):
+            part.apply(found, share)
+
+    def apply(self, gradients: Mapping[str, Tensor], share: Tensor | float = 1.0) -> None:
+        """One step with these gradients, at this share of the rate."""
         if self.norm:
             clipped, _ = tf.clip_by_global_norm(list(gradients.values()), self.norm)
             gradients = dict(zip(gradients, clipped, strict=True))
@@ -60,7 +71,7 @@ class Adam:
                 v=self.state[f"second/{name}"].handle,
                 beta1_power=powers[0],
                 beta2_power=powers[1],
-                lr=self.rate,
+                lr=self.rate * share,
                 beta1=0.9,
                 beta2=0.999,
                 epsilon=self.epsilon,

@@ -15,6 +15,7 @@ from qgraph.ir.types import Array
 from qgraph.rl.environments.environment import Action
 from qgraph.rl.head import Head
 
+LOG_ROOT = math.log(2 * math.pi) / 2  # of the density of a normal distribution
 LOG_STD = (-5.0, 2.0)  # log deviations of a drawn policy are clipped to this
 
 
@@ -89,6 +90,25 @@ class Categorical:
             raise _not_finite(outputs)
         action = bisect(sums, rng.random() * sums[-1])
         return ChosenAction(action, action, logits[action] - top - math.log(sums[-1]))
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Draws from a normal distribution; the outputs are its means and log deviations.
+
+    The environment gets the action clipped to the head's bounds; the action that is stored, and its
+    log-density, are those before the clip.
+    """
+
+    head: Head
+
+    def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> ChosenAction:
+        mean, log_std = np.split(_finite(outputs), 2)
+        noise = rng.standard_normal(mean.shape, np.float32)
+        action = mean + np.exp(log_std) * noise
+        density = -np.sum(noise * noise / 2 + log_std + LOG_ROOT, dtype=np.float64)
+        sent = np.clip(action, self.head.low, self.head.high).astype(np.float32)
+        return ChosenAction(action, sent, float(density))
 
 
 @dataclass(frozen=True)

@@ -65,3 +65,15 @@ class RateLimiter:
 
     def restore(self, state: list[int]) -> None:
         self.inserts, self.samples, self.min_inserts, self.before = state
+
+
+class TakingTurns(RateLimiter):
+    """Actors and learner take turns, a batch each: no step is ahead of the learner.
+
+    The ratio is 1 and `min_inserts` is the batch.
+    """
+
+    def may_insert(self) -> int:
+        if self.inserts < self.min_inserts:
+            return self.min_inserts - self.inserts
+        return max(0, int(self.batch - self.ahead))

@@ -102,6 +102,23 @@ def network(
     return build.program(shape, "output")
 
 
+def with_log_std(policy: ActorProgram) -> ActorProgram:
+    """A policy of means [a] as a program whose output is [means, log deviations], [2 a].
+
+    The deviations do not depend on the observation: they are the offsets of 0 * means, so that they
+    are float32 in blocks of any bits. `log_std/scale` must be 0.
+    """
+    (means,) = policy.outputs
+    count = (policy.size(means),)
+    weights = {"log_std/scale": count, "log_std/offset": count}
+    steps = (
+        *policy.steps,
+        ActorStep("affine", (means,), "log_std", tuple(weights)),
+        ActorStep("concat", (means, "log_std"), "distribution"),
+    )
+    return ActorProgram(policy.shape, steps, ("distribution",), {**policy.weight_shapes, **weights})
+
+
 def actor_critic(
     shape: Shape, hidden: Sequence[int], outputs: int, values: int, *, layer_norm: bool = False
 ) -> tuple[ActorProgram, ActorProgram]:
@@ -134,6 +151,27 @@ def initial_weights(
             found[name] = rng.uniform(-bound, bound, shape).astype(np.float32)
         else:
             found[name] = np.full(shape, fixed.get(part, 0.0), np.float32)
+    return found
+
+
+def orthogonal_weights(
+    program: ActorProgram, rng: np.random.Generator, last: float
+) -> dict[str, Array]:
+    """Kernels with orthogonal columns or rows (Saxe et al., 2014), of norm sqrt(2); those of
+    `output` and `value` of norm `last` and 1. Other weights as in `initial_weights`.
+    """
+    gains = {"output": last, "value": 1.0}
+    found = initial_weights(program, rng)
+    for name, weights in found.items():
+        layer, _, part = name.rpartition("/")
+        if part == "kernel":
+            rows, columns = math.prod(weights.shape[:-1]), weights.shape[-1]
+            tall = rng.standard_normal((max(rows, columns), min(rows, columns)))
+            q, r = np.linalg.qr(tall)
+            q *= np.sign(np.diag(r))  # else not uniform
+            q = q if rows >= columns else q.T
+            gain = gains.get(layer, math.sqrt(2))
+            found[name] = (gain * q).reshape(weights.shape).astype(np.float32)
     return found
 
 

@@ -46,6 +46,7 @@ class PolicyFiles:
             "algorithm": config.algorithm,
             "env": config.environment,
             "action": learner.head.kind,
+            "head": learner.head.as_json(),
             "learner_steps": learner_steps,
         }
         if self.bits.begun:

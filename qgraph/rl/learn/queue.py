@@ -1,4 +1,4 @@
-"""A queue of trajectories, each used once, in the order of arrival."""
+"""A queue of trajectories, and rollouts of single steps: each step is used once."""
 
 from __future__ import annotations
 
@@ -60,14 +60,57 @@ class TrajectoryQueue:
         self.add(state["begun"])
 
 
+class Rollout:
+    """Single steps of all actors, taken out in the order of arrival, and then sorted by actor.
+
+    It is not part of a checkpoint: a resumed run begins with another rollout, as its actors begin
+    with other episodes.
+    """
+
+    def __init__(self, dtype: np.dtype[np.void]) -> None:
+        self.dtype = dtype
+        self.parts: list[Array] = []  # steps, the oldest first
+
+    def __len__(self) -> int:
+        """The number of steps."""
+        return sum(map(len, self.parts))
+
+    @property
+    def nbytes(self) -> int:
+        return len(self) * self.dtype.itemsize
+
+    def add(self, records: Array) -> None:
+        """Add single steps; those of one actor in their order."""
+        self.parts.append(records)
+
+    def sample(self, count: int, rng: np.random.Generator) -> Batch:
+        """Take out the oldest `count` steps, [count], by actor."""
+        steps = np.concatenate(self.parts)
+        taken, self.parts = steps[:count], [steps[count:].copy()]
+        taken = taken[np.argsort(taken["actor"], kind="stable")]
+        return Batch(taken, np.arange(count), np.ones(count, np.float32))
+
+    def update(self, places: Array, priorities: Array) -> None:
+        """Do nothing: no step is sampled again."""
+
+    def state(self) -> dict[str, Array]:
+        return {}
+
+    def restore(self, state: dict[str, Array]) -> None:
+        """Do nothing: `state` is empty."""
+
+
 def follows(records: Array) -> Array:
-    """1 if a step [n, b] is followed by the next one of its episode, float32; 0 in the last row.
+    """1 if a step [n, b] or [n] is followed by the next one of its episode, float32.
+
+    It is 0 in the last row.
 
     Between two steps an episode may have ended, or an actor may have been restarted: then the
     second step does not begin in the state after the first one.
     """
     followed = np.zeros(records.shape, np.float32)
+    same_actor = records["actor"][:-1] == records["actor"][1:]
     continues = records["next_observation"][:-1] == records["observation"][1:]
-    continues = continues.reshape(*continues.shape[:2], -1).all(-1)
-    followed[:-1] = continues & (records["length"][:-1] == 0)
+    continues = continues.all(tuple(range(records.ndim, continues.ndim)))
+    followed[:-1] = same_actor & continues & (records["length"][:-1] == 0)
     return followed

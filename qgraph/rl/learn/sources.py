@@ -39,13 +39,14 @@ class ActorSetup:
     """The part of an actor's settings that does not depend on its machine.
 
     config: of the run (JSON). index: the actor's number. initial_steps: the steps that it took
-    before the run was resumed.
+    before the run was resumed. initial_version: of the first policy then.
     """
 
     config: Mapping[str, object]
     head: Head
     index: int
     initial_steps: int
+    initial_version: int
 
 
 @dataclass(frozen=True)
@@ -69,17 +70,19 @@ class Job:
     """The settings of all actors of a run.
 
     dtype: of a transition's record. initial_steps: the steps that each actor took before the run
-    was resumed.
+    was resumed. initial_version: of the first policy that it publishes.
     """
 
     config: RunConfig
     spec: PolicySpec
     dtype: np.dtype[np.void]
     initial_steps: int
+    initial_version: int = 0
     compression: Settings | None = None
 
     def actor_settings(self, index: int) -> ActorSetup:
-        return ActorSetup(self.config.as_json(), self.spec.head, index, self.initial_steps)
+        config, head = self.config.as_json(), self.spec.head
+        return ActorSetup(config, head, index, self.initial_steps, self.initial_version)
 
 
 class ExperienceSource(Protocol):
@@ -184,9 +187,7 @@ class ActorProcesses:
     def _start(self, index: int, job: Job) -> None:
         own, policy = job.actor_settings(index), self.publisher.settings(index)
         records = self.experience.settings(index)
-        settings = ActorProcessSettings(
-            own.config, own.head, own.index, own.initial_steps, policy, records
-        )
+        settings = ActorProcessSettings(**vars(own), policy=policy, records=records)
         on_release = partial(self.publisher.release, index)
         self.run.start(
             _name(index),
@@ -239,10 +240,11 @@ class LocalActors:
     def _actor(self, block: Array) -> Actor:
         return Actor(block, compute_bits=self.compute_bits)
 
-    def _latest(self, own: Actor) -> Actor:
+    def _latest(self, own: Actor, taken: int) -> Actor:
         """A worker's own actor with the newest policy, which it keeps until it asks again."""
-        assert self.newest is not None, "workers begin with the first block"
-        own.switch_program(self.newest)
+        assert self.newest is not None and self.actor is not None, "workers begin with a block"
+        if own.version != self.actor.version:
+            own.switch_program(self.newest)
         return own
 
     def compressed_actor(self) -> Actor | None:

@@ -159,6 +159,7 @@ class Training:
             self.teacher.spec,
             self.replay.dtype,
             self.limiter.inserts // self.config.actors,
+            self.counts.learner_steps,
             self.compression,
         )
         if self.config.in_process:
@@ -175,7 +176,9 @@ class Training:
                 episodes=float(self.counts.episodes),
             )
             actors.send(facts, self.sample.observations())
-        weights = self.bits.weights() if self.bits.begun else self.teacher.weights
+        weights = self.teacher.weights
+        if self.bits.begun:  # deviations of actions beside them stay float
+            weights = {**weights, **self.bits.weights()}
         actors.publish(weights, self.counts.learner_steps)
 
     def _compression(self, resume: bool) -> Settings | None:

@@ -27,7 +27,7 @@ class ActingPolicy(Protocol):
     def __call__(self, observations: Array) -> Array: ...
 
 
-Latest = Callable[[], ActingPolicy]  # returns the newest policy
+Latest = Callable[[int], ActingPolicy]  # returns the newest policy for a step of the actor
 
 
 class ActorWorker:
@@ -51,14 +51,14 @@ class ActorWorker:
         self.taken = initial_steps
         # Seconds for taking policies, running them, choosing actions, and the environment.
         self.seconds = np.zeros(4)
-        self.policy = latest()
+        self.policy = latest(self.taken)
         self.observation, self.returned, self.length = self._begin(), 0.0, 0
 
     def step(self) -> Array:
         """Act once; returns the transitions that are complete, usually one."""
         times = [time.perf_counter()]
         if self.taken % self.config.actor_update_period == 0:
-            self.policy = self.latest()
+            self.policy = self.latest(self.taken)
         times.append(time.perf_counter())
         outputs = self.policy(self.observation[None])[0]
         times.append(time.perf_counter())

@@ -15,7 +15,6 @@ import pytest
 from qgraph.quant.key_tables import with_tables
 from qgraph.rl.agents import AGENTS, LearnerPrecision, RunConfig, config_class
 from qgraph.rl.agents.registry import check_fits, learner_for
-from qgraph.rl.environments import Actions
 from qgraph.rl.head import Head
 from tests.helpers.agent_tables import TABLES
 from tests.helpers.cli import run as qgraph
@@ -30,14 +29,23 @@ AGENTS_FOLDER = ROOT / "qgraph/rl/agents"
 # What is allowed to know an algorithm by name, beside its folder. stable-baselines3 has algorithms
 # of the same names that are not ours.
 ELSEWHERE = {AGENTS_FOLDER / "registry.py"}
-OTHERS = ROOT / "qgraph/rl/sb3"
+OTHERS = {ROOT / "qgraph/rl/sb3", ROOT / "qgraph/rl/policy/about.py"}
+
+
+# Each algorithm with discrete or continuous actions, or both.
+KINDS = [
+    (name, discrete)
+    for name in AGENTS
+    for discrete in (True, False)
+    if (config_class(name).discrete_actions if discrete else config_class(name).continuous_actions)
+]
 
 
 def product_files():
     """Python files of the product, except stable-baselines3's algorithms."""
     for folder in ("qgraph", "transforms", "cli"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            if OTHERS not in path.parents:
+            if not OTHERS & {path, *path.parents}:
                 yield path
 
 
@@ -86,25 +94,25 @@ def test_configs_are_frozen_dataclasses_that_name_their_algorithm(algorithm):
     assert written and not written.startswith(f"{kind.__name__}("), "without a docstring"
 
 
-@pytest.mark.parametrize("algorithm", AGENTS)
-def test_learners_have_what_a_run_needs(algorithm):
+@pytest.mark.parametrize(("algorithm", "discrete"), KINDS)
+def test_learners_have_what_a_run_needs(algorithm, discrete):
     """As the protocol `Learner` declares it; actors' exploration fits the head."""
     kind = config_class(algorithm)
-    config, world = kind("Any-v0"), World((4,), actions=2)
-    if kind.discrete_actions:
-        world.actions = Actions(count=3)
+    config, world = kind("Any-v0"), World((4,), actions=2, count=3 if discrete else 0)
     check_fits(config, world)
     learner = learner_for(config, world)
     assert learner.policy.keys() == learner.program.weight_shapes.keys()
     kept = {id(variable) for variable in learner.state.values()}
     assert not [name for name, v in learner.policy.items() if id(v) not in kept], "not in `parts`"
-    assert isinstance(learner.head, Head) and learner.head.discrete == kind.discrete_actions
+    assert isinstance(learner.head, Head) and learner.head.discrete == discrete
     assert learner.teacher is None or learner.teacher.spec.program.shape == (4,)
-    outputs = np.zeros(learner.program.size(learner.program.outputs[0]), np.float32)
+    acting = learner.acting.spec.program
+    assert learner.acting.weights.keys() == acting.weight_shapes.keys()
+    outputs = np.zeros(acting.size(acting.outputs[0]), np.float32)
     for actor in range(2):
         explore = kind("Any-v0", actors=2).exploration(actor, learner.head)
         assert np.shape(explore.choose(outputs, 0, np.random.default_rng(0)).sent) == (
-            () if kind.discrete_actions else (2,)
+            () if discrete else (2,)
         )
 
 

@@ -217,7 +217,7 @@ NONSENSE = [
     ("impala", {"correction": "vtrace,"}, "is not a list of correctors"),
     # of another algorithm
     ("dqn", {"critic_hidden_sizes": (8,)}, "dqn has no setting critic_hidden_sizes"),
-    ("dqn", {"entropy": 0.5}, "dqn has no setting entropy_cost\n  it is for impala"),
+    ("dqn", {"entropy": 0.5}, "dqn has no setting entropy_cost\n  it is for impala, ppo"),
     ("impala", {"replay_capacity": 10}, "impala has no setting replay_capacity"),
     ("impala", {"samples_per_insert": 2.0}, "impala has no setting samples_per_insert"),
     ("sac", {"v_max": 3.0}, "sac has no setting v_max\n  it is for d4pg"),

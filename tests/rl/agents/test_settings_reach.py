@@ -21,13 +21,13 @@ RL = Path(rl.__file__).parent
 LEARNING = (Panel.LEARNING, Panel.ALGORITHM, Panel.EXPLORATION, Panel.REPLAY)
 SMALL = {
     "actors": 2, "hidden_sizes": (4,), "critic_hidden_sizes": (4,), "batch_size": 20,
-    "min_replay_size": 8, "epsilon_steps": 0, "learning_rate": 0.1,
+    "min_replay_size": 8, "epsilon_steps": 0, "learning_rate": 0.1, "minibatch_size": 10,
 }  # fmt: skip
 # The other value, where that is neither half a number, the next one, nor the other truth value.
 OTHER = {
     "correction": "tree_backup", "float16_methods": "loss-scaling", "significand": 9,
     "replay_capacity": 16, "target_update_period": 1, "policy_delay": 1, "epsilon_steps": 400,
-    "unroll_length": 10, "batch_size": 40,
+    "unroll_length": 10, "batch_size": 40, "minibatch_size": 20, "target_kl": 1e-6,
 }  # fmt: skip
 # Settings without which one has no effect.
 BESIDE = {
@@ -49,15 +49,16 @@ def eager():
     tf.config.run_functions_eagerly(False)
 
 
-def short_run(monkeypatch, config):
+def short_run(monkeypatch, discrete, config):
     """A digest of what two actors, their memory and two steps of a learner come to."""
-    place = Episodes(REWARDS, count=3 if config.discrete_actions else 0)
+    place = Episodes(REWARDS, count=3 if discrete else 0)
     monkeypatch.setattr(worker, "make", lambda name: place)
     learner, memory = learner_for(config, place), config.memory(record_type(place))
-    size = learner.program.size(learner.program.outputs[0])
+    acting = learner.acting.spec.program
+    size = acting.size(acting.outputs[0])
     policy = FixedPolicy(np.linspace(0, 0.5, size))
     for index in range(config.actors):
-        actor = worker.ActorWorker(config, index, learner.head, lambda: policy)
+        actor = worker.ActorWorker(config, index, learner.head, lambda taken: policy)
         for _ in range(60):
             memory.add(actor.step())
     found = [repr(config.limiter()), *(memory.state()[name] for name in sorted(memory.state()))]
@@ -92,21 +93,31 @@ def other(kind, each):
 @pytest.mark.parametrize("algorithm", AGENTS)
 def test_each_setting_of_learning_changes_a_run(algorithm, eager, monkeypatch):
     kind = config_class(algorithm)
+    each_kind = {True: kind.discrete_actions, False: kind.continuous_actions}
+    found = [
+        without_effect(kind, partial(short_run, monkeypatch, discrete))
+        for discrete, chooses in each_kind.items()
+        if chooses
+    ]
+    assert not set.intersection(*found)
+
+
+def without_effect(kind, run):
+    """The settings whose other value changes nothing."""
     fields = kind.fields()
     config = partial(kind, "fixed")
     usual = {name: value for name, value in SMALL.items() if name in fields}
-    run = partial(short_run, monkeypatch)
     before = run(config(**usual))
     assert run(config(**usual)) == before
-    without_effect = []
+    without = set()
     for name, each in fields.items():
         if each.setting.panel not in LEARNING or name in ELSEWHERE:
             continue
         given = {**usual, **BESIDE.get(name, {})}
         plain = before if given == usual else run(config(**given))
         if run(config(**{**given, name: other(kind, each)})) == plain:
-            without_effect.append(name)
-    assert not without_effect
+            without.add(name)
+    return without
 
 
 def test_each_other_setting_is_read_where_runs_are_made():

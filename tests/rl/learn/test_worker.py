@@ -17,7 +17,7 @@ REWARDS = (10.0, -3.0, 10.0, -3.0, 10.0)
 def test_rewards_are_clipped_for_the_learner_and_returns_are_not(monkeypatch, clip, learnt):
     monkeypatch.setattr(worker, "make", lambda name: Episodes(REWARDS, ended=False, count=2))
     options = config_for("dqn", "Any-v0", reward_clip=clip, n_step=1, steps=2000)
-    one = worker.ActorWorker(options, 0, Head("argmax"), lambda: FixedPolicy([0, 0]))
+    one = worker.ActorWorker(options, 0, Head("argmax"), lambda taken: FixedPolicy([0, 0]))
     records = np.concatenate([one.step() for _ in range(5)])
     assert records["reward"].tolist()[: len(learnt)] == learnt
     assert records["returned"][-1] == sum(REWARDS)

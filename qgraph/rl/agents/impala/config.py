@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from qgraph.errors import UsageError
 from qgraph.rl.agents.config import RunConfig
-from qgraph.rl.agents.setting import NOT_NEGATIVE, Panel, SettingValues
-from qgraph.rl.agents.shared_settings import LAYER_NORM, REWARD_SCALE
+from qgraph.rl.agents.setting import Panel, SettingValues
+from qgraph.rl.agents.shared_settings import (
+    ENTROPY_COST,
+    LAYER_NORM,
+    REWARD_SCALE,
+    VALUE_COST,
+)
 from qgraph.rl.setting_text import SettingText
 
 if TYPE_CHECKING:
@@ -55,12 +60,8 @@ class ImpalaConfig(RunConfig):
         unit="list",
         former_name="correct",
     )
-    entropy_cost: float = ALGORITHM.setting(
-        0.02, "Weight of the entropy bonus in the loss.", NOT_NEGATIVE, former_name="entropy"
-    )
-    value_cost: float = ALGORITHM.setting(
-        0.25, "Weight of the critic's loss.", NOT_NEGATIVE, former_name="value"
-    )
+    entropy_cost: float = ENTROPY_COST.field(0.02)
+    value_cost: float = VALUE_COST.field(0.25)
     replicas: int = ALGORITHM.number_of("GPUs", 1, "Number of GPUs that share each batch.")
 
     tasks: ClassVar[Mapping[str, SettingValues]] = MappingProxyType(

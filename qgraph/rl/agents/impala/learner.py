@@ -64,6 +64,11 @@ class ImpalaLearner(BitsLearner):
         self.adam.beside = [thresholds]
 
     @property
+    def acting(self) -> Teacher:
+        """The policy, as actors get it."""
+        return Teacher(PolicySpec(self.program, self.head), self.policy)
+
+    @property
     def state(self) -> dict[str, Variable]:
         """Every variable that a resumed run needs, by name."""
         return {

@@ -36,7 +36,7 @@ class SacConfig(ReplayConfig):
 
     algorithm: ClassVar[str] = "sac"
     title: ClassVar[str] = "SAC"
-    discrete_actions: ClassVar[bool] = False
+    continuous_actions: ClassVar[bool] = True
     images: ClassVar[bool] = True
     image_size: ClassVar[int] = 15  # for the encoder's four convolutions
     precisions: ClassVar[tuple[LearnerPrecision, ...]] = (

@@ -1,0 +1,1 @@
+"""PPO; see README.md."""

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 #include "rl/bell.h"
@@ -46,17 +45,17 @@ class Channel {
   private:
     struct Head {
         // The number of publications * 2^16 + buffer, which never repeats. 0 before the first.
-        alignas(64) std::atomic<uint64_t> latest;
-        alignas(64) std::atomic<uint64_t> asked;
-        std::atomic<uint64_t> answered;
+        alignas(64) Shared<uint64_t> latest;
+        alignas(64) Shared<uint64_t> asked;
+        Shared<uint64_t> answered;
         Bell published;
         Bell asking;
     };
     struct alignas(64) Slots {
-        std::atomic<uint32_t> held[2];  // buffer + 1, or 0 for an empty slot
+        Shared<uint32_t> held[2];  // buffer + 1, or 0 for an empty slot
     };
     struct alignas(64) Buffer {
-        std::atomic<int64_t> version;
+        Shared<int64_t> version;
     };
 
     bool held(uint32_t buffer) const;

@@ -1,7 +1,6 @@
 #include "rl/rings.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace qgraph::rl {
 
@@ -47,9 +46,9 @@ int64_t Rings::put(int64_t writer, const void* from, int64_t count) {
     const auto slot = static_cast<int64_t>(begin % static_cast<uint64_t>(capacity_));
     const int64_t first = std::min(count, capacity_ - slot);
     const char* source = static_cast<const char*>(from);
-    std::memcpy(place(writer, begin), source, static_cast<size_t>(first * record_size_));
-    std::memcpy(place(writer, 0), source + first * record_size_,
-                static_cast<size_t>((count - first) * record_size_));
+    copy_bytes(place(writer, begin), source, static_cast<size_t>(first * record_size_));
+    copy_bytes(place(writer, 0), source + first * record_size_,
+               static_cast<size_t>((count - first) * record_size_));
     ring.written.store(begin + static_cast<uint64_t>(count));
     head_->filled.ring();
     return count;
@@ -63,9 +62,9 @@ int64_t Rings::take(int64_t writer, void* to, int64_t count) {
     const auto slot = static_cast<int64_t>(begin % static_cast<uint64_t>(capacity_));
     const int64_t first = std::min(count, capacity_ - slot);
     char* target = static_cast<char*>(to);
-    std::memcpy(target, place(writer, begin), static_cast<size_t>(first * record_size_));
-    std::memcpy(target + first * record_size_, place(writer, 0),
-                static_cast<size_t>((count - first) * record_size_));
+    copy_bytes(target, place(writer, begin), static_cast<size_t>(first * record_size_));
+    copy_bytes(target + first * record_size_, place(writer, 0),
+               static_cast<size_t>((count - first) * record_size_));
     ring.taken.store(begin + static_cast<uint64_t>(count));
     ring.freed.ring();
     return count;

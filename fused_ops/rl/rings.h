@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 #include "rl/bell.h"
@@ -38,12 +37,12 @@ class Rings {
   private:
     struct Head {
         Bell filled;
-        std::atomic<int64_t> waited;
+        Shared<int64_t> waited;
     };
     struct Ring {
-        alignas(64) std::atomic<uint64_t> written;  // only the writer changes it
-        std::atomic<int64_t> waited;
-        alignas(64) std::atomic<uint64_t> taken;  // only the reader changes it
+        alignas(64) Shared<uint64_t> written;  // only the writer changes it
+        Shared<int64_t> waited;
+        alignas(64) Shared<uint64_t> taken;  // only the reader changes it
         Bell freed;
     };
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
 
 from qgraph.rl.agents.declared_field import DeclaredField, declared_fields
 from qgraph.rl.agents.setting import Interval, Panel
@@ -35,7 +37,8 @@ class RunSettings:
     @classmethod
     def fields(cls) -> Mapping[str, DeclaredField]:
         """The settings by name."""
-        return {each.name: each for each in declared_fields(cls)}
+        kind: type = cls
+        return _fields_of(kind)
 
     def __post_init__(self) -> None:
         for name, each in self.fields().items():
@@ -44,3 +47,8 @@ class RunSettings:
 
     def check(self) -> None:
         """Raise UsageError for settings that do not go together."""
+
+
+@cache
+def _fields_of(kind: type) -> Mapping[str, DeclaredField]:
+    return MappingProxyType({each.name: each for each in declared_fields(kind)})

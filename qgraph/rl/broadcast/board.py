@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from enum import IntEnum
 
 import numpy as np
 
 from qgraph.errors import LoadError, UsageError
-from qgraph.rl.broadcast.memory import PAGE, Region, pages
+from qgraph.rl.broadcast.memory import PAGE, Region, native, pages
 
 MAGIC = np.frombuffer(b"qgraphb1", np.int64)[0]
 TEXT = 2000  # bytes of a message
@@ -83,4 +82,4 @@ class Board:
 
     def heartbeat(self, number: int) -> None:
         """Record that a process is alive."""
-        self.rows["heartbeat"][number] = time.monotonic_ns()
+        self.rows["heartbeat"][number] = native().now()

@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -25,6 +24,7 @@ from typing import IO
 
 from qgraph.errors import RunError, UsageError
 from qgraph.ir.types import Array
+from qgraph.rl.broadcast import clock
 from qgraph.rl.broadcast.board import Board, ProcessState
 from qgraph.rl.broadcast.member import BoardPlace
 from qgraph.words import counted
@@ -76,7 +76,7 @@ class Supervisor:
         self.children: dict[str, Child] = {}
         self._size = processes
         self._used = 0
-        self._checked, self._monitored = time.monotonic(), 0.0
+        self._checked, self._monitored = clock.now(), 0.0
 
     def start(
         self,
@@ -150,7 +150,7 @@ class Supervisor:
         Raises:
             RunError: A process has crashed too often.
         """
-        now = time.monotonic()
+        now = clock.now()
         self._monitored += min(now - self._checked, GRACE)
         self._checked = now
         for child in self.children.values():
@@ -208,10 +208,10 @@ class Supervisor:
             grace: Seconds that processes have to end.
         """
         self.board.stop()
-        end = time.monotonic() + grace
+        end = clock.now() + grace
         for child in self.children.values():
             try:
-                child.process.wait(max(end - time.monotonic(), 0))
+                child.process.wait(max(end - clock.now(), 0))
             except subprocess.TimeoutExpired:
                 child.process.kill()
                 child.process.wait()

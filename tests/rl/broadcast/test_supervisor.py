@@ -4,13 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 
 from qgraph.errors import RunError, UsageError
-from qgraph.rl.broadcast import Channel, Experience, Supervisor
+from qgraph.rl.broadcast import Channel, Experience, Supervisor, clock
 from qgraph.rl.broadcast.board import ProcessState
 from tests.helpers.watching import gone, until, watched
 
@@ -75,14 +74,14 @@ def test_one_that_hangs_is_killed() -> None:
 
 
 def test_no_process_hangs_after_the_run_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by Ctrl-Z and `fg`: the clock of monotonic continues meanwhile."""
+    """As by Ctrl-Z and `fg`: the clock continues meanwhile."""
     with Supervisor(1) as run:
         run.start("a", MODULE, {"task": "wait"}, silence=20.0)
         watched(run, lambda: run.state("a") == ProcessState.RUNNING)
         run.check()
-        pid, clock = run.children["a"].process.pid, time.monotonic
+        pid, now = run.children["a"].process.pid, clock.now
         os.kill(pid, signal.SIGSTOP)
-        monkeypatch.setattr(time, "monotonic", lambda: clock() + 1000)
+        monkeypatch.setattr(clock, "now", lambda: now() + 1000)
         run.check()
         run.check()
         os.kill(pid, signal.SIGCONT)

@@ -4,6 +4,7 @@ PYTEST_ARGS ?= -q
 TEST_JOBS ?= 2
 CMAKE ?= cmake
 SANITIZE ?= address,undefined
+SCHEDULES ?= 10000
 WHEEL_PYTHONS ?= $(PYTHON)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -24,7 +25,7 @@ INSTALL := $(PIP) install --no-build-isolation --config-settings=build-dir=$(VEN
 PARALLEL := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo train-demo test test-fast test-extras test-gpu test-real test-slow fuzz test-native test-avx512 native-tests lint format types golden assets bench measure docs pages wheel test-wheel clean
+.PHONY: help venv demo train-demo test test-fast test-extras test-gpu test-real test-slow simulate fuzz test-native test-avx512 native-tests lint format types golden assets bench measure docs pages wheel test-wheel clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/' | expand -t 14
@@ -83,6 +84,9 @@ test-real: $(STAMP)  ## the tests on real networks (downloads them once)
 
 test-slow: $(STAMP)  ## the slow tests
 	@$(BIN)/python -m pytest $(PYTEST_ARGS) -m 'slow and not real' || [ $$? -eq 5 ]
+
+simulate: $(STAMP)  ## 10,000 schedules of learner, actors and what is between them (needs a C++ compiler); SCHEDULES=500 runs fewer
+	@$(BIN)/python -m tests.rl.simulation --schedules $(SCHEDULES)
 
 fuzz: $(STAMP)  ## random networks through every form, and mutated files: half an hour
 	@$(BIN)/python -m pytest $(PYTEST_ARGS) -m fuzz

@@ -7,8 +7,8 @@
 namespace qgraph::rl {
 
 // Lets a process sleep until another process has changed something. A bell is in shared memory. A
-// process that is killed while it uses a bell leaves nothing locked: at worst one `ring` wakes no
-// thread.
+// process that is killed while it uses a bell leaves nothing locked: if it rang, that `ring` may
+// wake no thread, but the next one does; if it slept, each later `ring` costs a system call.
 //
 //     waiting process                     other process
 //         seen = bell.count();                change the state

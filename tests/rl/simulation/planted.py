@@ -21,7 +21,7 @@ STORE = "head_->latest.store(publications * PUBLICATION + static_cast<uint64_t>(
 VERSION = "    buffers_[buffer].version.store(version);\n"
 COUNT = "    const uint64_t publications = head_->latest.load() / PUBLICATION + 1;\n"
 RING = "    rung.fetch_add(1);\n"
-WAKE = "    if (sleepers.exchange(0) != 0) wake_all(rung);\n"
+WAKE = "    if (sleepers.load() != 0) wake_all(rung);\n"
 PUT = "    copy_bytes(place(writer, begin), source,"
 WRITTEN = "    ring.written.store(begin + static_cast<uint64_t>(count));\n"
 TAKEN = "    ring.taken.store(begin + static_cast<uint64_t>(count));\n"

@@ -49,6 +49,12 @@ class Shared {
         value_ += number;
         return before;
     }
+    T fetch_sub(T number) {
+        step();
+        const T before = value_;
+        value_ -= number;
+        return before;
+    }
 
   private:
     T value_;

@@ -33,7 +33,7 @@ class Dangers:
     """How often a schedule pauses and kills; steps between two events, and seconds of a pause."""
 
     between: int = 300
-    longest_pause: float = 0.3
+    longest_pause: float = 1.0
     kills: float = 0.3  # share of events
     most_kills: int = 3
 

@@ -1,0 +1,1 @@
+"""A discrete-event model of learner and actors, with costs that are measured here."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -51,6 +52,7 @@ def processes(scheduler: TurnScheduler) -> Iterator[None]:
         patches.enter_context(mock.patch.object(supervisor, "subprocess", replaced))
         patches.enter_context(mock.patch.object(sys, "argv", sys.argv))
         patches.enter_context(mock.patch.object(sys, "stdin", sys.stdin))
+        patches.enter_context(mock.patch.object(sys, "stderr", io.StringIO()))
         patches.enter_context(
             mock.patch.dict(Supervisor.start.__kwdefaults__, {"silence": SILENCE})
         )

@@ -1,13 +1,16 @@
-"""Model learner and actors: ``python -m benchmarks.rl_model``.
+"""Model learner and actors: ``python -m benchmarks.rl_model predict``, and ``check``.
 
-Costs are measured first, as seconds of a processor. The model of one machine is then checked beside
-real runs of 1 to 8 actors. The model of a cluster uses the same costs; its results are predictions.
+Costs are measured first, as seconds of a processor, which other processes change little. `predict`
+uses them in the model of a cluster. `check` compares the model of one machine with real runs of 1
+to 8 actors, on a machine without other load.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -44,20 +47,33 @@ MODEL_SECONDS = 20.0
 POLICY = "x".join((str(len(HIDDEN)), str(HIDDEN[0])))
 
 
-def main(
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+
+
+def _report(tables: Iterator[Table], json_file: Path | None) -> None:
+    report("benchmarks.rl_model", tables, json_file, packages=("tensorflow", "simpy"))
+
+
+@app.command()
+def predict(json_file: JsonFile = None) -> None:
+    """Measure the costs, and predict clusters."""
+    _report(_tables(_prediction_table), json_file)
+
+
+@app.command()
+def check(
     steps: Annotated[int, typer.Option(help="Steps of each real run.")] = 40_000,
     json_file: JsonFile = None,
 ) -> None:
-    """Measure the costs, check the model on this machine, and predict clusters."""
-    report("benchmarks.rl_model", _tables(steps), json_file, packages=("tensorflow", "simpy"))
+    """Measure the costs, and compare the model of this machine with real runs."""
+    _report(_tables(partial(_check_table, steps=steps)), json_file)
 
 
-def _tables(steps: int) -> Iterator[Table]:
+def _tables(made: Callable[[RunCosts, dict[int, ActorCosts]], Table]) -> Iterator[Table]:
     costs = run_costs()
     actors = {bits: actor_costs(bits) for bits in BITS}
     yield _cost_table(costs, actors)
-    yield _check_table(costs, actors, steps)
-    yield _prediction_table(costs, actors)
+    yield made(costs, actors)
 
 
 def _cost_table(costs: RunCosts, actors: dict[int, ActorCosts]) -> Table:
@@ -127,4 +143,4 @@ def _prediction_table(costs: RunCosts, actors: dict[int, ActorCosts]) -> Table:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()

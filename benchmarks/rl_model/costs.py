@@ -33,7 +33,7 @@ ENVIRONMENT = "CartPole-v1"
 HIDDEN = (1024, 1024, 1024)
 BITS = (32, 16, 8, 4)
 BATCH, UNROLL = 320, 5
-STEPS, ROUNDS = 300, 7  # of an actor in a round; rounds, of which the median counts
+STEPS, ROUNDS = 300, 5  # of an actor in a round; rounds, of which the median counts
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ class ProcessTime:
         processors, done = self._processors, 0.0
         while done < 1.0 - 1e-9:
             self._had = max(self._had, processors.floor - SLICE)
-            with processors.turns.request(self._had) as turn:
+            with processors.turns.request(int(self._had * 1e9)) as turn:
                 yield turn
                 processors.floor = max(processors.floor, self._had)
                 busy = beside is not None and processors.turns.count > 1

@@ -17,7 +17,7 @@ from benchmarks.rl_model.costs import ActorCosts, RunCosts
 
 ACTORS_OF_A_NODE = 16
 PERIOD = 200  # steps of an actor between two looks
-LEAST_SECONDS, ROUNDS_TO_ALL = 1.0, 3.0  # of a modelled time
+LEAST_SECONDS, ROUNDS_TO_ALL = 3.0, 3.0  # of a modelled time
 BRANCHES = 4  # of a node of the tree
 LATENCY = 1e-4  # seconds of a message, assumed
 WATTS = 10.0  # of a busy processor, assumed

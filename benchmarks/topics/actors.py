@@ -143,6 +143,35 @@ MORE_ACTORS = Topic(
     Lines("actors", "steps a second, all actors"),
 )
 
+
+def _ages(result: Result) -> Table:
+    made = Table("", {"actors": "d", "series": "", "ms": ".0f"})
+    rows = result.table("Prediction").where({"Gbit/s": 10, "bits": (32, 8)}).rows
+    for name, heading in (("", "age, ms"), (", tree", "age in a tree, ms")):
+        for row in rows:
+            made.add(row["actors"], f"{row['bits']} bits{name}", row[heading])
+    return made.pivot("actors", "series", "ms")
+
+
+def _most(result: Result, heading: str) -> float:
+    rows = result.table("Prediction")
+    return float(rows.row({"Gbit/s": 10, "actors": 10_000, "bits": 8})[heading])
+
+
+RL_MODEL = Topic(
+    "rl_model",
+    "A model of many actors",
+    lambda result: (
+        f"predicted, not measured: {_most(result, 'million steps/s'):.1f} million steps/s with "
+        f"weights {_most(result, 'age, ms'):.0f} ms old, "
+        f"{_most(result, 'age in a tree, ms'):.0f} ms if nodes pass blocks on"
+    ),
+    "10,000 actors with 8 bits, three layers of 1024, links of 10 Gbit/s",
+    lambda result: result.table("Prediction"),
+    _ages,
+    Lines("actors", "ms since the weights of an action were published", log_x=True, log_y=True),
+)
+
 FEWER = ("int8", "int4")
 NETWORKS = ("I (64, 64, 64)", "II (256, 256, 256)", "III (4096, 512, 1024)")
 
@@ -210,6 +239,6 @@ COMPRESSION_NETWORKS = Topic(
 )  # fmt: skip
 
 TOPICS = (
-    ACTOR_SPEED, WEIGHT_UPDATE, TRANSPORT, ACTOR_TIME, MORE_ACTORS, POLICIES_DEPLOYED, POLICIES_C,
-    COMPRESSION_NETWORKS,
+    ACTOR_SPEED, WEIGHT_UPDATE, TRANSPORT, ACTOR_TIME, MORE_ACTORS, RL_MODEL,
+    POLICIES_DEPLOYED, POLICIES_C, COMPRESSION_NETWORKS,
 )  # fmt: skip

@@ -48,7 +48,7 @@ def _index() -> str:
     return index_table({topic: read(topic.name) for topic in TOPICS})
 
 
-# The file and the table that a page shows beside those of topics, by the name of the marker.
+# The file and the table that pages outside docs/results show, by the name of the marker.
 OTHERS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "ONNX node tests": ("onnx_nodes", "ONNX's node tests"),
@@ -57,7 +57,6 @@ OTHERS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "ratios of gradients": ("threshold_cycles", "Ratios of gradients"),
         "kinds of quantizers": ("quantizers", "Kinds of quantizers"),
         "settings of thresholds": ("threshold_cycles", "Settings of table 4"),
-        "costs of a run": ("rl_model", "Costs of a run"),
     }
 )
 

@@ -150,7 +150,7 @@ def _policy() -> tuple[ActorProgram, dict[str, Array]]:
 
 def _worker(bits: int, block: Array) -> tuple[ActorWorker, Any, Member]:
     actor = Actor(block)
-    worker = ActorWorker(config_of(bits), 0, Head("categorical"), lambda: actor)
+    worker = ActorWorker(config_of(bits), 0, Head("categorical"), lambda steps: actor)
     rings = Experience.create(worker.dtype, RING, 1)
     return worker, rings, Member(Board.create(1), 0)
 

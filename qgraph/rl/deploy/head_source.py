@@ -37,7 +37,7 @@ static float tanh_of(float x)
         const double r = (2.0 * t - k * 0.693145751953125) - k * 1.4286068203094172e-06;
         double e = 1.0;
 
-        for (int32_t n = 16; n > 0; --n)
+        for (int32_t n = 16; n > 0; n -= 1)
             e = 1.0 + e * r / n;
         for (int32_t n = 0; n < k; ++n)
             e += e;

@@ -120,9 +120,9 @@ static int32_t code_of(float x, float steps, int32_t low, int32_t high)
     code = (int32_t)v;
     rest = v - (float)code;
     if (rest > 0.5f || (rest == 0.5f && code & 1))
-        ++code;
+        code += 1;
     if (rest < -0.5f || (rest == -0.5f && code & 1))
-        --code;
+        code -= 1;
     return code;
 }
 """

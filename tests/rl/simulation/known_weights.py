@@ -13,6 +13,8 @@ import numpy as np
 from qgraph.ir.types import Array
 from qgraph.rl.actor import Actor, Packer
 from qgraph.rl.actor.block import as_bytes
+from qgraph.rl.agents.learner import Teacher
+from qgraph.rl.compress.chain_policy import PolicySpec
 from qgraph.rl.environments import Actions, Outcome
 from qgraph.rl.environments.environment import Action
 from qgraph.rl.head import Head
@@ -67,12 +69,16 @@ class SimulatedVariable:
 class SimulatedLearner:
     """A learner whose weights are `weights_of` its steps. It checks the steps that it gets."""
 
-    program, head, teacher = PROGRAM, Head("categorical"), None
+    program, head, teacher, bits = PROGRAM, Head("categorical"), None, None
 
     def __init__(self, scheduler: TurnScheduler) -> None:
         self.scheduler = scheduler
         self.count = SimulatedVariable(np.zeros((), np.int64))
         self.policy = {name: SimulatedVariable(value) for name, value in weights_of(0).items()}
+
+    @property
+    def acting(self) -> Teacher:
+        return Teacher(PolicySpec(self.program, self.head), self.policy)
 
     @property
     def state(self) -> dict[str, SimulatedVariable]:

@@ -9,9 +9,13 @@ from qgraph.rl.agents.registry import check_fits, learner_for
 from qgraph.rl.learn.replay import Batch
 from qgraph.rl.trained_bits.policy_graph import calibrated
 from tests.helpers.impala import trajectories
+from tests.helpers.ppo import rollout
 from tests.helpers.rl_records import World, transitions
 
-SMALL = {"hidden_sizes": (8, 8), "critic_hidden_sizes": (8,), "batch_size": 20, "train_bits": 3}
+SMALL = {
+    "hidden_sizes": (8, 8), "critic_hidden_sizes": (8,), "batch_size": 20, "minibatch_size": 10,
+    "train_bits": 3,
+}  # fmt: skip
 
 
 def world_of(algorithm):
@@ -29,6 +33,8 @@ def batches(algorithm, count):
         if "unroll_length" in config_class(algorithm).fields():
             records = trajectories(seed=seed)
             yield Batch(records, np.arange(records.size), np.ones(records.size, np.float32))
+        elif "minibatch_size" in config_class(algorithm).fields():
+            yield rollout(n=20, seed=seed)
         else:
             yield transitions(world_of(algorithm), 20, seed)
 

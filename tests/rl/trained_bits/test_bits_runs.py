@@ -19,7 +19,7 @@ pytest.importorskip("gymnasium", reason="needs the extra `rl`")
 SMALL = {
     "in_process": True, "steps": 300, "hidden_sizes": (16, 16), "critic_hidden_sizes": (16,),
     "min_replay_size": 50, "batch_size": 20, "samples_per_insert": 4.0, "evaluate_every": 10,
-    "episodes": 2, "train_bits": 3,
+    "episodes": 2, "train_bits": 3, "minibatch_size": 10,
 }  # fmt: skip
 
 

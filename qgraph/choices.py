@@ -54,8 +54,14 @@ class Equalization(StrEnum):
 
     OFF = ""
     NOISE = "noise"  # by the noise of activations and weights, from batch norms
+    MEASURED = "measured"  # the same, with the largest values of samples as ranges
     WEIGHTS = "weights"
     BIASES = "biases"  # also counts biases in the ranges
+
+    @property
+    def by_noise(self) -> bool:
+        """Whether factors minimize noise instead of making ranges equal."""
+        return self in (Equalization.NOISE, Equalization.MEASURED)
 
 
 class ExportFormat(StrEnum):

@@ -108,8 +108,13 @@ def prepare(plan: Plan) -> tuple[Pass, ...]:
     constants = [FoldConstantChannels(plan.constant_channels)] if plan.constant_channels else []
     prune = [PruneConstantChannels()] if constants else []
     kind = plan.equalize
-    biases, noise = kind is Equalization.BIASES, kind is Equalization.NOISE
-    equalize = [EqualizeChannels(biases, plan.powers_of_two, noise)] if kind else []
+    scaled = EqualizeChannels(
+        biases=kind is Equalization.BIASES,
+        powers_of_two=plan.powers_of_two,
+        noise=kind.by_noise,
+        measured=kind is Equalization.MEASURED,
+    )
+    equalize = [scaled] if kind else []
     absorb = [AbsorbBiases()] if plan.absorb else []
     return (*CLEAN, *constants, *FOLD, *prune, *equalize, *absorb)
 

@@ -49,6 +49,10 @@ class EqualizeChannels(Pass):
     biases: bool = option("Include biases in the range of a channel.", default=True)
     powers_of_two: bool = option("Round factors to powers of two.", default=False)
     noise: bool = option("Minimize noise instead of making ranges equal.", default=False)
+    measured: bool = option(
+        "With `noise` and samples: ranges of channels are the largest values of samples.",
+        default=False,
+    )
     factors: Mapping[str, tuple[int, ...]] | None = option(
         "Given factors for the outputs of layers, like {conv=[16, 0, -8]}: log2 in sixteenths.",
         default=None,

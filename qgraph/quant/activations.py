@@ -1,7 +1,8 @@
-"""Outputs of layers after their activations, measured on samples.
+"""Inputs of layers, and outputs after their activations, measured on samples.
 
 Batch norms describe a layer before its activation, with the borders that zero padding causes. In an
-edge detector, these borders may cause all of the variance, and ReLU6 clips them.
+edge detector, these borders may cause all of the variance, and ReLU6 clips them. Batch norms know
+deviations, but not how far the largest values of a channel are from its mean.
 """
 
 from __future__ import annotations
@@ -26,10 +27,16 @@ NUMBERS = 1 << 20  # if samples are small, as many are used as contain this many
 
 @dataclass(frozen=True)
 class ActivatedChannels:
-    """Variance of each channel after bias and activation, and the share that is not clipped."""
+    """The channels of a layer on samples.
+
+    variance: of outputs after bias and activation. unclipped: the share of these that the
+    activation does not clip. largest: the largest magnitude of each input; None if batch norms
+    determine the ranges.
+    """
 
     variance: Float64
     unclipped: Float64
+    largest: Float64 | None = None
 
 
 def activated_channels(
@@ -39,24 +46,31 @@ def activated_channels(
     data = thinned(graph, data, at_least(data, SAMPLES, NUMBERS))
     clips = {clip[0]: (node.name, *clip[1:]) for node in graph.topological()
              if (clip := clip_of(graph, node))}  # fmt: skip
+    inputs = {layer.name: layer.inputs[0] for layer in layers}
     ends = {layer.name: _end(graph, layer, clips) for layer in layers}
     wanted = {value: bounds for value, *bounds in ends.values()}
     chunks = chunk_inputs(graph, data)
-    run = GraphRun(graph, (), wanted.keys())
+    run = GraphRun(graph, (), {*wanted, *inputs.values()})
 
-    def look(i: int) -> dict[str, _Chunk]:
+    def look(i: int) -> tuple[dict[str, _Chunk], dict[str, Array]]:
         found: dict[str, _Chunk] = {}
+        largest: dict[str, Array] = {}
 
         def on_value(name: str, x: Array, _: object) -> None:
             if name in wanted:
                 found[name] = _Chunk.of(x, *wanted[name])
+            if name in inputs.values():
+                largest[name] = np.abs(x).max(axis=tuple(range(x.ndim - 1)), initial=0)
 
         run({name: arrays[i] for name, arrays in chunks.items()}, on_value)
-        return found
+        return found, largest
 
     with over_chunks(chunk_count(chunks)) as each:
         seen = [*each(look, range(chunk_count(chunks)))]
-    return {layer: _joined([chunk[end[0]] for chunk in seen]) for layer, end in ends.items()}
+    return {
+        layer: _joined([found[end[0]] for found, _ in seen], [at[inputs[layer]] for _, at in seen])
+        for layer, end in ends.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -70,11 +84,12 @@ class _Chunk:
         return _Chunk(MomentsOfRows.of(x), inside)
 
 
-def _joined(chunks: list[_Chunk]) -> ActivatedChannels:
+def _joined(chunks: list[_Chunk], largest: list[Array]) -> ActivatedChannels:
     rows = sum(chunk.moments.rows for chunk in chunks)
     moments = joined_moments([chunk.moments for chunk in chunks])
     unclipped = np.sum([chunk.unclipped for chunk in chunks], axis=0)
-    return ActivatedChannels(moments.deviation**2, unclipped / max(rows, 1))
+    variance, inputs = moments.deviation**2, np.max(largest, axis=0)
+    return ActivatedChannels(variance, unclipped / max(rows, 1), inputs.astype(np.float64))
 
 
 def _end(

@@ -216,6 +216,9 @@ def _layer(
     else:
         power = (MEANS * known.mean) ** 2 + known.deviation**2
         ranges = np.abs(known.mean) + TAIL * known.deviation
+        if samples is not None and samples.largest is not None:
+            usual = np.abs(known.mean) + known.deviation  # later inputs reach it in any case
+            ranges = np.maximum(samples.largest, usual)
     return LayerNoise(
         steps,
         inputs,

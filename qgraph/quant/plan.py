@@ -38,7 +38,8 @@ class Plan:
         ChoiceType(tuple(Equalization)),
         "channels are scaled between layers until the ranges on both sides meet; `biases` counts "
         "biases into the ranges; `noise` minimizes the noise of activations and weights instead, "
-        "from the statistics of batch norms and of samples",
+        "from the statistics of batch norms and of samples; `measured` does this with the largest "
+        "values of samples as ranges of channels",
     )
     powers_of_two: bool = key(
         False, SwitchType(), "factors of equalized channels are rounded to powers of two"

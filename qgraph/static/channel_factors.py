@@ -25,18 +25,22 @@ def channel_factors(
     data: Mapping[str, Array] | None,
     steps: Mapping[str, LayerSteps] | None = None,
     quantized: Callable[[Factors], Graph] | None = None,
+    measured: bool = False,
 ) -> Factors:
     """The factors that minimize noise, by layer, in sixteenths of log2.
 
     graph: float, before the pass. data: arrays [samples, ...] by input name; None uses batch norms
     alone. steps: see `noise_factors`. quantized: gives the graph with factors and with quantizers;
-    with it and with data, ranges of whole tensors are fitted to powers of two. The result is empty
+    with it and with data, ranges of whole tensors are fitted to powers of two. measured: ranges of
+    channels are the largest values of samples, not those of a normal variable. The result is empty
     without batch norms, because their statistics are needed.
     """
     if not graph.moments:  # no statistics
         return {}
     channels = channel_map(graph)
     seen = None if data is None else activated_channels(graph, channels.layers, data)
+    if seen is not None and not measured:
+        seen = {name: replace(found, largest=None) for name, found in seen.items()}
     found = factors_by_layer(channels, noise_factors(graph, channels, seen, steps))
     if data is None or quantized is None:
         return found
@@ -65,6 +69,11 @@ def pass_without_factors(steps: Sequence[Pass]) -> int | None:
     """The index of the pass that equalizes by noise and has no factors yet."""
     places = (i for i, step in enumerate(steps) if _by_noise(step) and step.factors is None)
     return next(places, None)
+
+
+def is_measured(step: Pass) -> bool:
+    """Whether ranges of channels are measured on samples."""
+    return isinstance(step, EqualizeChannels) and step.measured
 
 
 def with_factors(steps: Sequence[Pass], factors: Factors) -> tuple[Pass, ...]:

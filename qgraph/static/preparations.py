@@ -16,6 +16,7 @@ from qgraph.recipes import FLOAT
 from qgraph.rewrite.trace import Trace
 from qgraph.static.channel_factors import (
     channel_factors,
+    is_measured,
     layer_steps,
     pass_without_factors,
     with_factors,
@@ -47,10 +48,12 @@ class PassesDone:
 class FactorsFound:
     """Factors of channels for a target, in the graph after the passes `before`.
 
-    data: samples that they are computed from; None for batch norms alone.
+    measured: whether ranges are those of samples. data: samples that they are computed from; None
+    for batch norms alone.
     """
 
     before: tuple[Pass, ...]
+    measured: bool
     data: Mapping[str, Array] | None
     target: tuple[Pass, ...]
     factors: Factors
@@ -118,9 +121,10 @@ class Preparations:
         place = pass_without_factors(steps)
         if place is None:
             return steps
-        before = steps[:place]
+        before, measured = steps[:place], is_measured(steps[place])
+        wanted = before, measured, target
         for known in self._factors:
-            if (known.before, known.target) == (before, target) and known.data is data:
+            if (known.before, known.measured, known.target) == wanted and known.data is data:
                 return with_factors(steps, known.factors)
         unscaled = self._after(before)
         quantized = unscaled.then([*steps[place + 1 :], *target]).graph
@@ -128,8 +132,8 @@ class Preparations:
         def scaled(found: Factors) -> Graph:
             return unscaled.then([*with_factors(steps, found)[place:], *target]).graph
 
-        factors = channel_factors(unscaled.graph, data, layer_steps(quantized), scaled)
-        self._factors.append(FactorsFound(before, data, target, factors))
+        factors = channel_factors(unscaled.graph, data, layer_steps(quantized), scaled, measured)
+        self._factors.append(FactorsFound(before, measured, data, target, factors))
         return with_factors(steps, factors)
 
     def _after(self, steps: tuple[Pass, ...]) -> PassesDone:

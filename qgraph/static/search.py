@@ -46,12 +46,12 @@ SAFE = Plan(
     method=CalibrationMethod.MSE,
     correct_bias=True,
 )
-# The best plan of most networks with batch norms, so `default` tries it before single steps.
+# The best plans of most networks with batch norms, so `default` tries them before single steps.
 # Reconstruction compensates for the noise of weights that this equalization causes.
-BALANCED = Plan(
-    equalize=Equalization.NOISE,
-    method=CalibrationMethod.MSE,
-    reconstruct=True,
+BALANCED = tuple(
+    Plan(equalize=kind, method=CalibrationMethod.MSE, reconstruct=True)
+    for kind in Equalization
+    if kind.by_noise
 )
 # Steps that usually help, for runs without data, where nothing can be compared. Real inputs have
 # longer tails than generated ones, so thresholds of generated ones must not clip anything.
@@ -227,10 +227,11 @@ def _steps(effort: Effort, inputs: bool, norms: bool) -> Iterator[Step]:
         return [replace(best, reconstruct=r, correct_bias=c) for r, c in kinds]
 
     def balanced(best: Plan) -> Sequence[Plan]:
-        return [replace(BALANCED, scale_inputs=best.scale_inputs)] if norms else []
+        plans = BALANCED if norms else ()
+        return [replace(plan, scale_inputs=best.scale_inputs) for plan in plans]
 
     def unless_balanced(step: Step) -> Step:
-        return lambda best: [] if best.equalize == Equalization.NOISE else step(best)
+        return lambda best: [] if best.equalize.by_noise else step(best)
 
     def rarely(best: Plan) -> Sequence[Plan]:
         output = replace(best, method=CalibrationMethod.OUTPUT)

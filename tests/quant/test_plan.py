@@ -83,7 +83,10 @@ def test_hints_list_what_is_there():
     with pytest.raises(UsageError) as error:
         parse_plan("smooth")
     assert all(step_name(step) in error.value.hint for step in fields(Plan))
-    assert "equalize=no|noise|weights|biases" in error.value.hint and "plain" in error.value.hint
+    assert (
+        "equalize=no|noise|measured|weights|biases" in error.value.hint
+        and "plain" in error.value.hint
+    )
     with pytest.raises(UsageError) as error:
         parse_plan("method=mean")
     assert error.value.hint == "like method=kl_j|max|percentile|mse|output"

@@ -1,5 +1,6 @@
 """Arrays in memory or in files: the same to the bit, and nothing is left behind."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -112,6 +113,7 @@ def test_any_array_is_held(array):
 
 def test_files_have_no_name_and_vanish(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    gc.collect()  # what tests before left
     before = len(os.listdir("/proc/self/fd"))
     scratch = Scratch()
     scratch.write(np.arange(5.0), 0)

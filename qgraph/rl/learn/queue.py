@@ -60,7 +60,7 @@ class TrajectoryQueue:
         self.add(state["begun"])
 
 
-class Rollout:
+class RolloutMemory:
     """Single steps of all actors, taken out in the order of arrival, and then sorted by actor.
 
     It is not part of a checkpoint: a resumed run begins with another rollout, as its actors begin

@@ -10,7 +10,7 @@ from qgraph.rl.head import Head
 from qgraph.rl.learn.exploration import Gaussian
 from qgraph.rl.learn.limiter import TakingTurns
 from qgraph.rl.learn.networks import initial_weights, network, orthogonal_weights, with_log_std
-from qgraph.rl.learn.queue import Rollout, follows
+from qgraph.rl.learn.queue import RolloutMemory, follows
 from qgraph.rl.learn.records import record_type
 from tests.helpers.rl_records import World
 
@@ -41,7 +41,7 @@ def test_neither_side_is_ahead_by_more_than_a_batch(order, restarted):
 def test_the_oldest_steps_are_taken_out_by_actor(actors):
     steps = np.zeros(len(actors), RECORD)
     steps["actor"], steps["length"] = actors, np.arange(len(actors))
-    rollout, taken = Rollout(RECORD), []
+    rollout, taken = RolloutMemory(RECORD), []
     for step in steps:
         rollout.add(step[None])
         if len(rollout) == 12:

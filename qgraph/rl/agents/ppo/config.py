@@ -160,9 +160,9 @@ class PpoConfig(RunConfig):
         return steps // (self.batch_size // self.actors) if self.synchronous else 0
 
     def memory(self, dtype: np.dtype[np.void]) -> Memory:
-        from qgraph.rl.learn.queue import Rollout
+        from qgraph.rl.learn.queue import RolloutMemory
 
-        return Rollout(dtype)
+        return RolloutMemory(dtype)
 
     def limiter(self) -> RateLimiter:
         """Actors take turns with the learner, or are up to two rollouts ahead of it."""

@@ -18,7 +18,7 @@ def test_all_profiles_and_keys_are_listed():
         assert name in done.out and load_profile(name).description in done.out
     for found in leaves(Profile):
         assert found.path in done.out and found.key.meaning in done.out
-    assert "equalize=no|noise|weights|biases" in done.out
+    assert "equalize=no|noise|measured|weights|biases" in done.out
 
 
 def test_for_machines():

@@ -82,7 +82,7 @@ def run(
     seeds: Seeds = 3,
     jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Runs side by side.")] = 1,
     steps: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Of each run, to try it out.")
+        int | None, typer.Option(min=1, metavar="N", help="Steps of each run; few for a trial.")
     ] = None,
 ) -> None:
     """Make the missing runs, seed by seed."""
@@ -124,7 +124,9 @@ def report(
     tasks: Names = ALL,
     bits: Widths = BITS,
     seeds: Seeds = 3,
-    episodes: Annotated[int, typer.Option(min=1, metavar="N", help="For each policy.")] = 50,
+    episodes: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Episodes of each policy.")
+    ] = 50,
     json_file: JsonFile = None,
 ) -> None:
     """Play the policies of the existing runs."""

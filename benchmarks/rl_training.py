@@ -94,7 +94,7 @@ def run(
     actors: Annotated[int, typer.Option(min=1, metavar="N")] = 1,
     jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Runs side by side.")] = 1,
     steps: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Of each run, to try it out.")
+        int | None, typer.Option(min=1, metavar="N", help="Steps of each run; few for a trial.")
     ] = None,
 ) -> None:
     """Make the missing runs, seed by seed."""

@@ -77,6 +77,19 @@ class LearningSettings(ActorSettings):
                 hint=f"choose {' or '.join(map(str, cls.precisions))}",
             )
 
+    def check_batch_of(self, part: int, parts: str) -> None:
+        """Raise UsageError unless a batch consists of parts of this size, which `parts` names."""
+        if self.batch_size % part:
+            raise UsageError(
+                SettingText(
+                    "{batch_size} {value} is not a multiple of {parts}",
+                    value=self.batch_size, parts=parts,
+                ),
+                hint=SettingText(
+                    "{batch_size} {value}", value=self.batch_size // part * part or part
+                ),
+            )  # fmt: skip
+
     def check(self) -> None:
         super().check()
         self.check_precision(self.precision)

@@ -103,17 +103,8 @@ class ImpalaConfig(RunConfig):
                 ),
             )  # fmt: skip
         share = self.unroll_length * self.replicas
-        if self.batch_size % share:
-            each = f" for each of {self.replicas} replicas" if self.replicas > 1 else ""
-            raise UsageError(
-                SettingText(
-                    "{batch_size} {value} is not a multiple of trajectories of {length}{each}",
-                    value=self.batch_size, length=self.unroll_length, each=each,
-                ),
-                hint=SettingText(
-                    "{batch_size} {value}", value=self.batch_size // share * share or share
-                ),
-            )  # fmt: skip
+        each = f" for each of {self.replicas} replicas" if self.replicas > 1 else ""
+        self.check_batch_of(share, f"trajectories of {self.unroll_length}{each}")
 
     @property
     def record_steps(self) -> int:

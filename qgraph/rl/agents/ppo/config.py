@@ -122,10 +122,10 @@ class PpoConfig(RunConfig):
                 ),
                 hint=SettingText("{steps} {batch} or more", batch=self.batch_size),
             )  # fmt: skip
-        self._check_multiple(self.minibatch_size, "minibatches of {part}")
+        self.check_batch_of(self.minibatch_size, f"minibatches of {self.minibatch_size}")
         if not self.synchronous:
             return
-        self._check_multiple(self.actors, "{part} actors that wait for each other")
+        self.check_batch_of(self.actors, f"{self.actors} actors that wait for each other")
         for name in ("publish_every", "actor_update_period"):
             if getattr(self, name) > 1:
                 raise UsageError(
@@ -136,19 +136,6 @@ class PpoConfig(RunConfig):
                     ),
                     hint=SettingText(f"{{{name}}} 1, or turn {{synchronous}} off"),
                 )
-
-    def _check_multiple(self, part: int, words: str) -> None:
-        """Raise UsageError unless a rollout consists of equal parts."""
-        if self.batch_size % part:
-            raise UsageError(
-                SettingText(
-                    "{batch_size} {value} is not a multiple of " + words,
-                    value=self.batch_size, part=part,
-                ),
-                hint=SettingText(
-                    "{batch_size} {value}", value=self.batch_size // part * part or part
-                ),
-            )  # fmt: skip
 
     @property
     def record_steps(self) -> int:

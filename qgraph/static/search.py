@@ -46,13 +46,9 @@ SAFE = Plan(
     method=CalibrationMethod.MSE,
     correct_bias=True,
 )
-# The best plans of most networks with batch norms, so `default` tries them before single steps.
+# The best plan of most networks with batch norms, so `default` tries it before single steps.
 # Reconstruction compensates for the noise of weights that this equalization causes.
-BALANCED = tuple(
-    Plan(equalize=kind, method=CalibrationMethod.MSE, reconstruct=True)
-    for kind in Equalization
-    if kind.by_noise
-)
+BALANCED = Plan(equalize=Equalization.NOISE, method=CalibrationMethod.MSE, reconstruct=True)
 # Steps that usually help, for runs without data, where nothing can be compared. Real inputs have
 # longer tails than generated ones, so thresholds of generated ones must not clip anything.
 DATA_FREE = replace(SAFE, absorb=True, method=CalibrationMethod.MAX)
@@ -97,8 +93,9 @@ def search(
     """Try plans.
 
     effort: `plain` uses `start`, `fast` compares it with one plan that usually helps. `default`
-    tries `BALANCED`; if that is not the best so far, it continues from the best and tries each
-    step in addition to those chosen so far. `thorough` tries the steps twice, and `BALANCED`.
+    tries `BALANCED`, and other ranges for it if that is the best so far; if not, it continues from
+    the best and tries each step in addition to those chosen so far. `thorough` tries the steps
+    twice, and `BALANCED`.
     The result of the last two is used only if it is significantly better than that of `fast`.
     budget: seconds after which no trial starts. memory: see `calibrate`. Ctrl-C ends the
     search, and the best result so far is kept. Steps with passes that `pipeline` does not allow
@@ -199,7 +196,8 @@ class _Bench:
 
 def steps_of(effort: Effort) -> int:
     """The largest number of plans that `search` tries."""
-    return 1 + sum(len(step(PLAIN)) for step in _steps(effort, inputs=True, norms=True))
+    steps = _steps(effort, inputs=True, norms=True)
+    return 1 + sum(max(len(step(best)) for best in (PLAIN, BALANCED)) for step in steps)
 
 
 def _steps(effort: Effort, inputs: bool, norms: bool) -> Iterator[Step]:
@@ -227,8 +225,11 @@ def _steps(effort: Effort, inputs: bool, norms: bool) -> Iterator[Step]:
         return [replace(best, reconstruct=r, correct_bias=c) for r, c in kinds]
 
     def balanced(best: Plan) -> Sequence[Plan]:
-        plans = BALANCED if norms else ()
-        return [replace(plan, scale_inputs=best.scale_inputs) for plan in plans]
+        return [replace(BALANCED, scale_inputs=best.scale_inputs)] if norms else []
+
+    def other_ranges(best: Plan) -> Sequence[Plan]:
+        kinds = [kind for kind in Equalization if kind.by_noise and best.equalize.by_noise]
+        return [replace(best, equalize=kind) for kind in kinds]
 
     def unless_balanced(step: Step) -> Step:
         return lambda best: [] if best.equalize.by_noise else step(best)
@@ -242,7 +243,8 @@ def _steps(effort: Effort, inputs: bool, norms: bool) -> Iterator[Step]:
     # Reconstruction takes longest, so plans are first compared without it.
     ladder = equalize, constants, methods, corrections
     if effort == Effort.DEFAULT:
-        yield from (scale, balanced, *map(unless_balanced, ladder))
+        yield from (scale, balanced, other_ranges, *map(unless_balanced, ladder))
     if effort == Effort.THOROUGH:
         # Again: a step that did not help before reconstruction may help after it.
-        yield from (scale, *ladder, balanced, rarely, equalize, constants, corrections)
+        again = equalize, constants, corrections
+        yield from (scale, *ladder, balanced, other_ranges, rarely, *again)

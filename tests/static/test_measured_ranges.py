@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+import qgraph.static.search as search_module
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
 from qgraph.quant.activations import activated_channels
 from qgraph.quant.noise_balance import LayerSteps, layer_noises
+from qgraph.quant.plan import Plan
 from qgraph.quant.profile import load_profile
 from qgraph.recipes import FLOAT
 from qgraph.rewrite.channels import channel_map
 from qgraph.static.channel_factors import channel_factors
 from qgraph.static.sample_parts import split
-from qgraph.static.search import search
+from qgraph.static.search import Trial, search, steps_of
 from tests.helpers.layers import WINDOW
 
 INT8 = load_profile("graffitist-int8")
@@ -76,9 +80,25 @@ def test_a_channel_that_samples_leave_silent_keeps_a_usual_range() -> None:
     assert layer.ranges[1] == pytest.approx(mean + deviation, rel=0.02)
 
 
-def test_default_tries_ranges_from_batch_norms_and_from_samples() -> None:
+@pytest.mark.parametrize("effort", ["default", "thorough"])
+@pytest.mark.parametrize("better", [True, False])
+def test_ranges_of_samples_are_tried_where_those_of_batch_norms_are_the_best(
+    monkeypatch: pytest.MonkeyPatch, effort: str, better: bool
+) -> None:
+    measure = search_module._Bench.trial
+
+    def trial(bench: search_module._Bench, plan: Plan) -> Trial:
+        found = measure(bench, plan)
+        more = 99.0 if better else -99.0
+        changed = replace(found.agreement, sqnr=found.agreement.sqnr + more)
+        other = replace(found, comparison=replace(found.comparison, agreement=changed))
+        return other if plan == search_module.BALANCED else found
+
+    monkeypatch.setattr(search_module._Bench, "trial", trial)
     g, data = tailed()
-    tried = []
-    search(g, INT8, split(g, {"x": data}), "default", on_trial=tried.append)
+    tried: list[Trial] = []
+    search(g, INT8, split(g, {"x": data}), effort, on_trial=tried.append)
     found = [trial.plan.equalize for trial in tried if trial.plan.equalize.by_noise]
-    assert found == ["noise", "measured"]
+    assert found[:2] == ["noise", "measured"][: 1 + better]
+    assert better or found == ["noise"]
+    assert len(tried) <= steps_of(effort)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import textwrap
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,6 +13,8 @@ from typing import Any, Protocol
 from benchmarks.tables import Table
 
 WIDTH = 7.0
+LINE = 34  # characters in a line beside an axis of y
+FEW = 6  # numbers on an axis of x that all get a mark
 STYLE: Any = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "qgraph",
@@ -84,7 +87,7 @@ class Axes:
 
     def set_up(self, axis: Any, series: int) -> None:
         """Label and scale the axes of a drawing, and name its series."""
-        axis.set(xlabel=self.xlabel, ylabel=self.ylabel)
+        axis.set(xlabel=self.xlabel, ylabel=textwrap.fill(self.ylabel, LINE))
         if self.log_x:
             axis.set_xscale("log")
         if self.log_y:
@@ -110,6 +113,9 @@ class Lines(Axes):
             places = [row[first] for row in known]
             axis.errorbar(places, means, error, label=name, marker="o", markersize=4, capsize=2)
         self.set_up(axis, len(series))
+        numbers = {row[first] for row in table.rows}
+        if not self.log_x and len(numbers) <= FEW and all(isinstance(n, int) for n in numbers):
+            axis.set_xticks(sorted(numbers))
 
 
 @dataclass(frozen=True)
@@ -214,6 +220,17 @@ def _drawn(title: str, table: Table, kind: Kind, mark: str) -> bytes:
         axis = made.subplots()
         axis.set_title(title, fontsize=10)
         kind.draw(table, axis)
+        _check_room(made, axis)
         image = io.BytesIO()
         made.savefig(image, format="svg", metadata={"Date": None, "Description": mark})
     return image.getvalue()
+
+
+def _check_room(made: Any, axis: Any) -> None:
+    """Raise ValueError if the title or the name of an axis is cut off."""
+    made.draw_without_rendering()
+    left, low, right, high = made.bbox.extents
+    for text in (t for t in (axis.title, axis.xaxis.label, axis.yaxis.label) if t.get_text()):
+        a, b, c, d = text.get_window_extent().extents
+        if a < left or b < low or c > right or d > high:
+            raise ValueError(f"`{text.get_text()}` is longer than the figure; use fewer words")

@@ -208,3 +208,16 @@ def test_figures_show_no_marks_of_code(tmp_path: Path) -> None:
     table.add("`fast`", 1.0)
     drawn = figure("Rounding `double`", table, Bars("ms"), tmp_path / "a.svg").decode()
     assert "`" not in drawn and ">fast</text>" in drawn and ">Rounding double</text>" in drawn
+
+
+def test_a_name_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
+    table = Table("t", {"bits": "", "x": ".1f"})
+    for bits in (2, 3, 4):
+        table.add(bits, bits / 10)
+    long = "return of the trained policy minus return of the quantized one, of the range"
+    drawn = figure("Bits", table, Lines("bits", long), tmp_path / "a.svg").decode()
+    assert "2.25" not in drawn
+    with pytest.raises(ValueError, match="is longer than the figure"):
+        figure("Bits", table, Lines(long * 3, "return"), tmp_path / "a.svg")
+    with pytest.raises(ValueError, match="is longer than the figure"):
+        figure(long * 3, table, Lines("bits", "return"), tmp_path / "a.svg")

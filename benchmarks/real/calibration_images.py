@@ -1,4 +1,4 @@
-"""How many images MobileNetV1 needs to calibrate, and which: enlarged CIFAR-10 images or photos.
+"""Calibration images of two MobileNets: how many, and enlarged CIFAR-10 images or photos.
 
 The plan is fixed: what a search would choose also depends on how many images it has to compare
 plans. Test images are in no calibration set.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from benchmarks import assets
-from benchmarks.real.cases import Case, mobilenet_v1
+from benchmarks.real.cases import Case, face_mask, mobilenet_v1
 from benchmarks.real.measure import same_class, sqnr
 from benchmarks.real.mobilenet import enlarged
 from benchmarks.real.resumed import Part, resumed
@@ -29,6 +30,7 @@ from qgraph.static.build import build
 from qgraph.static.search import BALANCED
 
 PROFILES = ("graffitist-int8", "graffitist-int4")
+NETWORKS: Mapping[str, Callable[[], Case]] = {"MobileNetV1": mobilenet_v1, "face-mask": face_mask}
 PICTURES = 1_000
 SETS: Mapping[str, tuple[int, int]] = {  # enlarged CIFAR-10 images, views of photos
     "64 CIFAR-10": (64, 0),
@@ -45,8 +47,8 @@ def tables() -> Iterator[Table]:
     plan = BALANCED[-1]
     photos = labelled()
     table = Table(
-        "Calibration images of MobileNetV1",
-        {"profile": "", "images": "", "SQNR dB": ".1f", "as float, CIFAR-10": ".1%",
+        "Calibration images of two MobileNets",
+        {"network": "", "profile": "", "images": "", "SQNR dB": ".1f", "as float, CIFAR-10": ".1%",
          "as float, views of photos": ".1f"},
         notes=[f"plan: `{plan.spec()}`",
                f"CIFAR-10: enlarged training images to calibrate; SQNR and as float: {PICTURES:,} "
@@ -56,8 +58,8 @@ def tables() -> Iterator[Table]:
                "error, over photos drawn again"],
     )  # fmt: skip
     parts: dict[str, Callable[[], Part]] = {
-        f"{profile}, {images}": partial(_row, profile, images)
-        for profile in PROFILES
+        f"{network}, {profile}, {images}": partial(_row, network, profile, images)
+        for network, profile in product(NETWORKS, PROFILES)
         for images in SETS
     }
     for part in resumed("calibration-images", parts):
@@ -66,15 +68,15 @@ def tables() -> Iterator[Table]:
     yield table
 
 
-def _row(profile: str, images: str) -> Part:
-    case, photos = mobilenet_v1(), labelled()
+def _row(network: str, profile: str, images: str) -> Part:
+    case, photos = NETWORKS[network](), labelled()
     pictures = enlarged(assets.cifar10_test()[0][:PICTURES])
     feeds = {case.model.inputs[0]: calibration_images(*SETS[images])}
     graph = build(case.model, load_profile(profile), BALANCED[-1], feeds, Trace())[1]
     found, wanted = (_logits(g, case, pictures, photos) for g in (graph, case.original))
     near = sqnr(wanted[0], found[0]), same_class(found[0], wanted[0])
     same = found[1].argmax(1) == wanted[1].argmax(1)
-    row: list[Any] = [profile, images, *near, Shares(photos.photos).of(same).percent]
+    row: list[Any] = [network, profile, images, *near, Shares(photos.photos).of(same).percent]
     print(row, flush=True)
     return Part([row], "")
 

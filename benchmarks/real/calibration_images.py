@@ -7,6 +7,7 @@ plans. Test images are in no calibration set.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -22,6 +23,7 @@ from benchmarks.real.views import VIEWS, Shares, Views, labelled, others
 from benchmarks.tables import Table
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
+from qgraph.choices import Equalization
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.quant.profile import load_profile
@@ -29,6 +31,7 @@ from qgraph.rewrite.trace import Trace
 from qgraph.static.build import build
 from qgraph.static.search import BALANCED
 
+PLAN = replace(BALANCED, equalize=Equalization.MEASURED)
 PROFILES = ("graffitist-int8", "graffitist-int4")
 NETWORKS: Mapping[str, Callable[[], Case]] = {"MobileNetV1": mobilenet_v1, "face-mask": face_mask}
 PICTURES = 1_000
@@ -44,7 +47,7 @@ SETS: Mapping[str, tuple[int, int]] = {  # enlarged CIFAR-10 images, views of ph
 
 def tables() -> Iterator[Table]:
     """One table: a row for each profile and set of calibration images."""
-    plan = BALANCED[-1]
+    plan = PLAN
     photos = labelled()
     table = Table(
         "Calibration images of two MobileNets",
@@ -72,7 +75,7 @@ def _row(network: str, profile: str, images: str) -> Part:
     case, photos = NETWORKS[network](), labelled()
     pictures = enlarged(assets.cifar10_test()[0][:PICTURES])
     feeds = {case.model.inputs[0]: calibration_images(*SETS[images])}
-    graph = build(case.model, load_profile(profile), BALANCED[-1], feeds, Trace())[1]
+    graph = build(case.model, load_profile(profile), PLAN, feeds, Trace())[1]
     found, wanted = (_logits(g, case, pictures, photos) for g in (graph, case.original))
     near = sqnr(wanted[0], found[0]), same_class(found[0], wanted[0])
     same = found[1].argmax(1) == wanted[1].argmax(1)

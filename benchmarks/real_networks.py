@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from benchmarks.real import (
+    calibration_images,
     cifar,
     constant_channels,
     data_free,
@@ -20,6 +21,7 @@ from benchmarks.real import (
     families,
     file_types,
     formats,
+    images_at_4_bits,
     mixed,
     mobilenet,
     noise_factors,
@@ -32,6 +34,7 @@ from benchmarks.real import (
     speech,
     text,
     thresholds,
+    trained_by_float,
     unet,
     vision_transformer,
 )
@@ -47,6 +50,7 @@ NETWORKS: dict[str, Callable[[], Iterator[Table]]] = {
     "policies": policies.tables,
     "efforts": efforts.tables,
     "constant-channels": constant_channels.tables,
+    "calibration-images": calibration_images.tables,
     "plan-variants": plan_variants.tables,
     "plan-choice": plan_choice.tables,
     "noise-factors": noise_factors.tables,
@@ -59,6 +63,8 @@ NETWORKS: dict[str, Callable[[], Iterator[Table]]] = {
     "data-free": data_free.tables,
     "foreign-samples": data_free.foreign_tables,
     "thresholds": thresholds.tables,
+    "trained-by-float": trained_by_float.tables,
+    "images-at-4-bits": images_at_4_bits.tables,
     "mixed": mixed.tables,
     "families": families.tables,
     "distillation": distillation.tables,

@@ -68,7 +68,7 @@ BOTH_WAYS = ("mobilenet_v1", "mobilenet_v2", "cifar_10_model")
 BOTH_STARTS = ("mobilenet_v1", "inception")
 NOTES = (
     "wt: weights are trained; wt+th: weights and thresholds. INT4: weights of 4 bits, those of the "
-    "first and the last layer of 8; activations of 8",
+    "first and the last layer of 8; activations of 8. INT4/4: activations of 4 too",
     "before thresholds learn, channels are equalized and weights clipped at three deviations; "
     "INT4 from static begins as static INT4, which is what the default effort finds",
     f"wt FP32 annealed, INT4 from static: the rate of weights falls from {ANNEALED_RATE:g} to a "

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from benchmarks.real.effort_networks import INT4_ACTIVATIONS
 from qgraph.choices import Equalization
 from qgraph.compiler import TO_TRAIN
 from qgraph.quant.plan import PLAIN, Plan
@@ -27,7 +29,8 @@ class Way:
         marks += ["annealed"] if self.annealed else []
         marks += [] if self.weight_rate is None else [f"rate{self.weight_rate:g}"]
         marks += ["searched"] if self.searched else []
-        return "-".join(part for part in (self.profile or "float", self.learn, *marks) if part)
+        profile = Path(self.profile).stem if self.profile else "float"
+        return "-".join(part for part in (profile, self.learn, *marks) if part)
 
     @property
     def plan(self) -> Plan | None:
@@ -55,6 +58,11 @@ WAYS = (
     Way("wt FP32 annealed", None, "weights", annealed=True, weight_rate=ANNEALED_RATE),
     Way(
         "INT4 from static", "graffitist-int4", "all", annealed=True, searched=True,
+        weight_rate=ANNEALED_RATE,
+    ),
+    Way("static INT4/4", INT4_ACTIVATIONS, searched=True),
+    Way(
+        "INT4/4 from static", INT4_ACTIVATIONS, "all", annealed=True, searched=True,
         weight_rate=ANNEALED_RATE,
     ),
 )  # fmt: skip

@@ -35,9 +35,17 @@ def experiments() -> Iterator[Experiment]:
     )  # fmt: skip
 
 
-def files() -> Iterator[Path]:
+def more_features(count: int) -> Array:
+    """Features of at most `count` files that calibration and test do not use."""
+    used = features([*files()])[: CALIBRATION + TEST]
+    known = {row.tobytes() for row in used}
+    others = features([*files(of_a_suffix=10 * OF_A_SUFFIX, seed=1)])
+    return np.stack([row for row in others if row.tobytes() not in known][:count])
+
+
+def files(of_a_suffix: int = OF_A_SUFFIX, seed: int = 0) -> Iterator[Path]:
     """Files of Python, of its packages and of the system in random order, some of each suffix."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     paths = sysconfig.get_paths()
     by_suffix: dict[str, list[Path]] = {}
     for folder in dict.fromkeys((paths["stdlib"], paths["purelib"], *FOLDERS)):
@@ -47,7 +55,7 @@ def files() -> Iterator[Path]:
     chosen = [
         same[i]
         for _, same in sorted(by_suffix.items())
-        for i in rng.choice(len(same), min(len(same), OF_A_SUFFIX), replace=False)
+        for i in rng.choice(len(same), min(len(same), of_a_suffix), replace=False)
     ]
     yield from (chosen[i] for i in rng.permutation(len(chosen)))
 

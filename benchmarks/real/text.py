@@ -15,6 +15,7 @@ from qgraph.ir.types import Array
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789   "
 TEXT = 0.3  # the score above which a pixel counts as text, as in PP-OCR
+DETECTED = 160, 320  # pixels of the height and the width of pictures to detect text in
 PAGE = 320  # pixels of each side of a page
 IMAGENET_MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 IMAGENET_DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
@@ -25,15 +26,13 @@ def tables() -> Iterator[Table]:
 
 
 def experiments() -> Iterator[Experiment]:
-    pages = pictures(128, (160, 320))
+    pages = pictures(128, DETECTED)
     yield Experiment(
         "PP-OCR detection", assets.text_detection_network, pages[:96], pages[96:], _overlap,
         f"shared pixels of text among all pixels of text (score {TEXT} or more)",
         "images of 320 x 160",
     )  # fmt: skip
-    lines = pictures(640, (48, 192), seed=1)
-    turned = np.random.default_rng(2).random(len(lines)) < 0.5
-    lines[turned] = lines[turned, :, ::-1, ::-1]
+    lines = lines_turned(640, seed=1)
     yield Experiment(
         "PP-OCR direction", assets.text_direction_network, lines[:128], lines[128:], same_class,
         "images with the same answer", "images of 192 x 48",
@@ -73,6 +72,14 @@ def _picture(rng: np.random.Generator, height: int, width: int) -> Array:
     pixels = np.asarray(image, np.float32) / np.float32(127.5) - 1
     noisy = pixels + rng.normal(0, 0.02, pixels.shape)
     return noisy.transpose(2, 0, 1).astype(np.float32)
+
+
+def lines_turned(count: int, seed: int) -> Array:
+    """Pictures of 48 x 192 pixels, half of them turned by 180 degrees."""
+    lines = pictures(count, (48, 192), seed)
+    turned = np.random.default_rng(seed + 1).random(len(lines)) < 0.5
+    lines[turned] = lines[turned, :, ::-1, ::-1]
+    return lines
 
 
 def pages_turned(count: int, seed: int) -> Array:

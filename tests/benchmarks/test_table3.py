@@ -31,6 +31,7 @@ def test_a_row_is_made_once_and_again_for_other_options(case, tmp_path, monkeypa
     assert all(facts["different"].startswith("0 of ") for way, facts in rows.items() if way.profile)
     assert [way.title for way in WAYS if "history" in rows[way]] == [
         "wt FP32", "wt INT8", "wt+th INT8", "wt+th INT4", "wt FP32 annealed", "INT4 from static",
+        "INT4/4 from static",
     ]  # fmt: skip
     assert len(rows[WAYS[4]]["history"]) == 1 + table3.VALIDATIONS
     assert rows[WAYS[4]]["history"][-1]["step"] == 5
@@ -58,15 +59,15 @@ def test_the_tables_show_differences_and_the_mean_of_the_last_epoch():
     found = (
         facts(0.9), facts(0.8), facts(0.91, 0.5, 0.9), facts(0.9, 0.9),
         facts(0.912, 0.5, 0.9, 0.6, 0.7, 0.8, 0.9, 0.7), facts(0.905, 0.9),
-        facts(0.89), facts(0.911, 0.9), facts(0.908, 0.8, 0.9),
+        facts(0.89), facts(0.911, 0.9), facts(0.908, 0.8, 0.9), facts(0.79), facts(0.8, 0.7, 0.8),
     )  # fmt: skip
     rows = {"vgg": dict(zip(WAYS, found, strict=True))}
     (row,) = table_3(rows, ()).rows
     assert [row[way.title] for way in WAYS] == [
-        0.9, 0.8, 0.91, 0.9, 0.912, 0.905, 0.89, 0.911, 0.908,
+        0.9, 0.8, 0.91, 0.9, 0.912, 0.905, 0.89, 0.911, 0.908, 0.79, 0.8,
     ]  # fmt: skip
     epochs = [row.get(f"{way.title}, epoch") for way in WAYS]
-    assert epochs == [None, None, 0.2, 0.0, 0.2, 0.0, None, 0.0, 0.2]
+    assert epochs == [None, None, 0.2, 0.0, 0.2, 0.0, None, 0.0, 0.2, None, 0.2]
     assert row["INT8 over wt FP32"] == pytest.approx(0.2)
     assert row["INT4 over wt FP32"] == pytest.approx(-0.5)
     assert row["INT4 from static over wt FP32"] == pytest.approx(-0.2)

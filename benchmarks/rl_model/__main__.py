@@ -79,7 +79,7 @@ def _tables(made: Callable[[RunCosts, dict[int, ActorCosts]], Table]) -> Iterato
 def _cost_table(costs: RunCosts, actors: dict[int, ActorCosts]) -> Table:
     table = Table(
         f"Costs of a run with {POLICY} in {ENVIRONMENT}, us of a processor",
-        {"bits": "d", "step": ".1f", "step beside another": ".1f", "switch": ".0f", "pack": ".0f",
+        {"bits": "d", "step": ".1f", "step beside a learner": ".1f", "switch": ".0f", "pack": ".0f",
          "block kB": ".0f"},
         notes=[
             f"The learner: {1e3 * costs.learn:.1f} ms for a step with {BATCH} records, "
@@ -98,7 +98,10 @@ def _check_table(costs: RunCosts, actors: dict[int, ActorCosts], steps: int) -> 
     table = Table(
         f"Steps a second on this machine, {os.cpu_count()} processors",
         {"bits": "d", "actors": "d", "others": "d", "real": ".0f", "model": ".0f", "error": "+.1%"},
-        notes=["others: processes of others that wanted a processor before and after the run."],
+        notes=[
+            "others: processes of others with the same priority or a higher one that wanted a "
+            "processor before and after the run."
+        ],
     )
     for bits in CHECKED:
         for count in ACTORS:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing.synchronize import Event
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ ENVIRONMENT = "CartPole-v1"
 HIDDEN = (1024, 1024, 1024)
 BITS = (32, 16, 8, 4)
 BATCH, UNROLL = 320, 5
+STARTING = 120  # seconds that a process may take to start
 STEPS, ROUNDS = 300, 5  # of an actor in a round; rounds, of which the median counts
 
 
@@ -40,8 +42,8 @@ STEPS, ROUNDS = 300, 5  # of an actor in a round; rounds, of which the median co
 class ActorCosts:
     """Costs of one actor, and of the blocks that it gets.
 
-    step: a step of policy and environment, with its record; beside: that of an actor beside another
-    one on the other processors, with which it shares caches. switch: taking a block. pack: packing
+    step: a step of policy and environment, with its record; beside: that beside a learner on the
+    other processors, with which it shares caches and memory. switch: taking a block. pack: packing
     one. block_bytes: its size.
     """
 
@@ -94,7 +96,7 @@ def actor_costs(bits: int) -> ActorCosts:
     block = packer.pack(weights)
     actor, out = Actor(block), packer.allocate()
     step = _seconds_of_a_step(bits, block)
-    with _neighbour(partial(_step_for_ever, bits, block)):
+    with _neighbour(_learn_for_ever):
         beside = _seconds_of_a_step(bits, block)
     pack = _median(lambda: packer.pack(weights, out=out), time.process_time)
     switch = _median(lambda: actor.switch(block))
@@ -103,23 +105,14 @@ def actor_costs(bits: int) -> ActorCosts:
 
 def run_costs() -> RunCosts:
     """Measure the learner."""
-    import_tensorflow_quietly()
-    use_threads(1)
-    config = config_of(8)
+    learn, memory, dtype = _learning()
     program, weights = _policy()
-    with closing(make(ENVIRONMENT)) as environment:
-        learner, dtype = learner_for(config, environment), record_type(environment)
-    memory, rng = config.memory(dtype), np.random.default_rng(0)
-    records = np.zeros(BATCH, dtype)
+    records = np.zeros(RING, dtype)
     rings = Experience.create(dtype, RING, 1)
     reader, writer, sender = rings.reader(), rings.writer(0), WeightSender(program)
 
-    def learn() -> None:
-        memory.add(records)
-        learner.step(memory.sample(BATCH, rng))
-
     def insert() -> None:
-        writer.put(records[:RING])
+        writer.put(records)
         memory.add(reader.take(RING))
 
     packer = Packer(program, 8, *end_bits(program, 8))
@@ -137,6 +130,23 @@ def run_costs() -> RunCosts:
         dtype.itemsize,
         sum(weight.nbytes for weight in weights.values()),
     )
+
+
+def _learning() -> tuple[Callable[[], None], Any, Any]:
+    """A function that takes one step of a learner; its memory, and the type of a record."""
+    import_tensorflow_quietly()
+    use_threads(1)
+    config = config_of(8)
+    with closing(make(ENVIRONMENT)) as environment:
+        learner, dtype = learner_for(config, environment), record_type(environment)
+    memory, rng = config.memory(dtype), np.random.default_rng(0)
+    records = np.zeros(BATCH, dtype)
+
+    def learn() -> None:
+        memory.add(records)
+        learner.step(memory.sample(BATCH, rng))
+
+    return learn, memory, dtype
 
 
 def _policy() -> tuple[ActorProgram, dict[str, Array]]:
@@ -172,18 +182,30 @@ def _seconds_of_a_step(bits: int, block: Array) -> float:
         return _median(steps) / STEPS
 
 
-def _step_for_ever(bits: int, block: Array) -> None:
+def _step_for_ever(bits: int, block: Array, ready: Event) -> None:
     worker, _, _ = _worker(bits, block)
+    ready.set()
     while True:
         worker.step()
 
 
+def _learn_for_ever(ready: Event) -> None:
+    learn, _, _ = _learning()
+    learn()
+    ready.set()
+    while True:
+        learn()
+
+
 @contextmanager
-def _neighbour(work: Callable[[], None]) -> Iterator[None]:
-    """Another process that works meanwhile."""
-    process = multiprocessing.get_context("fork").Process(target=work, daemon=True)
+def _neighbour(work: Callable[[Event], None]) -> Iterator[None]:
+    """Another process that works meanwhile. It is a new one, since TensorFlow does not fork."""
+    context = multiprocessing.get_context("spawn")
+    ready = context.Event()
+    process = context.Process(target=work, args=(ready,), daemon=True)
     process.start()
-    time.sleep(0.5)
+    if not ready.wait(STARTING):
+        raise RuntimeError(f"the process beside did not start within {STARTING} s")
     try:
         yield
     finally:

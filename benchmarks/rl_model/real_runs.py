@@ -8,6 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.rl_model.costs import config_of
@@ -24,14 +26,24 @@ def steps_a_second(bits: int, actors: int, steps: int) -> float:
 
 
 def busy_processes(seconds: float = 3.0) -> float:
-    """The mean number of other processes that want a processor."""
+    """The mean number of other processes that want a processor, without those of lower priority,
+    which leave it to this one.
+    """
     found, end = [], time.monotonic() + seconds
+    own, niceness = os.getpid(), os.getpriority(os.PRIO_PROCESS, 0)
     while time.monotonic() < end:
-        lines = Path("/proc/stat").read_text("utf-8").splitlines()
-        (running,) = (int(line.split()[1]) for line in lines if line.startswith("procs_running"))
-        found.append(running - 1)
-        time.sleep(0.02)
+        found.append(sum(nice <= niceness for pid, nice in _running() if pid != own))
+        time.sleep(0.05)
     return sum(found) / len(found)
+
+
+def _running() -> Iterator[tuple[int, int]]:
+    """The identifier and the niceness of each process that runs or waits for a processor."""
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            state, *fields = file.read_text("utf-8").rpartition(") ")[2].split()
+            if state == "R":
+                yield int(file.parent.name), int(fields[15])
 
 
 def _rate(bits: int, actors: int, steps: int) -> float:

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 import simpy
 
+from benchmarks.rl_model import real_runs
 from benchmarks.rl_model.cluster import ACTORS_OF_A_NODE, ClusterModel, NetworkLink
 from benchmarks.rl_model.costs import BATCH, ActorCosts, RunCosts, config_of
 from benchmarks.rl_model.one_machine import MachineModel, Processors
@@ -91,3 +95,24 @@ def test_a_tree_pays_where_the_learner_sends_all_the_time() -> None:
     assert direct.sent == pytest.approx(2.5e8 / 8, rel=0.02)
     assert tree.age < direct.age / 3
     assert predict(500, 0.25, bits=32).run().age > 2 * direct.age
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs Linux")
+def test_running_processes_are_listed_with_their_niceness() -> None:
+    nice = min(os.getpriority(os.PRIO_PROCESS, 0) + 1, 19)
+    code = "import os, sys; os.setpriority(os.PRIO_PROCESS, 0, int(sys.argv[1])); print(flush=True)"
+    command = [sys.executable, "-c", f"{code}\nwhile True: pass", str(nice)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        listed = {pid: niceness for _ in range(20) for pid, niceness in real_runs._running()}
+        process.kill()
+    assert listed[process.pid] == nice
+    assert listed[os.getpid()] == os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def test_processes_of_lower_priority_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, nice = os.getpid(), os.getpriority(os.PRIO_PROCESS, 0)
+    found = [(own, nice), (own + 1, nice), (own + 2, nice + 1), (own + 3, nice - 1)]
+    monkeypatch.setattr(real_runs, "_running", lambda: found)
+    assert real_runs.busy_processes(0.01) == 2

@@ -172,6 +172,36 @@ RL_MODEL = Topic(
     Lines("actors", "ms since the weights of an action were published", log_x=True, log_y=True),
 )
 
+
+def _checked(result: Result) -> Table:
+    return result.table("Steps a second")
+
+
+def _errors(result: Result) -> list[float]:
+    return [abs(row["error"]) for row in _checked(result).rows]
+
+
+def _rates(result: Result) -> Table:
+    made = Table("", {"actors": "d", "series": "", "steps/s": ".0f"})
+    for row in _checked(result).rows:
+        made.add(row["actors"], f"{row['bits']} bits, measured", row["real"])
+        made.add(row["actors"], f"{row['bits']} bits, model", row["model"])
+    return made.pivot("actors", "series", "steps/s")
+
+
+RL_MODEL_CHECK = Topic(
+    "rl_model_check",
+    "The model of actors against real runs",
+    lambda result: (
+        f"steps a second of 1 to 8 actors: the model is {min(_errors(result)):.0%} to "
+        f"{max(_errors(result)):.0%} off"
+    ),
+    "one machine, IMPALA in CartPole, three layers of 1024",
+    _checked,
+    _rates,
+    Lines("actors", "steps a second, all actors"),
+)
+
 FEWER = ("int8", "int4")
 NETWORKS = ("I (64, 64, 64)", "II (256, 256, 256)", "III (4096, 512, 1024)")
 
@@ -239,6 +269,6 @@ COMPRESSION_NETWORKS = Topic(
 )  # fmt: skip
 
 TOPICS = (
-    ACTOR_SPEED, WEIGHT_UPDATE, TRANSPORT, ACTOR_TIME, MORE_ACTORS, RL_MODEL,
+    ACTOR_SPEED, WEIGHT_UPDATE, TRANSPORT, ACTOR_TIME, MORE_ACTORS, RL_MODEL, RL_MODEL_CHECK,
     POLICIES_DEPLOYED, POLICIES_C, COMPRESSION_NETWORKS,
 )  # fmt: skip

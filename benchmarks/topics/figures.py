@@ -147,6 +147,7 @@ class Points(Axes):
                     textcoords="offset points", fontsize=6.5,
                     ha="right" if first else "left",
                 )  # fmt: skip
+        axis.margins(x=0.15)  # room for names
         self.set_up(axis, len(groups))
         if self.log_x:
             for place in (axis.xaxis.set_major_formatter, axis.xaxis.set_minor_formatter):

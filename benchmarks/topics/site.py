@@ -9,6 +9,7 @@ from types import MappingProxyType
 from benchmarks.result import ROOT, read
 from benchmarks.topics import (
     actors,
+    calibration,
     compiler,
     engine,
     float16,
@@ -27,6 +28,7 @@ from benchmarks.topics.topic import Topic, generated, index_table
 TOPICS: tuple[Topic, ...] = (
     *networks.TOPICS,
     *search.TOPICS,
+    *calibration.TOPICS,
     *plans.TOPICS,
     *policies.TOPICS,
     *training.TOPICS,

@@ -6,7 +6,7 @@ from qgraph.ir.graph import Node
 from qgraph.ir.ops.attributes import AxisAttrs, MarkedAttrs
 from qgraph.ir.ops.movement import PaddingAttrs
 from qgraph.ir.ops.structure import ConstantAttrs, OpaqueAttrs, QuantizerAttrs
-from qgraph.ir.types import Array, QuantSpec
+from qgraph.ir.types import Array, QuantSpec, Role
 
 _UNMARKED = MarkedAttrs()
 
@@ -20,6 +20,14 @@ def spec_if_any(node: Node) -> QuantSpec | None:
     """The spec of a quantizer; None for other nodes."""
     found = node.attributes
     return found.spec if isinstance(found, QuantizerAttrs) else None
+
+
+def only_rounds(node: Node) -> bool:
+    """Whether a node is a quantizer without which a network computes nearly the same.
+
+    A quantizer of indices is not: it also limits them, as a mask of the indices above 0 needs it.
+    """
+    return node.op == "quantize" and spec_of(node).role != Role.INDEX
 
 
 def value_of(node: Node) -> Array:

@@ -21,7 +21,7 @@ from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops.standardize import StandardizationAttrs, finest_input
 from qgraph.ir.ops.structure import TableAttrs
-from qgraph.ir.reading import spec_of
+from qgraph.ir.reading import only_rounds, spec_of
 from qgraph.ir.types import Array, Exponent, QuantSpec, Role
 from qgraph.numerics import MAX_EXPONENT, checked_exponent, exponent_for_max, frozen_exponent
 from qgraph.parallel import Each, over_chunks
@@ -172,7 +172,7 @@ class _Sweep:
             check_indices(node, self.values)
             node = self._with_exponent(self.graph.nodes[node.name])  # its sign may have changed
             self.exponents[node.name] = spec_of(node).exponent  # the exponent of its group so far
-            if self.options.of_float and node.op == "quantize":
+            if self.options.of_float and only_rounds(node):
                 node = Node(node.name, "identity", node.inputs)
         else:
             self.exponents[node.name] = value_exponent(node, self.exponents)

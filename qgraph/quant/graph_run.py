@@ -13,7 +13,7 @@ from qgraph.interpret import needed_for, run_node
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.linear import ConvAttrs
-from qgraph.ir.reading import value_of
+from qgraph.ir.reading import only_rounds, value_of
 from qgraph.ir.types import Array
 from qgraph.quant.code_scales import CodeScales
 from qgraph.quant.output_error import run_unquantized
@@ -62,7 +62,7 @@ class GraphRun:
                     self.constants.update(zip(node.values, results, strict=True))
                     if scales is not None:
                         scales.see(node)
-                elif node.op == "quantize" and not quantized:
+                elif only_rounds(node) and not quantized:
                     names[node.name] = names.get(node.inputs[0], node.inputs[0])
                 else:
                     varying.append(
@@ -138,8 +138,8 @@ class ChunkValues:
 
 
 def unquantized(graph: Graph, value: str) -> str:
-    """The value before a quantizer and the quantizers before it; otherwise `value` itself."""
-    while (node := graph.producer(value)).op == "quantize":
+    """The value before quantizers that only round; otherwise `value` itself."""
+    while only_rounds(node := graph.producer(value)):
         value = node.inputs[0]
     return value
 

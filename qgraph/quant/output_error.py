@@ -19,6 +19,7 @@ from qgraph.ir.ops.attributes import AxisAttrs
 from qgraph.ir.ops.integer_softmax import real_softmax
 from qgraph.ir.ops.standardize import StandardizationAttrs, normal
 from qgraph.ir.ops.structure import TableAttrs
+from qgraph.ir.reading import only_rounds
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import fake_quantize
 from qgraph.parallel import Each
@@ -70,7 +71,7 @@ class Errors:
 
 def run_unquantized(node: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     """A node's results in float, without quantization."""
-    if node.op == "quantize":
+    if only_rounds(node):
         return (inputs[0],)
     if node.op == "lookup":
         x = inputs[0]

@@ -7,7 +7,7 @@ values. It is one sweep, so the work is linear in the size of the network.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -59,16 +59,35 @@ def run_paired(
     with over_chunks(chunk_count(chunks)) as each:
         memory = memory_bound() // 2
         found, wanted = (GraphValues(g, chunks, each, memory) for g in (graph, floating))
+        ran: set[str] = set()  # nodes of the float graph
         for done, name in enumerate(order, start=1):
             node = graph.nodes[name]
             if name in floating.nodes:
-                wanted.run(floating.nodes[name])
+                for earlier in _not_run(floating, name, ran):
+                    wanted.run(earlier)
                 if layer_of(graph, node) and found.varies(node.inputs[0]):
                     inputs = found.chunks(node.inputs[0])
                     visit(PairedLayer(node, inputs, wanted.chunks(name)), each)
                     found.refresh(graph.nodes[name].inputs[1])
             found.run(graph.nodes[name])
             on_node(done, len(order))
+
+
+def _not_run(graph: Graph, name: str, ran: set[str]) -> Iterator[Node]:
+    """A node, behind those that it depends on and that are not in `ran` yet; adds them to it.
+
+    The quantized graph may lack some of these, such as those of a mask that has become codes.
+    """
+    waiting = [name]
+    while waiting:
+        node = graph.nodes[waiting[-1]]
+        missing = [p.name for p in map(graph.producer, node.inputs) if p.name not in ran]
+        waiting += missing
+        if not missing:
+            waiting.pop()
+            if node.name not in ran:
+                ran.add(node.name)
+                yield node
 
 
 def layer_of(graph: Graph, node: Node) -> Node | None:

@@ -61,7 +61,7 @@ VALIDATIONS = 5  # in an epoch
 COMPARED = 16
 # A larger network, whose whole epochs would take too long.
 CIFAR_OPTIONS = replace(OPTIONS, epochs=1, batch_size=32, norm_epochs=0.5)
-CIFAR_TRAINING, CIFAR_VALIDATION = 16_000, 2_000
+CIFAR_TRAINING, CIFAR_VALIDATION = 40_000, 2_000
 BEST_AND_MEAN = ("mobilenet_v1", "vgg")
 BOTH_WAYS = ("mobilenet_v1", "mobilenet_v2", "cifar_10_model")
 # Networks that are trained with several orders of the batches.
@@ -116,7 +116,7 @@ def measured(case: Case, way: Way, folder: Path, again: bool, seed: int = OPTION
         "plan": way.plan.spec() if way.plan else Effort.DEFAULT.value,
     }
     place = folder / f"{case.name}-{way.key}{f'-seed{seed}' if seed != OPTIONS.seed else ''}"
-    file = place.with_suffix(".json")
+    file = place.with_name(f"{place.name}.json")  # the name may contain a point
     if file.exists() and not again:
         known: Facts = json.loads(file.read_text("utf-8"))
         if {**known["asked"], "options": _set_options(known["asked"]["options"])} == asked:

@@ -14,13 +14,12 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.backends.tf.emit import emit_graph_def, tf_io_names
-from qgraph.backends.tf.saved_model import write_saved_model
 from qgraph.distribution import version, version_of
 from qgraph.exact.bounds import accumulator_bits
 from qgraph.exact.compare import original
 from qgraph.exact.float_parts import float_between, float_nodes, integer_values
 from qgraph.exact.reference import Reference
-from qgraph.files import Reserved, reserved, sha256_of, text_path
+from qgraph.files import Reserved, reserved, sha256_of
 from qgraph.fixed_point_network import FixedPointNetwork
 from qgraph.frontends.opaque import foreign_ops
 from qgraph.frontends.sources import source_arrays
@@ -46,12 +45,12 @@ from qgraph.program import storage
 from qgraph.quant.profile import dump_profile
 from qgraph.quant.topology import QUANTIZERS, sources
 from qgraph.records import JSON, to_json
+from qgraph.stored_floats import packed
 
 FILES = MappingProxyType(
     {
         "inference.pb": "the network for TensorFlow, with stock ops, exact to the bit",
-        "saved_model": "the same network as a SavedModel",
-        "tensors.npz": "integer codes and exponents of every tensor, on one sample",
+        "tensors.npz": "integer codes of weights and activations on one sample, all exponents",
         "manifest.json": "versions, hashes, names, layers, bits, exponents, noise",
         "statistics.json": "histograms of the inputs of quantizers, and clipped values",
         "rewrites.json": "rewrites and refusals of each pass, with reasons",
@@ -65,6 +64,7 @@ FILES = MappingProxyType(
 )
 # Written later by `qgraph report`, `verify` and `evaluate`, and replaced together with the files.
 REPORT, CERTIFICATE, EVALUATION = "report.html", "certificate.json", "evaluation.json"
+EARLIER = ("saved_model",)  # files that earlier versions wrote
 
 
 def reserve(path: Path, *, force: bool = False) -> AbstractContextManager[Reserved]:
@@ -72,7 +72,7 @@ def reserve(path: Path, *, force: bool = False) -> AbstractContextManager[Reserv
 
     Raises OutputError if the path contains other files, or another run uses it.
     """
-    return reserved(path, (*FILES, REPORT, CERTIFICATE, EVALUATION), force=force)
+    return reserved(path, (*FILES, REPORT, CERTIFICATE, EVALUATION, *EARLIER), force=force)
 
 
 def save(result: FixedPointNetwork, path: Path, *, force: bool = False) -> Path:
@@ -85,14 +85,12 @@ def save(result: FixedPointNetwork, path: Path, *, force: bool = False) -> Path:
 def write(result: FixedPointNetwork, place: Reserved) -> None:
     """Write all files of `result`, completely or not at all. Raises OutputError.
 
-    A network with an op that TensorFlow does not have gets no files for TensorFlow.
+    A network with an op that TensorFlow does not have gets no inference.pb.
     """
     with place.written() as draft:
         if not foreign_ops(result.graph):
             graph_def = emit_graph_def(result.graph, result.bounds)
             (draft / "inference.pb").write_bytes(graph_def.SerializeToString(deterministic=True))
-            with text_path(draft) as folder:
-                write_saved_model(graph_def, result.graph, folder / "saved_model")
         write_npz(draft / "tensors.npz", tensors(result), compressed=True)
         graph, coded = on_grid(result.graph)
         arrays = {
@@ -105,8 +103,11 @@ def write(result: FixedPointNetwork, place: Reserved) -> None:
         (draft / "graph.txt").write_text(print_graph(graph), "utf-8")
         original = result.original or result.floating
         (draft / "float.txt").write_text(print_graph(original), "utf-8")
-        float_arrays = {**constants("constant", original), **source_arrays(original)}
-        write_npz(draft / "float.npz", other_arrays(float_arrays, arrays), compressed=True)
+        floats = {**constants("constant", original), **source_arrays(original)}
+        of_codes = {name: value_of(graph.nodes[name]) for name in coded}
+        write_npz(
+            draft / "float.npz", packed(other_arrays(floats, arrays), of_codes), compressed=True
+        )
         (draft / "profile.yaml").write_text(dump_profile(result.profile), "utf-8")
         (draft / "exponents.json").write_text(result.exponents.dump(), "utf-8")
         (draft / "statistics.json").write_text(statistics(result), "utf-8")
@@ -135,19 +136,23 @@ def other_arrays(arrays: Mapping[str, Array], known: Mapping[str, Array]) -> dic
 
 
 def tensors(result: FixedPointNetwork) -> dict[str, Array]:
-    """`codes/<tensor>` and `exponent/<tensor>` for every integer value: `codes * 2^-exponent`.
+    """`codes/<tensor>` and `exponent/<tensor>` of integer values: `codes * 2^-exponent`.
 
-    The values are weights, biases, activations, accumulators and intermediate results.
-    Activations are those of one calibration sample, which is stored as `input/<name>`.
+    Codes are those of weights, biases, activations, and of what leaves the integer part. Values
+    between, such as sums before they are rounded, have an exponent only, because the reference
+    computes them from the others. Activations are those of one calibration sample, which is stored
+    as `input/<name>`.
     """
     graph = result.graph
     whole = integer_values(graph)
     values = Reference(graph).run(result.sample, whole)
     arrays: dict[str, Array] = {f"input/{name}": array for name, array in result.sample.items()}
-    for name in (n.name for n in graph.topological() if n.name in whole):
-        value = values[name]
+    for node in (n for n in graph.topological() if n.name in whole):
+        name, value = node.name, values[node.name]
         assert isinstance(value, Fixed)
-        arrays[f"codes/{name}"] = value.codes.astype(storage_of(result, name))
+        leaves = graph.is_output(name) or any(u.name not in whole for u in graph.users(name))
+        if node.op in QUANTIZERS or leaves:
+            arrays[f"codes/{name}"] = value.codes.astype(storage_of(result, name))
         arrays[f"exponent/{name}"] = np.asarray(value.exponent, np.int32)
     return arrays
 

@@ -37,7 +37,9 @@ FORMS: Mapping[ExportFormat, FormEntry] = MappingProxyType(
             "qgraph.backends.engine", "EngineForm", "a file for the integer engine"
         ),
         ExportFormat.TENSORFLOW: FormEntry(
-            "qgraph.backends.tf.tensorflow_form", "TensorFlowForm", "a frozen graph of stock ops"
+            "qgraph.backends.tf.tensorflow_form",
+            "TensorFlowForm",
+            "a frozen graph of stock ops, and a SavedModel",
         ),
         ExportFormat.ONNX_INTEGER: FormEntry(_ONNX, "OnnxInteger", "ONNX of integer ops only"),
         ExportFormat.ONNX_QDQ: FormEntry(_ONNX, "OnnxQdq", "ONNX with quantizers around float"),

@@ -17,7 +17,7 @@ from qgraph.records import FLAT, KeyedRecord, from_json
 from qgraph.static.facts import Facts
 
 # It increases when a key of the manifest is added, removed, or changes its meaning.
-FORMAT = 7
+FORMAT = 8
 
 Exponent = int | tuple[int, ...] | None
 T = TypeVar("T")

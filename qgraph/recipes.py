@@ -37,6 +37,7 @@ from qgraph.transforms.recognize_activations import RecognizeActivations
 from qgraph.transforms.recognize_batch_norm import RecognizeBatchNorm
 from qgraph.transforms.recognize_layer_norm import RecognizeLayerNorm
 from qgraph.transforms.recognize_softmax import RecognizeSoftmax
+from qgraph.transforms.recognize_tabulated import RecognizeTabulated
 from qgraph.transforms.refuse_non_finite import RefuseNonFinite
 from qgraph.transforms.remove_training_nodes import RemoveTrainingNodes
 from qgraph.transforms.scale_inputs import ScaleInputs
@@ -59,6 +60,7 @@ CLEAN: tuple[Pass, ...] = (
     RecognizeLayerNorm(),  # first: a batch norm on moments of the data looks much like one
     RecognizeBatchNorm(),  # before constants are folded: mean and variance are still separate
     FoldConstants(),
+    RecognizeTabulated(),  # of quantizers of the file
     FoldRepeatedRows(),  # first states of recurrent layers
     SimplifySelects(),  # of masked steps; their first states are constants
     ShareConstants(),  # transposes of one weight are one constant

@@ -18,6 +18,7 @@ from qgraph.manifest import Manifest, read_manifest
 from qgraph.names import entry_name, from_entry_name
 from qgraph.program import lower
 from qgraph.quant.profile import load_profile
+from qgraph.stored_floats import unpacked
 
 TRAINING, INFERENCE = "training.json", "inference"  # in a directory that a network is trained in
 
@@ -72,13 +73,22 @@ def load_graph(folder: Path) -> Graph:
         arrays = read_arrays(folder / "network.npz")
         text = _text(folder, "graph.txt", about)
         constants = part(arrays, "constant")
-        coded = coded_constants(constants, about.tensors)
-        names = {f"codes/{entry_name(entry.name)}" for entry in coded.values()}
-        codes = part(read_arrays(folder / "tensors.npz", wanted=names.__contains__), "codes")
-        constants |= from_codes(coded, codes)
+        constants |= _values_of_codes(folder, about, constants)
         graph = parse_graph(text, constants, sources_of(arrays))
         graph.facts.update(about.established)
         return graph
+
+
+def _values_of_codes(
+    folder: Path, about: Manifest, constants: Mapping[str, Array]
+) -> dict[str, Array]:
+    """The constants that are stored as codes only, with the values of these; `constants` are the
+    others.
+    """
+    coded = coded_constants(constants, about.tensors)
+    names = {f"codes/{entry_name(entry.name)}" for entry in coded.values()}
+    codes = part(read_arrays(folder / "tensors.npz", wanted=names.__contains__), "codes")
+    return from_codes(coded, codes)
 
 
 def _text(folder: Path, name: str, about: Manifest) -> str:
@@ -114,7 +124,10 @@ def load_float(folder: Path) -> Graph:
             hint="an earlier version wrote it: quantize the model again",
         )
     with reading(folder, "was changed or damaged", "quantize the model again"):
-        arrays = {**read_arrays(folder / "network.npz"), **read_arrays(folder / "float.npz")}
+        shared, own = (read_arrays(folder / name) for name in ("network.npz", "float.npz"))
+        of_codes = _values_of_codes(folder, about, part(shared, "constant"))
+        spelled = {entry_name(name): array for name, array in of_codes.items()}
+        arrays = {**shared, **unpacked(own, spelled)}
         text = _text(folder, "float.txt", about)
         return parse_graph(text, part(arrays, "constant"), sources_of(arrays))
 

@@ -35,8 +35,8 @@ class RecognizeSoftmax(RewritePass):
     JAX and some exporters to ONNX write softmaxes like this. Outputs behind a recognized one are
     compared at its input. Softmaxes over other axes stay as they are. A `select` that puts a large
     negative number in place of scores becomes an addend, a mask, if its condition is
-    constant; an addend of a computed condition, a `select`; an addend that is a mask and a bias,
-    two addends. Refusal: a node with control edges.
+    constant; an addend of a computed condition, or of integers 0 and 1, a `select`; an addend that
+    is a mask and a bias, two addends. Refusal: a node with control edges.
     """
 
     name: ClassVar[str] = "recognize-softmax"
@@ -124,12 +124,24 @@ def _mask_of_inputs(rewriter: Rewriter, node: Node) -> bool:
         if not only_for(graph, node.name, softmaxes_of(graph)):
             return False
         far = rewriter.const(np.asarray(FAR, graph.types[scores].dtype), f"{node.name}/far")
-        return rewriter.put(Node(node.name, "select", (mask, scores, far), control=node.control))
+        inputs = (_as_condition(rewriter, mask, node.name), scores, far)
+        return rewriter.put(Node(node.name, "select", inputs, control=node.control))
     return False
 
 
+def _as_condition(rewriter: Rewriter, mask: str, name: str) -> str:
+    """A mask as a condition; integers of a mask are 0 and 1."""
+    kind = rewriter.graph.types[mask].dtype
+    if kind == "bool":
+        return mask
+    zero = rewriter.const(np.zeros((), kind), f"{name}/zero")
+    return rewriter.add("not_equal", mask, zero, name=f"{name}/kept")
+
+
 def _mask_before(graph: Graph, value: str) -> str | None:
-    """The condition that keeps scores, if `value` is 0 where it holds, else a large number."""
+    """The mask that keeps scores, conditions or integers 0 and 1, if `value` is 0 where it keeps
+    them, else a large number.
+    """
     product = graph.producer(value)
     for opposite, number in (product.inputs, product.inputs[::-1]) if product.op == "mul" else ():
         size, rest = graph.constant(number), graph.producer(opposite)
@@ -138,7 +150,7 @@ def _mask_before(graph: Graph, value: str) -> str | None:
         one, cast = graph.constant(rest.inputs[0]), graph.producer(rest.inputs[1])
         if one is None or not (one == 1).all() or cast.op != "cast":
             continue
-        if graph.types[cast.inputs[0]].dtype == "bool":
+        if not graph.types[cast.inputs[0]].is_float:
             return cast.inputs[0]
     return None
 

@@ -114,7 +114,7 @@ def _not_in_tensorflow(graph: Graph) -> list[str]:
     if not found:
         return []
     return [
-        f"TensorFlow does not have {_named(found)}, so inference.pb and saved_model are left out; "
+        f"TensorFlow does not have {_named(found)}, so inference.pb is left out; "
         "`qgraph run` and the ONNX exports run the network"
     ]
 

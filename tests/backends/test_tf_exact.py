@@ -145,6 +145,7 @@ CASES = {
     **{f"table {name}": table(name) for name in POINTWISE},
     "table elu 0.5": table("elu", alpha=0.5),
     "table gelu tanh": table("gelu", approximate=True),
+    "table of values": table("tabulated", log2_steps=2, first=-2, values=(0.5, -1.0, 2.0, 0.25)),
 }
 
 

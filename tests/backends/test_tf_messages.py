@@ -21,6 +21,10 @@ from qgraph.backends.tf.builder import NUMBERS, Dims, DType, GraphDefBuilder
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.messages import MESSAGES, new_message
 from qgraph.backends.tf.saved_model import write_saved_model
+from qgraph.backends.tf.tensorflow_form import TensorFlowForm
+from qgraph.errors import ExactnessError, LoadError
+from qgraph.exports import export
+from qgraph.stored import load_network
 from tests.helpers.cli import small_network, typical_images
 from tests.helpers.tf_graphs import graph_def_of, v1
 
@@ -126,19 +130,21 @@ def test_a_saved_model_gives_what_the_graph_gives(tmp_path) -> None:
         frozen = graph_pb2.GraphDef.FromString((out / "inference.pb").read_bytes())
         tf.import_graph_def(frozen, name="")
         (wanted,) = session.run(["classes:0"], {"image:0": images})
-    signature = tf.saved_model.load(str(out / "saved_model")).signatures["serving_default"]
+    export(out, "tensorflow", tmp_path / "made")
+    saved = tmp_path / "made/saved_model"
+    signature = tf.saved_model.load(str(saved)).signatures["serving_default"]
     assert signature.structured_input_signature[1]["image"].shape.as_list() == [None, 8, 8, 3]
     np.testing.assert_array_equal(signature(image=tf.constant(images))["classes"], wanted)
     with tf.Graph().as_default(), v1.Session() as session:
-        meta = v1.saved_model.load(session, ["serve"], str(out / "saved_model"))
+        meta = v1.saved_model.load(session, ["serve"], str(saved))
         names = meta.signature_def["serving_default"]
         (found,) = session.run(
             [names.outputs["classes"].name], {names.inputs["image"].name: images}
         )
     np.testing.assert_array_equal(found, wanted)
-    converter = tf.lite.TFLiteConverter.from_saved_model(str(out / "saved_model"))
+    converter = tf.lite.TFLiteConverter.from_saved_model(str(saved))
     assert len(converter.convert()) > 1000
-    assert load(out / "saved_model").inputs == ["image"]
+    assert load(saved).inputs == ["image"]
 
 
 def test_a_saved_model_that_cannot_be_written_is_an_os_error(tmp_path) -> None:
@@ -146,3 +152,25 @@ def test_a_saved_model_that_cannot_be_written_is_an_os_error(tmp_path) -> None:
     graph = load(tmp_path / "net.pb")
     with pytest.raises(OSError, match="No such file"):
         write_saved_model(emit_graph_def(graph), graph, tmp_path / "no/where")
+
+
+def test_a_saved_model_with_another_graph_is_a_fault(tmp_path) -> None:
+    (tmp_path / "net.pb").write_bytes(small_network().SerializeToString())
+    out = quantize(tmp_path / "net.pb", typical_images(), effort="plain").save(tmp_path / "out")
+    export(out, "tensorflow", tmp_path / "made")
+    form, network = TensorFlowForm(), load_network(out)
+    form.check(network, tmp_path / "made")
+    path = tmp_path / "made/saved_model/saved_model.pb"
+    model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+    weights = next(n for n in model.meta_graphs[0].graph_def.node if n.op == "Const")
+    weights.attr["value"].tensor.tensor_content = b"\x01" + bytes(
+        weights.attr["value"].tensor.tensor_content[1:]
+    )
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(ExactnessError, match=r"saved_model: its graph differs"):
+        form.check(network, tmp_path / "made")
+    path.write_bytes(b"\xff" * 9)
+    with pytest.raises(LoadError, match="was changed or damaged"):
+        form.check(network, tmp_path / "made")
+    path.unlink()  # as in exports of earlier versions
+    form.check(network, tmp_path / "made")

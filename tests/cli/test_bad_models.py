@@ -75,7 +75,9 @@ def test_file_that_is_no_model(tmp_path, samples, name):
 
 
 def test_a_damaged_saved_model(written, samples, tmp_path):
-    shutil.copytree(written / "saved_model", tmp_path / "net")
+    assert run("export", written, "-f", "tensorflow", "-o", tmp_path / "all").code == 0
+    (tmp_path / "all/saved_model").rename(tmp_path / "net")
+    shutil.rmtree(tmp_path / "all")
     (tmp_path / "net/saved_model.pb").write_bytes(b"\xff" * 9)
     done = run("quantize", tmp_path / "net", "-c", samples, "-o", tmp_path / "out")
     assert_clear_error(done, LOAD, "net: the SavedModel cannot be read", tmp_path, {"net"})

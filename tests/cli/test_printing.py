@@ -133,7 +133,7 @@ def test_inspect_text_is_the_graph(model):
     assert shown.startswith('graph "net" {\n  %image = input') and shown.endswith("}\n")
 
 
-@pytest.mark.parametrize("part", ["", "inference.pb", "saved_model"])
+@pytest.mark.parametrize("part", ["", "inference.pb"])
 def test_inspect_knows_what_quantize_wrote(written, part, columns):
     columns(80)
     done = run("inspect", written / part)

@@ -16,7 +16,7 @@ OPAQUE = {
         input=tf.reshape(x, [-1, 1, 1, 6]), ksize=[1, 1, 1, 2], strides=[1, 1, 1, 2], padding="SAME"
     ),
     "Conv3D": lambda x: tf.nn.conv3d(
-        tf.reshape(x, [-1, 1, 2, 3, 1]), tf.ones((1, 2, 2, 1, 1)), [1] * 5, "SAME"
+        tf.reshape(x, [-1, 1, 2, 3, 1]), weights(x, 1, 2, 2, 1, 1) * x[0, 0], [1] * 5, "SAME"
     ),
     "Einsum": lambda x: raw.Einsum(inputs=[tf.linalg.diag(x)], equation="bii->bi"),
 }

@@ -49,6 +49,7 @@ LAYERS = (
         "optimized",
         "quantized",
         "grid_constants",
+        "stored_floats",
         "stored",
         "runtime",
     ),

@@ -227,6 +227,9 @@ CASES: dict[str, list[Build]] = {
     "softmax": [partial(unary, "softmax"), partial(unary, "softmax", axis=1)],
     "log_softmax": [partial(unary, "log_softmax")],
     "composed": [composed],
+    "tabulated": [
+        partial(unary, "tabulated", log2_steps=2, first=-3, values=(0.5, -1.0, 2.0, 0.0, 3.5))
+    ],
     **{
         op: [partial(binary, op)]
         for op in ("add", "sub", "mul", "maximum", "minimum", "div", "squared_difference")

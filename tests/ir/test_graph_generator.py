@@ -24,7 +24,16 @@ INSERTED = (
 )  # by passes, into every network that is quantized
 BATCH = ("space_to_batch", "batch_to_space")  # they mix samples; tests of dilated layers have them
 FLOAT = (
-    *("batch_matmul", "softmax", "log_softmax", "composed", "squared_difference", "pow", "neg"),
+    *(
+        "batch_matmul",
+        "softmax",
+        "log_softmax",
+        "composed",
+        "tabulated",
+        "squared_difference",
+        "pow",
+        "neg",
+    ),
     *("exp", "expm1", "log", "log1p", "sqrt", "square", "reciprocal", "greater"),
     *FUNCTIONS,
     *("greater_equal", "equal", "not_equal", "logical_and", "logical_or", "logical_not", "select"),

@@ -12,6 +12,7 @@ from qgraph.backends.tf.emit import emit_graph_def, tensor_names
 from qgraph.backends.tf.program import TFProgram, as_tensorflow
 from qgraph.compiler import quantize
 from qgraph.exact.sums import FLOAT32_EXACT
+from qgraph.exports import export
 from qgraph.frontends import load
 from qgraph.interpret import evaluate
 from qgraph.ir.cast import cast_floats
@@ -128,7 +129,8 @@ def test_saved_model_is_the_same_program(name, tmp_path):
     feeds = one(result.graph, samples(name))
     outputs = list(result.graph.outputs)
     frozen = TFProgram(out / "inference.pb").run(feeds, outputs)
-    loaded = tf.saved_model.load(str(out / "saved_model")).signatures["serving_default"]
+    export(out, "tensorflow", tmp_path / "made")
+    loaded = tf.saved_model.load(str(tmp_path / "made/saved_model")).signatures["serving_default"]
     served = loaded(**{key: tf.constant(value) for key, value in feeds.items()})
     for output, array in zip(outputs, frozen, strict=True):
         np.testing.assert_array_equal(served[output].numpy(), array)

@@ -112,7 +112,10 @@ def test_own_names_stay_at_the_ends(tmp_path) -> None:
 
     import tensorflow as tf
 
-    served = tf.saved_model.load(str(out / "saved_model")).signatures["serving_default"]
+    export(network, "tensorflow", tmp_path / "tensorflow")
+    served = tf.saved_model.load(str(tmp_path / "tensorflow/saved_model")).signatures[
+        "serving_default"
+    ]
     found = served(**{name: tf.constant(array) for name, array in samples.items()})
     assert found.keys() == wanted.keys()
     for name, array in wanted.items():

@@ -10,7 +10,10 @@ from qgraph import quantize
 from qgraph.backends.network_forms import Network
 from qgraph.backends.tf.tensorflow_form import TensorFlowForm
 from qgraph.errors import UsageError
+from qgraph.exact.float_parts import integer_values
+from qgraph.exact.reference import Reference
 from qgraph.ir.graph import Graph
+from qgraph.ir.types import Fixed
 from qgraph.passes import PassManager
 from qgraph.program import lower, run
 from qgraph.recipes import FLOAT
@@ -41,9 +44,24 @@ def network(out):
 
 
 @pytest.fixture
-def dump(out):
+def dump(out, network):
+    """Codes of all integer values: those of the directory, and those between its quantizers."""
     with np.load(out / "tensors.npz") as found:
-        return dict(found)
+        stored = dict(found)
+    values = Reference(network.graph).run(network.sample, integer_values(network.graph))
+    codes = {f"codes/{n}": v.codes for n, v in values.items() if isinstance(v, Fixed)}
+    assert codes.keys() > {name for name in stored if name.startswith("codes/")}
+    return {**codes, **stored}
+
+
+def test_what_a_directory_has_is_right(out, network):
+    with np.load(out / "tensors.npz") as stored:
+        found = against(network, stored)
+    assert not found.differences and not found.unknown
+    missing = set(network.program.tensors) - set(found.tensors.values()) - {"lost"}
+    rounded = {s.inputs[0] for s in network.program.steps if s.op == "requantize"}
+    assert missing and missing <= {*network.program.tensors} - {*network.program.exits}
+    assert {"first", "second"} & rounded <= missing
 
 
 def every(network):

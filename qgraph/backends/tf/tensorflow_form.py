@@ -9,11 +9,16 @@ from typing import ClassVar
 
 import numpy as np
 
+from qgraph.archives import reading
 from qgraph.backends.network_forms import Network, Runner
 from qgraph.backends.tf.emit import emit_graph_def, tensor_names, tf_io_names
 from qgraph.backends.tf.lower import LOWERINGS
+from qgraph.backends.tf.messages import new_message
 from qgraph.backends.tf.program import TFProgram
+from qgraph.backends.tf.saved_model import FILE as SAVED_MODEL
+from qgraph.backends.tf.saved_model import write_saved_model
 from qgraph.distribution import version_of
+from qgraph.errors import ExactnessError
 from qgraph.exact.bounds import bounds
 from qgraph.foreign import Proto
 from qgraph.frontends.opaque import foreign_ops
@@ -22,12 +27,12 @@ from qgraph.ir.types import Array, Exponent
 from qgraph.numerics import aligned
 from qgraph.ops.lowerings import Lowerings
 
-FILE = "inference.pb"
+FILE, FOLDER = "inference.pb", "saved_model"
 
 
 @dataclass(frozen=True)
 class TensorFlowForm:
-    """A frozen graph of stock ops."""
+    """A frozen graph of stock ops, alone and as a SavedModel."""
 
     name: ClassVar[str] = "tensorflow"
     lowerings: ClassVar[Lowerings[object]] = LOWERINGS
@@ -41,6 +46,19 @@ class TensorFlowForm:
     def write(self, network: Network, folder: Path) -> None:
         graph_def = emit_graph_def(network.graph, bounds(network.graph))
         (folder / FILE).write_bytes(graph_def.SerializeToString(deterministic=True))
+        write_saved_model(graph_def, network.graph, folder / FOLDER)
+
+    def check(self, network: Network, folder: Path) -> None:
+        """Compare the graph in the SavedModel with the frozen one. Raises ExactnessError."""
+        path = folder / FOLDER / SAVED_MODEL
+        if not path.is_file():  # an export of an earlier version
+            return
+        model, graph_def = new_message("SavedModel"), new_message("GraphDef")
+        with reading(path, "was changed or damaged", "export the network again"):
+            model.ParseFromString(path.read_bytes())
+            graph_def.ParseFromString((folder / FILE).read_bytes())
+        if [meta.graph_def for meta in model.meta_graphs] != [graph_def]:
+            raise ExactnessError(f"{FOLDER}: its graph differs from that of {FILE}")
 
     def executor(self) -> str:
         return f"TensorFlow {version_of('tensorflow')}"

@@ -20,6 +20,7 @@ from qgraph.frontends.tf_ops import (
     shapes,
     slicing,
     transposed,
+    volumes,
 )
 
 THEMES = (
@@ -35,6 +36,7 @@ THEMES = (
     resampling,
     slicing,
     transposed,
+    volumes,
 )
 # An importer of a theme takes precedence over the names in definitions.
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(

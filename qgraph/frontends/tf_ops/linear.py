@@ -89,7 +89,7 @@ def _batch_norm(site: TfSite) -> Result:
         if made is None and (site.shape(0) or (None,))[0] != 1:
             raise in_training(node)
         return made  # over one sample, as instance norms do: float
-    if node.text("data_format", "NHWC") not in ("NHWC", "NCHW"):
+    if node.text("data_format", "NHWC") not in ("NHWC", "NCHW", "NDHWC"):
         return None
     x, *statistics = site.inputs
     y = in_nhwc(site, "batch_norm", x, *statistics, epsilon=node.real("epsilon", 1e-4))

@@ -21,7 +21,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.narrow_floats import NARROW, WIDE, widened_array, widened_dtype
 from qgraph.ir.types import Array, Shape
 
-CAST = "DEQUANTIZE"
+CAST, QUANTIZE = "DEQUANTIZE", "QUANTIZE"
 STATES = ("ASSIGN_VARIABLE", "CALL_ONCE")
 UNKNOWN = "Unknown"  # the op of a node for an operator that is not read
 
@@ -42,8 +42,9 @@ def import_tflite(
     Raises UsageError for names that do not exist, GraphError, LoadError or UnsupportedError naming
     the node.
     """
-    quantizers = LiteQuantizers(keep_scales)
-    nodes, refs = _Nodes(model, quantizers).written()
+    quantizers = LiteQuantizers(keep_scales, _converted(model))
+    writer = _Nodes(model, quantizers)
+    nodes, refs = writer.written()
     texts = {t.name: _text(refs[i]) for i, t in enumerate(model.tensors) if i in refs and t.name}
     narrow = {t.kind.lower() for t in model.tensors} & set(NARROW)
     builder = LiteGraphBuilder(name, nodes, quantizers.grids)
@@ -57,8 +58,15 @@ def import_tflite(
         narrow=narrow,
     )
     builder.check()
-    graph.notes += quantizers.notes()
+    graph.notes += [*quantizers.notes(), *dict.fromkeys(writer.remarks)]
     return graph
+
+
+def _converted(model: LiteModel) -> frozenset[int]:
+    """The tensors that only QUANTIZE reads."""
+    read = {i for operator in model.operators for i in operator.inputs if operator.op == QUANTIZE}
+    others = {i for operator in model.operators for i in operator.inputs if operator.op != QUANTIZE}
+    return frozenset(read - others - set(model.outputs.values()))
 
 
 def _text(ref: Ref) -> str:
@@ -75,6 +83,7 @@ class _Nodes:
         self.names = TensorNames(set(), self.refs)
         self.constants: dict[int, partial[Array]] = {}
         self.unpacked = 0
+        self.remarks: list[str] = []
 
     def written(self) -> tuple[dict[str, LiteNode], Mapping[int, Ref]]:
         nodes = [*self._ends()]
@@ -169,12 +178,15 @@ class _Nodes:
             return [self._unknown(operator, name, {"error": error})]
         except Exception as error:  # the schema's functions may raise anything on a damaged file
             raise LoadError(f"{DAMAGED}: {first_line(error)}", node=name, hint=HINT) from None
+        self.remarks += t.remarks
         return nodes
 
     def _unknown(
         self, operator: LiteOperator, name: str, attrs: Mapping[str, AttrValue]
     ) -> LiteNode:
-        inputs = tuple(self.refs[i] for i in operator.inputs if i >= 0)
+        tensors = self.model.tensors
+        given = [i for i in operator.inputs if i >= 0 and tensors[i].state != "variable"]
+        inputs = tuple(self.refs[i] for i in given)
         return LiteNode(name, UNKNOWN, inputs, (), None, attrs, operator.op)
 
     def _constant(self, tensor: LiteTensor, name: str) -> Array:

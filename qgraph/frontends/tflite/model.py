@@ -16,7 +16,7 @@ import numpy as np
 from qgraph.archives import reading
 from qgraph.errors import LoadError, UnsupportedError
 from qgraph.foreign import FlatObject
-from qgraph.frontends.tflite.tensors import CODES, LiteScale, LiteTensor, dtype_of
+from qgraph.frontends.tflite.tensors import CODES, PACKED, LiteScale, LiteTensor, dtype_of
 from qgraph.ir.types import Array
 from qgraph.tflite_schema import IDENTIFIER, schema
 
@@ -223,12 +223,16 @@ def decoded(tensor: LiteTensor, name: str) -> Array:
     """
     if tensor.state == "sparse":
         raise UnsupportedError("a sparse constant", node=name, hint="write the model without it")
-    dtype = np.dtype(dtype_of(tensor.kind, name))
-    if math.prod(tensor.shape) * dtype.itemsize != len(tensor.content):
+    dtype, size = np.dtype(dtype_of(tensor.kind, name)), math.prod(tensor.shape)
+    packed = tensor.kind == PACKED
+    if ((size + 1) // 2 if packed else size * dtype.itemsize) != len(tensor.content):
         raise LoadError(
             f"{len(tensor.content):,} bytes do not fit shape {list(tensor.shape)} of {dtype}",
             node=name,
             hint=HINT,
         )
-    array = np.frombuffer(tensor.content, dtype).reshape(tensor.shape)
+    array = np.frombuffer(tensor.content, dtype)
+    if packed:  # each half byte, with its sign
+        array = np.stack([array << 4 >> 4, array >> 4], -1).reshape(-1)[:size]
+    array = array.reshape(tensor.shape)
     return array if tensor.scale is None else tensor.scale.real(array)

@@ -7,6 +7,7 @@ is left out. One whose zero point is its lowest code cuts off negative values, a
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,13 +20,18 @@ from qgraph.frontends.tflite.translation import Translation
 from qgraph.ir.types import Array
 
 BIASES = ("INT32", "INT64")
+GATHER = "GATHER"  # of a constant table: the quantizer stays, since the table has none
 
 
 @dataclass
 class LiteQuantizers:
-    """keep: whether scales with a grid stay. `grids` are those of constants, by node."""
+    """keep: whether scales with a grid stay. `grids` are those of constants, by node.
+
+    converted: tensors that only QUANTIZE reads.
+    """
 
     keep: bool
+    converted: Collection[int] = ()
     grids: dict[str, Grid] = field(default_factory=dict)
     scales: int = 0
     with_grid: int = 0
@@ -62,8 +68,11 @@ class LiteQuantizers:
 
     def after(self, t: Translation, value: Ref) -> Ref:
         """The result of an operator after the quantizer of its output."""
+        table = t.operator.op == GATHER and t.operator.inputs[0] in t.constants
+        table = table and t.operator.outputs[0] not in self.converted
         if (
             t.operator.op in MOVES
+            and not table
             and not t.has_activation()
             and all(
                 _same(t.tensor(i).scale, t.output().scale)

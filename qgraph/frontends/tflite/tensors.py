@@ -16,12 +16,13 @@ DTYPES: Mapping[str, str] = MappingProxyType(
     {
         "FLOAT32": "float32", "FLOAT16": "float16", "FLOAT64": "float64", "INT32": "int32",
         "INT64": "int64", "INT16": "int16", "INT8": "int8", "UINT8": "uint8", "UINT16": "uint16",
-        "UINT32": "uint32", "UINT64": "uint64", "BOOL": "bool",
+        "UINT32": "uint32", "UINT64": "uint64", "BOOL": "bool", "INT4": "int8",
     }
 )  # fmt: skip
 
 
-CODES = ("INT8", "UINT8", "INT16", "INT32", "INT64")  # types that may have a scale
+CODES = ("INT4", "INT8", "UINT8", "INT16", "INT32", "INT64")  # types that may have a scale
+PACKED = "INT4"  # two codes in a byte, the first one in its lower half
 
 
 def dtype_of(kind: str, name: str) -> str:

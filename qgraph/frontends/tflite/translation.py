@@ -58,6 +58,7 @@ class Translation:
     grids: dict[str, Grid]  # of constants, by node
     nodes: list[LiteNode] = field(default_factory=list)
     read: set[str] = field(default_factory=set)
+    remarks: list[str] = field(default_factory=list)  # notes for the user
 
     # -- what the file has -------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from qgraph.ir.ops import (
     pool,
     standardize,
     structure,
+    tabulated,
 )
 from qgraph.ir.ops.base import AnyOp, OpDef
 
@@ -31,6 +32,7 @@ OPS: Mapping[str, AnyOp] = MappingProxyType(
             standardize,
             integer_softmax,
             activation,
+            tabulated,
             composed,
             arithmetic,
             pool,

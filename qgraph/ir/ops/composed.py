@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qgraph.errors import GraphError
-from qgraph.ir.ops import activation, arithmetic
+from qgraph.ir.ops import activation, arithmetic, tabulated
 from qgraph.ir.ops.activation import GeluAttrs
 from qgraph.ir.ops.base import AnyOp, Elements, OpDef, same_as_first
 from qgraph.ir.types import Array
@@ -26,7 +26,7 @@ Steps = tuple[Step, ...]
 # Ops whose elements depend only on the elements at their position.
 ELEMENTWISE: dict[str, AnyOp] = {
     definition.name: definition
-    for definition in (*activation.OPS, *arithmetic.OPS)
+    for definition in (*activation.OPS, *tabulated.OPS, *arithmetic.OPS)
     if definition.elementwise
 }
 
@@ -116,4 +116,6 @@ OPS: tuple[AnyOp, ...] = (
 )  # fmt: skip
 
 # Functions that may become a table.
-TABLES: Mapping[str, AnyOp] = {op.name: op for op in (*activation.OPS, *OPS) if op.pointwise}
+TABLES: Mapping[str, AnyOp] = {
+    op.name: op for op in (*activation.OPS, *tabulated.OPS, *OPS) if op.pointwise
+}

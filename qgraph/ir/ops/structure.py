@@ -70,6 +70,9 @@ class TableAttrs(QuantizerAttrs):
     beta: float | None = attribute("of the function", default=None)
     approximate: bool | None = attribute("of the function", default=None)
     steps: Steps | None = attribute("of the function", default=None)
+    log2_steps: int | None = attribute("of the function", default=None)
+    first: int | None = attribute("of the function", default=None)
+    values: tuple[float, ...] | None = attribute("of the function", default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()

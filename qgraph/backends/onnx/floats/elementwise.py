@@ -15,6 +15,7 @@ from qgraph.ir.ops.activation import EluAttrs, HardSigmoidAttrs, LeakyReluAttrs
 from qgraph.ir.ops.arithmetic import CastAttrs
 from qgraph.ir.ops.base import AnyOp
 from qgraph.ir.ops.composed import steps_of
+from qgraph.ir.ops.tabulated import TabulatedAttrs
 from qgraph.ir.types import TensorType
 
 Lower = Callable[[FloatEmission, Node], None]
@@ -100,6 +101,22 @@ def _cast(e: FloatEmission, node: Node, x: str) -> str:
     return e.cast(x, node.typed(CastAttrs).dtype, node.name)
 
 
+def _tabulated(e: FloatEmission, node: Node, x: str) -> str:
+    attrs = node.typed(TabulatedAttrs)
+
+    def op(name: str, *inputs: str) -> str:
+        return e.op(name, *inputs, stem=f"{node.name}/{name.lower()}")
+
+    def number(value: float) -> str:
+        return e.scalar(value, node.inputs[0])
+
+    place = op("Sub", op("Round", op("Mul", x, number(2.0**attrs.log2_steps))), number(attrs.first))
+    place = op("Clip", place, number(0), number(len(attrs.values) - 1))
+    values = np.asarray(attrs.values, e.dtype(node.inputs[0]))
+    rows = e.numbers(values, f"{node.name}/values", e.dtype(node.inputs[0]))
+    return e.op("Gather", rows, e.cast(place, "int64", f"{node.name}/index"), stem=node.name)
+
+
 def _near_zero(e: FloatEmission, node: Node, x: str, near: str, far: str) -> str:
     limit = e.scalar(NEAR_ZERO, node.inputs[0])
     small = e.op("Less", e.op("Abs", x, stem=f"{node.name}/size"), limit, stem=f"{node.name}/small")
@@ -168,6 +185,7 @@ ELEMENTWISE: Mapping[str, Lower] = {
     "squared_difference": elementwise(_squared_difference),
     "expm1": elementwise(_expm1),
     "log1p": elementwise(_log1p),
+    "tabulated": elementwise(_tabulated),
     "rsqrt": chain(("Sqrt", ()), ("Reciprocal", ())),
     "square": elementwise(_square),
     "greater": simple("Greater"),

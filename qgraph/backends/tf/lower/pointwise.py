@@ -13,6 +13,7 @@ from qgraph.ir.graph import Node
 from qgraph.ir.ops import OPS
 from qgraph.ir.ops.activation import EluAttrs, HardSigmoidAttrs, LeakyReluAttrs, six_code
 from qgraph.ir.ops.arithmetic import CastAttrs
+from qgraph.ir.ops.tabulated import TabulatedAttrs
 from qgraph.quant.topology import known_exponent
 
 
@@ -86,6 +87,31 @@ def _leaky_relu(e: Emission, node: Node) -> str:
     )
 
 
+def _tabulated(e: Emission, node: Node) -> str:
+    attrs, dtype = node.typed(TabulatedAttrs), e.dtypes[node.name]
+
+    def step(op: str, stem: str, *inputs: str) -> str:
+        return e.builder.add(op, f"{node.name}/{stem}", list(inputs), T=DType(dtype))
+
+    def scalar(value: float) -> str:
+        return e.builder.scalar(value, dtype)
+
+    x = e.tensor(node.inputs[0], dtype)
+    steps = step("Round", "steps", step("Mul", "scaled", x, scalar(2.0**attrs.log2_steps)))
+    place = step("Sub", "place", steps, scalar(attrs.first))
+    place = step("Maximum", "from_first", place, scalar(0))
+    place = step("Minimum", "to_last", place, scalar(len(attrs.values) - 1))
+    index = e.builder.add(
+        "Cast", f"{node.name}/index", [place], SrcT=DType(dtype), DstT=DType("int32")
+    )
+    values = e.builder.const(np.asarray(attrs.values, dtype), f"{node.name}/values")
+    axis = e.builder.const(np.int32(0), f"{node.name}/axis")
+    return e.builder.add(
+        "GatherV2", node.name, [values, index, axis],
+        Tparams=DType(dtype), Tindices=DType("int32"), Taxis=DType("int32"),
+    )  # fmt: skip
+
+
 def _comparison(op: str) -> Lower:
     def lower(e: Emission, node: Node) -> str:
         dtype = e.type_name(node.inputs[0])
@@ -135,4 +161,5 @@ POINTWISE: Mapping[str, Lower] = {
     "hard_sigmoid": _hard_sigmoid,
     "hard_swish": _via(("AddV2", 3.0), ("Relu6", None), ("Mul", FIRST_INPUT), ("RealDiv", 6.0)),
     "softmax": simple("Softmax"),
+    "tabulated": _tabulated,
 }

@@ -20,10 +20,13 @@ from qgraph.frontends.onnx.ops.layout import (
     sizes_of,
     window,
 )
+from qgraph.frontends.onnx.ops.volumes import conv_of_volume
 from qgraph.ops.attribute_types import Pair
 
 
 def _conv(site: OnnxSite) -> Result:
+    if site.rank() == 5:
+        return conv_of_volume(site)
     sizes, groups = sizes_of(site, 1), site.node.integer("group", 1)
     if site.rank() not in (3, 4):
         return None

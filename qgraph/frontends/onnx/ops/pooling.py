@@ -17,6 +17,7 @@ from qgraph.frontends.onnx.ops.layout import (
     window,
     with_ceiling,
 )
+from qgraph.frontends.onnx.ops.volumes import pool_of_volume
 from qgraph.ir.ops.windows import PaddingRule
 from qgraph.ops.attribute_types import Pair
 
@@ -32,6 +33,8 @@ def _window(site: OnnxSite) -> tuple[Pair, Pair]:
 def _max_pool(site: OnnxSite) -> Result:
     if any(site.node.outputs[1:]):
         raise UnsupportedError("a max pool that also gives indices", node=site.name)
+    if site.rank() == 5:
+        return pool_of_volume(site, "max_pool")
     kernel, strides = _window(site)
     pads = with_ceiling(site, window(site, kernel, strides, (1, 1)), kernel, strides)
     return in_nhwc(site, "max_pool", ksize=kernel, strides=strides, padding=pads)
@@ -39,6 +42,8 @@ def _max_pool(site: OnnxSite) -> Result:
 
 def _average_pool(site: OnnxSite) -> Result:
     """An average pool. Padding that counts is added to the image first, as its own op."""
+    if site.rank() == 5:
+        return pool_of_volume(site, "avg_pool")
     kernel, strides = _window(site)
     counted = site.node.flag("count_include_pad")
     pads, x = window(site, kernel, strides, (1, 1), numbers=counted), image(site)

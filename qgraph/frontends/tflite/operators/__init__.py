@@ -12,11 +12,12 @@ from qgraph.frontends.tflite.operators import (
     images,
     layers,
     moves,
+    recurrent,
     reductions,
 )
 from qgraph.frontends.tflite.operators.translator import Translator
 
-THEMES = (activations, arithmetic, codes, images, layers, moves, reductions)
+THEMES = (activations, arithmetic, codes, images, layers, moves, recurrent, reductions)
 OPERATORS: Mapping[str, Translator] = MappingProxyType(
     {name: write for theme in THEMES for name, write in theme.OPERATORS.items()}
 )

@@ -42,6 +42,14 @@ def _conv(t: Translation) -> Ref:
     return _biased(t, t.emit("Conv2D", t.input(0), weights, **_window(t), **_dilations(t)), 2)
 
 
+def _conv_of_volume(t: Translation) -> Ref:
+    """Filters [depth, height, width, in, out], as in TensorFlow."""
+    steps = (t.option("StrideD"), t.option("StrideH"), t.option("StrideW"))
+    dilations = tuple(t.option(f"Dilation{axis}Factor") for axis in "DHW")
+    attrs = {"strides": (1, *steps, 1), "dilations": (1, *dilations, 1), "padding": t.padding()}
+    return _biased(t, t.emit("Conv3D", t.input(0), t.input(1), **attrs), 2)
+
+
 def _depthwise(t: Translation) -> Ref:
     """Filters [1, h, w, channels * multiplier]."""
     known, shape = t.constant(1), t.tensor(0).shape
@@ -85,6 +93,7 @@ def _batch_matmul(t: Translation) -> Ref:
 OPERATORS: Mapping[str, Translator] = MappingProxyType(
     {
         "CONV_2D": _conv,
+        "CONV_3D": _conv_of_volume,
         "DEPTHWISE_CONV_2D": _depthwise,
         "TRANSPOSE_CONV": _transposed_conv,
         "FULLY_CONNECTED": _fully_connected,

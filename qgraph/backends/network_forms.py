@@ -91,6 +91,14 @@ class ExecutedForm(Protocol):
 
 
 @runtime_checkable
+class ExecutedWholeForm(Protocol):
+    """A form whose files carry the whole network, and that several executors run."""
+
+    def executed_in(self, network: Network, folder: Path) -> Mapping[str, Mapping[str, Array]]:
+        """Codes as those of `WholeForm.executed`, by executor with its version."""
+
+
+@runtime_checkable
 class ForeignForm(Protocol):
     """A form whose files one program runs that is not part of qgraph."""
 

@@ -83,3 +83,17 @@ def needed(graph: Graph, wanted: Iterable[str], given: Collection[str]) -> list[
             found.append(node)
             needs.update(v for v in node.inputs if v not in given)
     return found[::-1]
+
+
+def last_exits(graph: Graph, program: Program) -> list[str]:
+    """The exits that outputs of the network are computed from without another entry."""
+    found: set[str] = set()
+    waiting, seen = [*graph.outputs.values()], set[str]()
+    while waiting:
+        value = waiting.pop()
+        if value in program.exits:
+            found.add(value)
+        elif value not in seen:
+            seen.add(value)
+            waiting += graph.producer(value).inputs
+    return [name for name in program.exits if name in found]

@@ -13,6 +13,7 @@ from qgraph.artifacts import CERTIFICATE
 from qgraph.backends.network_forms import (
     CheckedForm,
     ExecutedForm,
+    ExecutedWholeForm,
     ForeignForm,
     Form,
     Network,
@@ -155,14 +156,10 @@ def verify(
         whole: dict[str, Mapping[str, Array]] = {}
         faults: dict[str, str] = {}
         for one in run if network.program.has_islands else ():
-            if not isinstance(one, WholeForm):
-                continue
             try:
-                ran = one.executed(network, places[one.name])
+                whole |= whole_runs(one, network, places[one.name])
             except ExactnessError as error:
                 faults[one.name] = str(error)
-                continue
-            whole |= dict.fromkeys(_runner_names(one, runners), ran)
         cases = list(_cases(network, inputs))
         compared = compare(network, runners, _with_progress(cases, progress), whole)
         for one in run:
@@ -185,6 +182,14 @@ def _runners(one: Form, network: Network, folder: Path) -> Mapping[str, Runner]:
         found = one.runners(network, folder)
         return {f"{one.name}: {executor}": runner for executor, runner in found.items()}
     return {one.name: one.runner(network, folder)}
+
+
+def whole_runs(one: Form, network: Network, folder: Path) -> Mapping[str, Mapping[str, Array]]:
+    """Codes of runs through float islands, by the names of runners."""
+    if isinstance(one, ExecutedWholeForm):
+        found = one.executed_in(network, folder)
+        return {f"{one.name}: {executor}": codes for executor, codes in found.items()}
+    return {one.name: one.executed(network, folder)} if isinstance(one, WholeForm) else {}
 
 
 def _fault(one: Form, network: Network, folder: Path) -> str:

@@ -5,10 +5,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.forms import check_every_form
-from tests.helpers.generators.graphs import graphs
+from tests.helpers.generators.graphs import WITH_ISLANDS, graphs
 from tests.helpers.generators.profiles import profiles
 
-NETWORKS = (graphs(), profiles(), st.integers(0, 1000))
+NETWORKS = (graphs(kinds=WITH_ISLANDS), profiles(), st.integers(0, 1000))
 QUIET = {"suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 
 

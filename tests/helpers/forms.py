@@ -29,7 +29,8 @@ from qgraph.ir.graph import Graph
 from qgraph.program import Program, run
 from qgraph.quant.profile import Profile
 from qgraph.verification.cases import extreme_cases, from_samples
-from qgraph.verification.compare import expected_codes
+from qgraph.verification.compare import compare, expected_codes
+from qgraph.verification.verify import whole_runs
 from tests.helpers.quantized import quantized_network
 
 Codes = Mapping[str, np.ndarray]
@@ -174,8 +175,23 @@ def compare_form(made: Form, network: Network, cases: Collection[Codes]) -> int:
         if isinstance(made, CheckedForm):
             made.check(network, Path(folder))
         elements = sum(assert_codes(network.program, case, runner(case)) for case in cases)
+        elements += compare_whole_run(made, network, Path(folder))
     assert elements
     return elements
+
+
+def compare_whole_run(made: Form, network: Network, folder: Path) -> int:
+    """Compare runs from the sample through float islands; return the elements compared."""
+    if not network.program.has_islands:
+        return 0
+    runs = whole_runs(made, network, folder)
+    compared = compare(network, dict.fromkeys(runs, no_codes), (), runs)
+    assert all(tally.equal for tally in compared.tallies.values()), compared.tallies
+    return sum(tally.elements for tally in compared.tallies.values())
+
+
+def no_codes(codes: Codes) -> Codes:
+    raise AssertionError("there are no cases")
 
 
 def carried(made: Form, program: Program, why_not: str = "") -> Program:

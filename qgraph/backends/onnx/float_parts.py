@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
 
 import onnx
 
@@ -21,13 +20,15 @@ from qgraph.backends.onnx.floats.emission import FloatEmission
 from qgraph.backends.onnx.floats.lower import LOWERINGS
 from qgraph.backends.onnx.floats.opaque import opset_of
 from qgraph.backends.onnx.floats.write import biases
+from qgraph.backends.sized_graphs import sized_graph
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.order import inputs_first
 from qgraph.ir.reading import spec_of
-from qgraph.ir.types import Shape, TensorType
+from qgraph.ir.types import Shape
 from qgraph.names import onnx_name
 from qgraph.numerics import quantized_constant
-from qgraph.program import Entry, Program
+from qgraph.program import Entry
+from qgraph.program.islands import last_exits
 
 
 def reserved_names(graph: Graph) -> list[str]:
@@ -58,7 +59,7 @@ class _FloatModel(ABC):
 
     def __init__(self, core: onnx.ModelProto, network: Network) -> None:
         self.core, self.meta, self.program = core, metadata_of(core), network.program
-        self.graph = graph = _sized(network)
+        self.graph = graph = sized_graph(network)
         self.io_names = io_names_of(graph, onnx_name)
         opsets = {one.domain: one.version for one in core.opset_import}
         opset = max(opsets.pop(""), opset_of(graph))
@@ -202,20 +203,6 @@ class _CodesModel(_FloatModel):
         self.builder.outputs.extend(v for v in self.core.graph.output if v.name in kept)
 
 
-def last_exits(graph: Graph, program: Program) -> list[str]:
-    """The exits that outputs of the network are computed from without another entry."""
-    found: set[str] = set()
-    waiting, seen = [*graph.outputs.values()], set[str]()
-    while waiting:
-        value = waiting.pop()
-        if value in program.exits:
-            found.add(value)
-        elif value not in seen:
-            seen.add(value)
-            waiting += graph.producer(value).inputs
-    return [name for name in program.exits if name in found]
-
-
 def _in_order(nodes: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
     """The nodes, each after those that it needs, otherwise in the given order."""
     by_name = {node.name: node for node in nodes}
@@ -231,21 +218,6 @@ def _names(model: onnx.ModelProto) -> list[str]:
     graph = model.graph
     named: Sequence[onnx.ValueInfoProto] = [*graph.input, *graph.initializer]
     return [*(one.name for one in named), *(name for n in graph.node for name in n.output)]
-
-
-def _sized(network: Network) -> Graph:
-    """The graph with inputs of the program's sizes; an open batch stays open."""
-    graph, nodes = network.graph.copy(), []
-    for name in graph.inputs:
-        known, sample = graph.types[name], network.sample.get(name)
-        shape = known.shape
-        if shape and sample is not None and sample.ndim == len(shape):
-            batch = None if network.program.batch_free else 1
-            shape = (shape[0] or batch, *sample.shape[1:])
-        node = graph.nodes[name]
-        nodes.append(replace(node, attrs={**node.attrs, "type": TensorType(known.dtype, shape)}))
-    graph.replace_all(nodes)
-    return graph
 
 
 def _open(shape: Shape | None) -> tuple[int | str | None, ...] | None:

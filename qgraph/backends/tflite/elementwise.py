@@ -7,7 +7,7 @@ import numpy as np
 from qgraph.backends.pending_layers import LayerOutput
 from qgraph.backends.tflite.arithmetic import rounds_alike
 from qgraph.backends.tflite.gathers import gathered
-from qgraph.backends.tflite.layers import parameters
+from qgraph.backends.tflite.layers import parameters, weight_codes
 from qgraph.backends.tflite.writer import TensorWriter
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array, Codes
@@ -83,19 +83,27 @@ def write_codes(writer: TensorWriter, out: LayerOutput, value: int) -> None:
         writer.model.operator("QUANTIZE", [value], made, "QuantizeOptions", 2)
         writer.finish(made, out, False)
         return
-    _as_depthwise(writer, out, source, value)
+    _as_depthwise(writer, out, value, np.ones(1, np.int8))
 
 
-def _as_depthwise(writer: TensorWriter, out: LayerOutput, source: str, value: int) -> None:
-    """A depthwise convolution with weights of 1, which rounds like layers."""
+def write_scaled(writer: TensorWriter, out: LayerOutput, value: int) -> None:
+    """A product with a constant for each channel and a bias: a layer. value: its first operand."""
+    _as_depthwise(writer, out, value, writer.constant_codes(out.operands[1]))
+
+
+def _as_depthwise(writer: TensorWriter, out: LayerOutput, value: int, factors: Array) -> None:
+    """A depthwise convolution of pixels with factors of channels, which rounds like layers."""
     writer.check_rounding(out, writer.arithmetic.layers)
     writer.check_sums(out, writer.arithmetic.sums)
-    name, shape = out.name, writer.tensors[source].shape
+    source, name = out.operands[0], out.name
+    shape = writer.tensors[source].shape
+    factors, shift = weight_codes(out, factors.reshape(-1))
     channels = shape[-1] if shape else 1
     image = (1, 1, max(int(np.prod(shape, dtype=int)) // max(channels, 1), 0), channels)
     square = len(shape) == 4
     value = value if square else writer.reshaped(value, image, source, f"{source}/image")
-    weights = parameters(writer, out, np.ones((1, 1, 1, channels), np.int8), out.shift, axis=3)
+    filters = np.broadcast_to(factors, channels).reshape(1, 1, 1, channels)
+    weights = parameters(writer, out, filters, shift, axis=3)
     made = writer.result(out, False) if square else writer.add_tensor(name, f"{name}/image", image)
     fields = {"Padding": writer.model.enum("Padding", "VALID"), "DepthMultiplier": 1}
     fields |= dict.fromkeys(("StrideH", "StrideW", "DilationHFactor", "DilationWFactor"), 1)

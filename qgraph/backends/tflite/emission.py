@@ -14,15 +14,23 @@ import numpy as np
 
 from qgraph.backends.pending_layers import LayerOutput, PendingLayer
 from qgraph.backends.tflite import moves
-from qgraph.backends.tflite.elementwise import converted, write_binary, write_codes, write_table
+from qgraph.backends.tflite.arithmetic import TfliteArithmetic
+from qgraph.backends.tflite.elementwise import (
+    converted,
+    write_binary,
+    write_codes,
+    write_scaled,
+    write_table,
+)
 from qgraph.backends.tflite.embeddings import write_limits, write_rows
+from qgraph.backends.tflite.int32_operators import write_softmax, write_standardize
 from qgraph.backends.tflite.layers import DEPTHWISE, write_matmul, write_window
-from qgraph.backends.tflite.model_builder import QuantizedScale
+from qgraph.backends.tflite.model_builder import QuantizedScale, TfliteModelBuilder
 from qgraph.backends.tflite.writer import ANOTHER_PROFILE, TensorWriter
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array, Overflow
-from qgraph.ops.lowerings import LoweringRefusal, Lowerings
-from qgraph.program import Step
+from qgraph.ops.lowerings import Lowerings
+from qgraph.program import Program, Step
 from qgraph.program.ops import OPS, LookupAttrs, RequantizeAttrs
 
 LAYERS = ("conv2d", DEPTHWISE, "matmul")
@@ -30,17 +38,35 @@ WRITTEN_AS = {"conv2d": write_window, DEPTHWISE: write_window, "matmul": write_m
 
 
 class TfliteEmission(TensorWriter):
-    """Writes the steps of a program; `pending` has tensors that are not written yet."""
+    """Writes the steps of a program; `pending` has tensors that are not written yet.
+
+    waiting: functions that write entries, called when these are needed.
+    """
+
+    def __init__(
+        self, program: Program, arithmetic: TfliteArithmetic, builder: TfliteModelBuilder
+    ) -> None:
+        super().__init__(program, arithmetic, builder)
+        self.pending: dict[str, PendingLayer] = {}
+        self.waiting: dict[str, Callable[[], None]] = {}
 
     def emit_steps(self) -> None:
-        self.pending: dict[str, PendingLayer] = {}
         for step in self.program.steps:
+            for name in step.inputs:
+                self.enter(name)
             self.lowerings.of(step.op, step.output)(self, step)
+
+    def enter(self, name: str) -> None:
+        """Write an entry, if it is one that waits."""
+        write = self.waiting.pop(name, None)
+        if write is not None:
+            write()
 
     # -- tensors -----------------------------------------------------------------------------
 
     def get(self, name: str) -> int:
         """The number of a tensor of codes; it is written now if it is pending."""
+        self.enter(name)
         if name not in self.held and name in self.program.constants:
             self.held[name] = self.constant_like(name, name)
         elif name not in self.held:
@@ -73,6 +99,8 @@ class TfliteEmission(TensorWriter):
             write_codes(self, out, self.get(out.pending.sums))
         elif step.op in WRITTEN_AS:
             WRITTEN_AS[step.op](self, out, self.get(step.inputs[0]))
+        elif step.op == "mul" and out.pending.bias is not None:
+            write_scaled(self, out, self.get(step.inputs[0]))
         else:
             write_binary(self, out, [self.get(name) for name in step.inputs])
 
@@ -107,7 +135,9 @@ class TfliteEmission(TensorWriter):
         codes, shape = self.constant_codes(constants[0]), self.tensors[step.output].shape
         flat = codes.size == 1 or (codes.size == shape[-1] and codes.shape[-1:] == shape[-1:])
         pending = self.as_pending(name)
-        layer = pending.layer is not None and pending.layer.op in LAYERS
+        layer = pending.layer is not None and (
+            pending.layer.op in LAYERS or self._scales_channels(pending.layer)
+        )
         fits = self.stored.fit(int(codes.min(initial=0)), int(codes.max(initial=0)))
         held = pending.layer is None and not fits
         open_sums = pending.factors is None and not pending.limited
@@ -116,9 +146,20 @@ class TfliteEmission(TensorWriter):
         codes = np.broadcast_to(codes.reshape(-1), shape[-1:])
         return name, -codes if step.op == "sub" else codes
 
+    def _scales_channels(self, step: Step) -> bool:
+        """Whether it multiplies codes with a constant, one or one for each channel."""
+        factors, shape = self.codes(step.inputs[-1]), self.tensors[step.output].shape
+        return (
+            step.op == "mul"
+            and factors is not None
+            and self.tensors[step.inputs[0]].shape == shape
+            and factors.shape in ((), (1,), shape[-1:], (*(1,) * (len(shape) - 1), shape[-1]))
+        )
+
     def _mul(self, step: Step) -> None:
         a, b = step.inputs
         name, other = (b, a) if a in self.program.constants else (a, b)
+        step = Step(step.op, (name, other), step.output)
         pending, factors = self.as_pending(name), self.codes(other)
         image = self.tensors[step.output].shape
         if (
@@ -175,6 +216,12 @@ class TfliteEmission(TensorWriter):
         value, codes = self.get(step.inputs[0]), np.arange(tensor.low, tensor.high + 1)
         self.held[step.output] = write_table(self, step, value, np.abs(codes), tensor.low)
 
+    def _softmax(self, step: Step) -> None:
+        self.held[step.output] = write_softmax(self, step, self.get(step.inputs[0]))
+
+    def _standardize(self, step: Step) -> None:
+        self.held[step.output] = write_standardize(self, step, self.get(step.inputs[0]))
+
     lowerings: ClassVar[Lowerings[TfliteLower]] = Lowerings(
         "backends/tflite",
         OPS,
@@ -189,17 +236,9 @@ class TfliteEmission(TensorWriter):
             "lookup": _lookup,
             "abs": _abs,
             "embedding": write_rows,
+            "softmax": _softmax,
+            "standardize": _standardize,
             **moves.LOWERINGS,
-        },
-        {
-            "standardize": LoweringRefusal(
-                "is a layer norm on integers, of which TFLite has no operator",
-                "use another format",
-            ),
-            "softmax": LoweringRefusal(
-                "is a softmax on integers, which TFLite computes by another table",
-                "use another format",
-            ),
         },
     )
 

@@ -12,6 +12,7 @@ import numpy as np
 from qgraph.archives import JsonObject
 from qgraph.backends.network_forms import Runner
 from qgraph.backends.tflite.arithmetic import TfliteExecutor
+from qgraph.backends.tflite.cut_files import cut
 from qgraph.backends.tflite.model_builder import metadata_of
 from qgraph.distribution import install_hint, version_of
 from qgraph.errors import ExactnessError, UnsupportedError
@@ -32,9 +33,11 @@ class TfliteSession(ABC):
 
     Attributes:
         outputs: Numbers of the only tensors that can be read; None if all can be read.
+        results: Numbers of the outputs of the file.
     """
 
     outputs: tuple[int, ...] | None = None
+    results: tuple[int, ...] = ()
 
     @abstractmethod
     def run(self, inputs: Sequence[Array]) -> None:
@@ -70,6 +73,7 @@ class LiteRTSession(TfliteSession):
             )
             self._interpreter.allocate_tensors()
         self._places = [held["index"] for held in self._interpreter.get_input_details()]
+        self.results = tuple(int(n) for n in _graph(data).OutputsAsNumpy())
 
     def run(self, inputs: Sequence[Array]) -> None:
         for place, array in zip(self._places, inputs, strict=True):
@@ -96,7 +100,8 @@ class MicroSession(TfliteSession):
             ) from None
         graph, kinds = _graph(data), runtime.InterpreterConfig
         few = _computed_tensors(graph) <= MOST_PRESERVED
-        self.outputs = None if few else tuple(map(int, graph.OutputsAsNumpy()))
+        self.results = tuple(int(n) for n in graph.OutputsAsNumpy())
+        self.outputs = None if few else self.results
         self._interpreter = runtime.Interpreter.from_bytes(
             data,
             arena_size=arena_bytes(data),
@@ -133,6 +138,11 @@ def _graph(data: bytes) -> FlatObject:
     return schema().Model.GetRootAsModel(data, 0).Subgraphs(0)
 
 
+def inputs_of(data: bytes) -> list[int]:
+    """The numbers of the inputs of a file."""
+    return [int(number) for number in _graph(data).InputsAsNumpy()]
+
+
 def _computed_tensors(graph: FlatObject) -> int:
     """The number of tensors that the operators of a file give."""
     return sum(graph.Operators(i).OutputsLength() for i in range(graph.OperatorsLength()))
@@ -154,38 +164,64 @@ def titled(executor: TfliteExecutor) -> str:
 
 
 def runner_in(executor: TfliteExecutor, path: Path) -> Runner:
-    """Run a file in one executor, with every tensor that the file holds.
+    """Run a file in one executor from codes of all entries, with every tensor that it holds.
 
-    Raises UnsupportedError if the executor is not installed.
+    Entries that the file computes from float ops are given to a copy that begins with them. Raises
+    UnsupportedError if the executor is not installed.
     """
     data = path.read_bytes()
     meta = metadata_of(data)
+    given = [int(about["index"]) for about in meta["entries"].values()]
+    exits = [int(about["index"]) for about in meta["exits"].values()]
+    if sorted(given) != sorted(inputs_of(data)):
+        data = cut(data, given, exits, [int(about["index"]) for about in meta["tensors"].values()])
     sessions = sessions_of(executor, data)
-    read = sessions[0].outputs
+    check_readable(executor, sessions[0], meta)
+    order = [given.index(place) for place in inputs_of(data)]
+
+    def run(codes: Mapping[str, Array]) -> dict[str, Array]:
+        feeds = [fed(about, codes[name]) for name, about in meta["entries"].items()]
+        found = codes_of_runs(meta, sessions, [feeds[i] for i in order])
+        return {str(name): array for name, array in found.items()}
+
+    return run
+
+
+def check_readable(executor: TfliteExecutor, session: TfliteSession, meta: JsonObject) -> None:
+    """Raise UnsupportedError if an exit cannot be read."""
+    read = session.outputs
     hidden = [n for n, a in meta["exits"].items() if read is not None and a["index"] not in read]
     if hidden:
         raise UnsupportedError(
             f"{executor} gives only the outputs of a file with more than {MOST_PRESERVED:,} "
             "tensors, and this one is behind a float op of the file",
             node=hidden[0],
-            hint="take the outputs in front of the softmax",
+            hint="take the outputs in front of the float ops",
         )
 
-    def run(codes: Mapping[str, Array]) -> dict[str, Array]:
-        feeds = {name: _fed(meta["entries"][name], codes[name]) for name in meta["entries"]}
-        if not meta["batch_free"]:
-            return _codes_of_one_run(meta, sessions, [*feeds.values()])
-        count = len(next(iter(feeds.values())))
-        runs = [
-            _codes_of_one_run(meta, sessions, [array[i : i + 1] for array in feeds.values()])
-            for i in range(count)
-        ]
-        return {name: np.concatenate([one[name] for one in runs]) for name in runs[0]}
 
-    return run
+def codes_of_runs(
+    meta: JsonObject,
+    sessions: Sequence[TfliteSession],
+    inputs: Sequence[Array],
+    values: Sequence[int] = (),
+) -> dict[str | int, Array]:
+    """Codes of all tensors by name, of one run for each sample if samples are separate.
+
+    values: numbers of further tensors, whose values are returned as they are.
+    """
+    count = len(inputs[0]) if meta["batch_free"] else 1
+    runs = []
+    for i in range(count):
+        sample = [array[i : i + 1] for array in inputs] if meta["batch_free"] else inputs
+        codes = dict[str | int, Array]()
+        codes.update(_codes_of_one_run(meta, sessions, sample).items())
+        codes |= {number: np.array(sessions[0].tensor(number)) for number in values}
+        runs.append(codes)
+    return {name: np.concatenate([one[name] for one in runs]) for name in runs[0]}
 
 
-def _fed(entry: JsonObject, codes: Array) -> Array:
+def fed(entry: JsonObject, codes: Array) -> Array:
     """Codes of an entry as the input of the file."""
     if entry["type"] == "float32":
         values: Array = np.ldexp(codes.astype(np.float32), -int(entry["exponent"]))
@@ -207,8 +243,10 @@ def _codes_of_one_run(
     }
     for name, about in meta["exits"].items():
         values = first.tensor(about["index"])
-        for other in others if about["name"] in meta["outputs"] else ():
-            if not np.array_equal(other.tensor(about["index"]), values):
+        for other in others:
+            if about["index"] in other.results and not np.array_equal(
+                other.tensor(about["index"]), values
+            ):
                 raise ExactnessError(
                     "LiteRT gives other codes if not all tensors are preserved", node=name
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -112,6 +113,11 @@ class TfliteModelBuilder:
             held["BuiltinOptions"] = FlatTable(options, fields)
         self._operators.append(FlatTable("Operator", held))
         return output
+
+    def rename(self, index: int, name: str) -> None:
+        """Give a tensor a name that is already unique."""
+        tensor = self._tensors[index]
+        self._tensors[index] = replace(tensor, fields={**tensor.fields, "Name": name})
 
     def name_of(self, index: int) -> str:
         return str(self._tensors[index].fields["Name"])

@@ -18,8 +18,10 @@ from qgraph.backends.tflite.arithmetic import (
 from qgraph.backends.tflite.emission import TfliteEmission
 from qgraph.backends.tflite.executors import runner_in, same_in_all, titled
 from qgraph.backends.tflite.model_builder import metadata_of
-from qgraph.backends.tflite.whole_file import TfliteFile
+from qgraph.backends.tflite.network_file import tflite_data
+from qgraph.backends.tflite.network_runs import TfliteSampleRun, check_sample, runs_from_sample
 from qgraph.errors import UnsupportedError
+from qgraph.ir.types import Array
 from qgraph.ops.lowerings import Lowerings
 from qgraph.program.ops import RequantizeAttrs
 
@@ -52,7 +54,7 @@ class TfliteForm:
         reasons: list[UnsupportedError] = []
         for arithmetic in _by_likeness(network):
             try:
-                return TfliteFile(network, arithmetic, self.codes).data()
+                return tflite_data(network, arithmetic, self.codes)
             except UnsupportedError as error:
                 reasons.append(error)
         raise reasons[0]
@@ -67,8 +69,16 @@ class TfliteForm:
         """List what the file lacks, and weights that some executors may not compute exactly."""
         meta = metadata_of(self.emit(network))
         found = []
-        if not meta["complete"]:
-            found.append(left_to_the_host(str(one["name"]) for one in meta["exits"].values()))
+        if not meta["complete"] and meta["inputs"] is not None:
+            listed = ", ".join(f"`{name}`" for name in meta["ends"])
+            found.append(f"the outputs are {listed}; compute the float ops behind them on the host")
+        elif not meta["complete"]:
+            because = ""
+            if meta["missing"] is not None:
+                node, message = meta["missing"]
+                because = f", because TFLite does not support `{node}`: {message}"
+            ends = (str(one["name"]) for one in meta["exits"].values())
+            found.append(left_to_the_host(ends, because))
         if meta["lowest_weights"]:
             layers = ", ".join(f"`{name}`" for name in meta["lowest_weights"])
             int8 = any(a.stored == BYTES for a in ARITHMETICS if a.name == meta["arithmetic"])
@@ -82,11 +92,31 @@ class TfliteForm:
     def runners(self, network: Network, folder: Path) -> Mapping[str, Runner]:
         """A runner for each executor that the file is made for, by name and version."""
         path = folder / FILE
-        known = metadata_of(path.read_bytes())["executors"]
-        return {titled(one): runner_in(one, path) for one in map(TfliteExecutor, known)}
+        return {titled(one): runner_in(one, path) for one in executors_of(path)}
 
     def runner(self, network: Network, folder: Path) -> Runner:
         return same_in_all(self.runners(network, folder))
+
+    def executed_in(self, network: Network, folder: Path) -> Mapping[str, Mapping[str, Array]]:
+        """Codes of runs from the sample through float islands, by executor."""
+        path = folder / FILE
+        if not runs_from_sample(path, network):
+            return {}
+        return {
+            titled(one): TfliteSampleRun(one, path, network).codes for one in executors_of(path)
+        }
+
+    def check(self, network: Network, folder: Path) -> None:
+        """Compare outputs behind float ops with those of the network, on its sample."""
+        path = folder / FILE
+        if runs_from_sample(path, network):
+            for executor in executors_of(path):
+                check_sample(executor, path, network)
+
+
+def executors_of(path: Path) -> list[TfliteExecutor]:
+    """The executors that a file is made for."""
+    return [TfliteExecutor(name) for name in metadata_of(path.read_bytes())["executors"]]
 
 
 def _by_likeness(network: Network) -> list[TfliteArithmetic]:

@@ -1,8 +1,11 @@
-"""A `.tflite` file of a program: quantizers of float inputs, operators, float outputs, metadata."""
+"""A `.tflite` file of a program: quantizers of float inputs, operators, float outputs, metadata.
+
+`network_file` adds the float ops of a network.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -23,28 +26,35 @@ from qgraph.program import Entry
 
 
 class TfliteFile:
-    """Writes the file of a network for one arithmetic.
+    """Writes the file of a network's program for one arithmetic.
 
-    codes: whether inputs and outputs are codes, not float values. A softmax of an output is in
-    files with float outputs.
+    codes: whether inputs and outputs are codes, not float values. missing: why the file lacks float
+    ops of the network.
     """
 
-    def __init__(self, network: Network, arithmetic: TfliteArithmetic, codes: bool) -> None:
+    def __init__(
+        self,
+        network: Network,
+        arithmetic: TfliteArithmetic,
+        codes: bool,
+        missing: UnsupportedError | None = None,
+    ) -> None:
         self.network, self.program, self.arithmetic = network, network.program, arithmetic
-        self.made_softmaxes: dict[str, int] = {}
+        self.missing = missing
         self.io_type = arithmetic.stored.type if codes else "float32"
-        self.softmaxes = {} if codes else _softmaxes(network)
         self.names = self._names()
         self.model = TfliteModelBuilder(
             self.program.name, [*self.names["inputs"].values(), *self.names["outputs"].values()]
         )
         self.emission = TfliteEmission(self.program, arithmetic, self.model)
+        self.entries: dict[str, JsonObject] = {}
+        self.exits: dict[str, JsonObject] = {}
 
     def _names(self) -> Mapping[str, Mapping[str, str]]:
         """Names of inputs by entry, and of outputs by value: those of the user where possible."""
         graph, program = self.network.graph, self.program
         known = io_names_of(graph, onnx_name)
-        found = {entry.tensor: _input_of_indices(graph, entry.source) for entry in program.entries}
+        found = {entry.tensor: input_of_indices(graph, entry.source) for entry in program.entries}
         sources = [*found.values()]
         publics = {value: known.outputs[name] for name, value in reversed(graph.outputs.items())}
         taken = Namespace(onnx_name)
@@ -56,28 +66,25 @@ class TfliteFile:
             )
             for entry in program.entries
         }
-        ends = dict.fromkeys([*program.exits, *self.softmaxes])
         kind = "float" if self.io_type == "float32" else "codes"
+        ends = dict.fromkeys(program.exits)
         outputs = {name: taken.fresh(publics.get(name, f"{name}/{kind}")) for name in ends}
         return {"inputs": inputs, "outputs": outputs}
 
     def data(self) -> bytes:
         """The file. Raises UnsupportedError that names what TFLite or its executors lack."""
-        entries = {entry.tensor: self._enter(entry) for entry in self.program.entries}
+        self.begin()
         self.emission.emit_steps()
-        exits = {name: self._leave(name) for name in dict.fromkeys(self.program.exits)}
-        for value, exit_name in self.softmaxes.items():
-            self._softmax(value, exits[exit_name])
-        complete = self._choose_outputs(exits)
+        self.end()
         meta: JsonObject = {
             "form": "tflite",
             "arithmetic": self.arithmetic.name,
             "executors": self._executors(),
             "batch_free": self.program.batch_free,
-            "complete": complete,
-            "entries": entries,
-            "exits": exits,
-            "outputs": [*self.model.outputs],
+            **self.completeness(),
+            "entries": self.entries,
+            "exits": self.exits,
+            "ends": [*self.model.outputs],
             "tensors": {
                 name: {"index": index, "name": self.model.name_of(index), **self._scale(name)}
                 for name, index in self.emission.held.items()
@@ -86,6 +93,40 @@ class TfliteFile:
             "lowest_weights": self.emission.lowest_weights,
         }
         return self.model.model(meta)
+
+    def begin(self) -> None:
+        """Add inputs of the file."""
+        for entry in self.program.entries:
+            self.enter(entry, self.names["inputs"][entry.tensor])
+
+    def end(self) -> None:
+        """Add outputs of the file: those of the network if it computes all, otherwise all exits."""
+        for name in dict.fromkeys(self.program.exits):
+            self.leave(name, self.names["outputs"][name])
+        outputs = self.network.graph.outputs.values() if self.is_complete else ()
+        for name in dict.fromkeys(outputs or self.program.exits):
+            self.model.outputs[self.names["outputs"][name]] = int(self.exits[name]["index"])
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the file computes the network's outputs from its inputs."""
+        return self.covers_the_network()
+
+    def covers_the_network(self) -> bool:
+        """Whether inputs of the file are inputs of the network, and its outputs are exits."""
+        graph, program = self.network.graph, self.program
+        sources = {input_of_indices(graph, entry.source) for entry in self.given()}
+        inside = {*graph.outputs.values()} <= {*program.exits} and sources <= {*graph.inputs}
+        return inside or not graph.outputs
+
+    def given(self) -> Sequence[Entry]:
+        """The entries that are inputs of the file."""
+        return self.program.entries
+
+    def completeness(self) -> JsonObject:
+        """What the file contains of the network."""
+        missing = None if self.missing is None else [self.missing.node, self.missing.message]
+        return {"complete": self.is_complete, "missing": missing, "inputs": None, "outputs": {}}
 
     def _executors(self) -> list[TfliteExecutor]:
         """The executors that compute the same from the inputs of the file."""
@@ -98,26 +139,30 @@ class TfliteFile:
 
     # -- inputs ------------------------------------------------------------------------------
 
-    def _enter(self, entry: Entry) -> JsonObject:
+    def enter(self, entry: Entry, public: str) -> None:
         """Add an input: the codes of an entry, or floats that QUANTIZE converts to them."""
-        name, public = entry.tensor, self.names["inputs"][entry.tensor]
+        name = entry.tensor
         shape, scale = self.program.tensors[name].shape, self.emission.scale_of(name)
         kind = "int32" if name in self.emission.indices else self.io_type
-        if kind == "int32":
-            self.emission.held[name] = given = self.model.tensor(public, shape, kind, own=True)
-        elif kind != "float32":
-            given = self.model.tensor(public, shape, kind, scale, own=True)
-            self.emission.held[name] = given
+        if kind == "float32":
+            given = self.model.tensor(public, shape, kind, own=True)
+            self.quantized(entry, given)
         else:
-            self._check_quantizer(entry)
-            given = self.model.tensor(public, shape, "float32", own=True)
-            low, high = np.asarray(entry.spec.lo), np.asarray(entry.spec.hi)
-            out = LayerOutput(name, PendingLayer(name), 0, entry.spec.rounding, low, high)
-            made = self.emission.result(out, False)
-            self.model.operator("QUANTIZE", [given], made, "QuantizeOptions")
-            self.emission.finish(made, out, False)
+            held = None if kind == "int32" else scale
+            given = self.model.tensor(public, shape, kind, held, own=True)
+            self.emission.held[name] = given
         self.model.inputs[public] = given
-        return {"name": public, "type": kind, "index": given, **self._scale(name)}
+        self.entries[name] = {"name": public, "type": kind, "index": given, **self._scale(name)}
+
+    def quantized(self, entry: Entry, value: int) -> None:
+        """Write the codes of an entry. value: the tensor of its float values."""
+        self._check_quantizer(entry)
+        low, high = np.asarray(entry.spec.lo), np.asarray(entry.spec.hi)
+        name = entry.tensor
+        out = LayerOutput(name, PendingLayer(name), 0, entry.spec.rounding, low, high)
+        made = self.emission.result(out, False)
+        self.model.operator("QUANTIZE", [value], made, "QuantizeOptions")
+        self.emission.finish(made, out, False)
 
     def _check_quantizer(self, entry: Entry) -> None:
         if entry.spec.overflow != Overflow.SATURATE:
@@ -134,57 +179,32 @@ class TfliteFile:
 
     # -- outputs -----------------------------------------------------------------------------
 
-    def _leave(self, name: str) -> JsonObject:
+    def leave(self, name: str, public: str) -> int:
         """Add the codes of an exit in a tensor of its own, or their values."""
-        codes, public = self.emission.get(name), self.names["outputs"][name]
-        shape = self.program.tensors[name].shape
-        scale = None if self.io_type == "float32" else self.emission.scale_of(name)
-        made = self.model.tensor(public, shape, self.io_type, scale, own=True)
-        if scale is None:
-            self.model.operator("DEQUANTIZE", [codes], made, "DequantizeOptions", 2)
-        else:  # the same scale
-            self.model.operator("QUANTIZE", [codes], made, "QuantizeOptions", 2)
-        return {"name": public, "type": self.io_type, "index": made, **self._scale(name)}
+        made = self.values_of(name, public) if self.io_type == "float32" else self._copied(
+            name, public
+        )  # fmt: skip
+        self.exits[name] = {
+            "name": public, "type": self.io_type, "index": made, **self._scale(name)
+        }  # fmt: skip
+        return made
 
-    def _softmax(self, value: str, held: JsonObject) -> None:
-        source = self.softmaxes[value]
-        public, shape = self.names["outputs"][value], self.program.tensors[source].shape
+    def values_of(self, name: str, public: str) -> int:
+        """The float values of a tensor of codes."""
+        codes, shape = self.emission.get(name), self.program.tensors[name].shape
         made = self.model.tensor(public, shape, "float32", own=True)
-        self.model.operator("SOFTMAX", [held["index"]], made, "SoftmaxOptions", Beta=1.0)
-        self.made_softmaxes[value] = made
+        return self.model.operator("DEQUANTIZE", [codes], made, "DequantizeOptions", 2)
 
-    def _choose_outputs(self, exits: Mapping[str, JsonObject]) -> bool:
-        """The network's outputs, if the file computes all of them from its inputs; else all exits.
-
-        Returns whether it does.
-        """
-        values = {name: int(about["index"]) for name, about in exits.items()}
-        values |= self.made_softmaxes
-        graph = self.network.graph
-        wanted = dict.fromkeys(graph.outputs.values())
-        sources = {_input_of_indices(graph, entry.source) for entry in self.program.entries}
-        complete = bool(wanted) and values.keys() >= wanted.keys() and sources <= {*graph.inputs}
-        for name in wanted if complete else exits:
-            self.model.outputs[self.names["outputs"][name]] = values[name]
-        return complete or not wanted
+    def _copied(self, name: str, public: str) -> int:
+        codes, scale = self.emission.get(name), self.emission.scale_of(name)
+        shape = self.program.tensors[name].shape
+        made = self.model.tensor(public, shape, self.io_type, scale, own=True)
+        return self.model.operator("QUANTIZE", [codes], made, "QuantizeOptions", 2)
 
 
-def _input_of_indices(graph: Graph, source: str) -> str:
+def input_of_indices(graph: Graph, source: str) -> str:
     """The integer input of the network before indices of rows; other sources as they are."""
     node = graph.nodes.get(source)
     users = {spec_of(user).role for user in graph.users(source) if user.op == "quantize"}
     cast = node is not None and node.op == "cast" and users == {Role.INDEX}
     return node.inputs[0] if cast and node is not None else source
-
-
-def _softmaxes(network: Network) -> Mapping[str, str]:
-    """Outputs that are softmaxes of exits along their last axis, with these exits."""
-    graph, program = network.graph, network.program
-    found = {}
-    for value in graph.outputs.values():
-        node = graph.producer(value) if value not in program.exits else None
-        if node is not None and node.op == "softmax" and node.inputs[0] in program.exits:
-            rank = len(program.tensors[node.inputs[0]].shape)
-            if node.attrs.get("axis", -1) in (-1, rank - 1):
-                found[value] = node.inputs[0]
-    return found

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from qgraph.backends.tosa import elementwise, moves, products, requantize
+from qgraph.backends.tosa import elementwise, int32_ops, moves, products, requantize
 from qgraph.backends.tosa.emission import TosaLower
-from qgraph.ops.lowerings import LoweringRefusal, Lowerings
+from qgraph.ops.lowerings import Lowerings
 from qgraph.program.ops import OPS
 
 LOWERINGS: Lowerings[TosaLower] = Lowerings(
@@ -23,7 +23,8 @@ LOWERINGS: Lowerings[TosaLower] = Lowerings(
         "abs": elementwise.absolute,
         "clip": elementwise.clip,
         "lookup": elementwise.lookup,
-        "softmax": elementwise.softmax,
+        "softmax": int32_ops.softmax,
+        "standardize": int32_ops.standardize,
         "requantize": requantize.requantize,
         "max_pool": moves.max_pool,
         "reduce_max": moves.reduce_max,
@@ -34,12 +35,5 @@ LOWERINGS: Lowerings[TosaLower] = Lowerings(
         "pad": moves.pad,
         "take": moves.take,
         "embedding": moves.embedding,
-    },
-    {
-        "standardize": LoweringRefusal(
-            "a layer norm divides numbers of 64 bits and takes their root; TOSA's INTDIV has 32 "
-            "bits, and it has no integer root",
-            "compute it outside of the file, or use another format, such as `c`",
-        ),
     },
 )

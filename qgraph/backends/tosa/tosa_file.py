@@ -59,12 +59,14 @@ class TosaOp(IntEnum):
     ARITHMETIC_RIGHT_SHIFT = 16
     BITWISE_AND = 17
     INTDIV = 20
+    LOGICAL_LEFT_SHIFT = 22
     MAXIMUM = 26
     MINIMUM = 27
     MUL = 28
     SUB = 30
     TABLE = 31
     ABS = 32
+    CLZ = 35
     REDUCE_MAX = 51
     REDUCE_SUM = 54
     CONCAT = 55

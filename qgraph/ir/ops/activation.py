@@ -86,9 +86,12 @@ def _elu(attrs: EluAttrs, x: Array) -> Array:
     return np.where(x > 0, x, attrs.alpha * np.expm1(np.minimum(x, 0))).astype(x.dtype)
 
 
+SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
+
+
 def _selu(attrs: Attributes, x: Array) -> Array:
-    scale, alpha = 1.0507009873554805, 1.6732632423543772
-    return (scale * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))).astype(x.dtype)
+    below = SELU_ALPHA * np.expm1(np.minimum(x, 0))
+    return (SELU_SCALE * np.where(x > 0, x, below)).astype(x.dtype)
 
 
 def _erf(x: Array) -> Array:

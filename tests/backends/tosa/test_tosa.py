@@ -103,12 +103,24 @@ class _OneCopy(TosaForm):
         return run
 
 
-def test_a_layer_norm_is_refused_by_name() -> None:
+@pytest.mark.parametrize(("count", "span"), [(1, (0, 255)), (7, (-128, 127)), (300, (-128, 127))])
+def test_layer_norms_and_softmaxes(count: int, span: tuple[int, int]) -> None:
+    """Ends of the range in a row, and random codes."""
     builder = ProgramBuilder()
-    builder.step("standardize", builder.entry((1, 7)), guard=7, epsilon=1000, shift=20, name="norm")
-    assert "norm: a layer norm divides numbers of 64 bits" in str(
-        FORM.refusal(network_of(builder.program()))
-    )
+    x = builder.entry((1, 4, count), span, "x")
+    guard = 25 - (count * max(-span[0], span[1])).bit_length()
+    for epsilon, above in ((0, -guard), (1, 0), (1 << 40, 3)):
+        builder.step("standardize", x, guard=guard, epsilon=epsilon, shift=guard + above)
+    table = np.rint(np.ldexp(np.exp(-np.arange(200) / 20), 15)).astype(int)
+    for bits in (0, 7, 15):
+        builder.step("softmax", x, builder.constant(table), bits=bits, high=(1 << bits) - 1)
+    assert_form(FORM, builder.program())
+
+
+def test_a_layer_norm_with_too_many_results_is_refused_by_name() -> None:
+    builder = ProgramBuilder()
+    builder.step("standardize", builder.entry((1, 70)), guard=7, epsilon=9, shift=20, name="norm")
+    assert "norm: needs numbers up to 68,048" in str(FORM.refusal(network_of(builder.program())))
 
 
 def test_wide_operands_are_refused_by_name() -> None:

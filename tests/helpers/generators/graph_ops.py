@@ -65,6 +65,28 @@ def gate(net: Network, x: Value) -> Value:
     return net.op("mul", x, made, name="gated")
 
 
+def attention(net: Network, x: Value) -> Value:
+    """Products of pixels, their softmax, and sums of pixels by it."""
+    _, height, width, channels = net.shape(x)
+    rows = net.op("reshape", x, shape=(-1, height * width, channels))
+    columns = net.op("transpose", rows, perm=(0, 2, 1))
+    shares = net.op("softmax", net.op("batch_matmul", rows, columns), axis=-1)
+    mixed = net.op("batch_matmul", shares, rows)
+    return net.op("reshape", mixed, shape=(-1, height, width, channels))
+
+
+def float_island(net: Network, x: Value) -> Value:
+    """Ops without an integer form; layers behind them make them an island."""
+    kind = net.choices.pick("log_softmax", "unit", "chosen")
+    if kind == "log_softmax":
+        return net.op("log_softmax", x, axis=-1)
+    if kind == "unit":  # of length 1 along channels
+        square = net.op("sum", net.op("square", x), axes=(3,), keepdims=True)
+        return net.op("div", x, net.op("sqrt", net.op("add", square, net.const(0.1, "small"))))
+    larger = net.op("greater", x, net.op("mean", x, axes=(1, 2), keepdims=True))
+    return net.op("select", larger, x, net.op("neg", x))
+
+
 # -- moves ---------------------------------------------------------------------------------------
 
 

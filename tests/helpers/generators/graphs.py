@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 
 from qgraph.ir.graph import Graph
 from tests.helpers.generators.choices import Choices
-from tests.helpers.generators.graph_ops import gate, layer_norm, move, pair, table
+from tests.helpers.generators.graph_ops import (
+    attention,
+    float_island,
+    gate,
+    layer_norm,
+    move,
+    pair,
+    table,
+)
 from tests.helpers.generators.layers import Network, Value
 
 Layer = Callable[[Network, Value], Value]
@@ -32,6 +40,8 @@ EVERY: Sequence[Layer] = (
     table, Network.pool, Network.scale, Network.join, pair, gate, move, move, move, Network.noise,
     layer_norm,
 )  # fmt: skip
+# With attention and float islands besides.
+WITH_ISLANDS: Sequence[Layer] = (*EVERY, attention, float_island)
 
 
 def random_graph(
@@ -46,7 +56,7 @@ def random_graph(
     value that other layers read, and `input`, the input itself. Networks of every kind of layer
     have smaller images, and one of the first two outputs or both.
     """
-    choices, every = Choices(source), kinds is EVERY
+    choices, every = Choices(source), kinds is not CNN
     name = f"random_{source}" if isinstance(source, int) else "random"
     height, width = (choices.number(*((1, 7) if every else (5, 8))) for _ in range(2))
     net = Network(choices, dtype, name, height, width, choices.number(1, 5))
@@ -67,10 +77,10 @@ def random_graph(
     return net.graph
 
 
-def graphs(layers: int = 6) -> st.SearchStrategy[Graph]:
+def graphs(layers: int = 6, kinds: Sequence[Layer] = EVERY) -> st.SearchStrategy[Graph]:
     """Random float32 networks with up to this number of layers of every kind; see
     `random_graph`.
     """
     sources = st.randoms(use_true_random=False)
     counts = st.integers(1, layers)
-    return st.builds(partial(random_graph, dtype="float32", kinds=EVERY), sources, counts)
+    return st.builds(partial(random_graph, dtype="float32", kinds=kinds), sources, counts)

@@ -1,0 +1,1 @@
+"""Float ops of a network as operators of TFLite."""

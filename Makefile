@@ -5,6 +5,7 @@ TEST_JOBS ?= 2
 CMAKE ?= cmake
 SANITIZE ?= address,undefined
 SCHEDULES ?= 10000
+EMULATED_FILES ?= 500
 WHEEL_PYTHONS ?= $(PYTHON)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -25,7 +26,7 @@ INSTALL := $(PIP) install --no-build-isolation --config-settings=build-dir=$(VEN
 PARALLEL := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo train-demo test test-fast test-extras test-gpu test-real test-slow simulate fuzz test-native test-avx512 native-tests lint format types golden assets bench measure docs pages wheel test-wheel clean
+.PHONY: help venv demo train-demo test test-fast test-extras test-gpu test-real test-slow simulate fuzz test-native test-avx512 test-aarch64 native-tests lint format types golden assets bench measure docs pages wheel test-wheel clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/' | expand -t 14
@@ -99,13 +100,24 @@ test-avx512: NATIVE_BUILD := build/native-emulated
 test-avx512: NATIVE_OPTIONS := -DQGRAPH_EMULATE_AVX512=ON
 test-avx512: native-tests  ## the kernels for AVX-512 on a CPU that has only AVX2 (needs cmake, libsimde-dev)
 
+# Two CPUs: without and with instructions for dot products.
+test-aarch64: NATIVE_BUILD := build/native-aarch64
+test-aarch64: NATIVE_OPTIONS := -DCMAKE_TOOLCHAIN_FILE=fused_ops/aarch64-linux-gnu.cmake
+test-aarch64:  ## the kernels for 64-bit Arm, by emulation (needs cmake, g++-aarch64-linux-gnu, qemu-user)
+	@for tool in aarch64-linux-gnu-g++ qemu-aarch64; do command -v $$tool >/dev/null || { \
+	    echo "$$tool is missing: apt install g++-aarch64-linux-gnu qemu-user"; exit 1; }; done
+	@for cpu in cortex-a53 max; do \
+	    $(MAKE) --no-print-directory native-tests NATIVE_BUILD='$(NATIVE_BUILD)' \
+	        NATIVE_OPTIONS='$(NATIVE_OPTIONS)' NATIVE_FILES='$(EMULATED_FILES)' \
+	        RUN="qemu-aarch64 -L /usr/aarch64-linux-gnu -cpu $$cpu" || exit 1; done
+
 native-tests:
 	@command -v $(CMAKE) >/dev/null || { echo "cmake is missing: install it, or name it by CMAKE=..."; exit 1; }
 	@$(CMAKE) -S . -B $(NATIVE_BUILD) -DQGRAPH_NATIVE_TESTS=ON $(NATIVE_OPTIONS) >/dev/null
-	@$(CMAKE) --build $(NATIVE_BUILD) -j 2 >/dev/null
-	@$(NATIVE_BUILD)/core_test
-	@$(NATIVE_BUILD)/engine_test fused_ops/tests/every_op.qgi
-	@$(NATIVE_BUILD)/actor_test fused_ops/tests/every_op.qga
+	@$(CMAKE) --build $(NATIVE_BUILD) -j $(TEST_JOBS) >/dev/null
+	@$(RUN) $(NATIVE_BUILD)/core_test
+	@$(RUN) $(NATIVE_BUILD)/engine_test fused_ops/tests/every_op.qgi $(NATIVE_FILES)
+	@$(RUN) $(NATIVE_BUILD)/actor_test fused_ops/tests/every_op.qga $(NATIVE_FILES)
 
 lint: $(STAMP)  ## ruff, clang-format and phrases that read badly, checking only
 	@$(BIN)/ruff check -q $(LINTED)

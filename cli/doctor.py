@@ -43,6 +43,17 @@ def _build_cuda() -> None:
     console().print(f"built {path}")
 
 
+def _level() -> dict[str, str]:
+    from qgraph import kernels
+    from qgraph.runtime import levels
+
+    native = kernels.native_engine()
+    if native is None:
+        return {"use": "none", "why": "the engine needs native code"}
+    best = kernels.NATIVE_LEVELS[native.best_level()]
+    return {"use": best, "why": f"the best of {', '.join(levels())}; actors too"}
+
+
 def _found() -> dict[str, dict[str, str]]:
     import numpy as np
     import tensorflow as tf
@@ -67,6 +78,7 @@ def _found() -> dict[str, dict[str, str]]:
             "use": kernels.instruction_set(),
             "why": "the best this CPU has, of those built",
         },
+        "engine level": _level(),
         "training quantizer": {"use": form, "why": reason},
         "training quantizer, jit_compile": {
             "use": "native",

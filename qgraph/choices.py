@@ -105,13 +105,18 @@ class Learning(StrEnum):
 
 
 class Level(StrEnum):
-    """Instruction sets of native kernels, in ascending order (`qgraph.backends.engine`)."""
+    """Instruction sets of native kernels (`qgraph.backends.engine`).
+
+    Those of one kind of CPU are in ascending order.
+    """
 
     AUTO = "auto"  # the best of this machine
     PLAIN = "plain"
     AVX2 = "avx2"
     AVX512VNNI = "avx512vnni"
     AMX = "amx"
+    NEON = "neon"
+    NEON_DOTPROD = "neon-dotprod"
 
 
 class HeadKind(StrEnum):

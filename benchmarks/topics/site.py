@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from benchmarks.result import ROOT, read
 from benchmarks.topics import (
+    aarch64,
     actors,
     calibration,
     compiler,
@@ -33,6 +34,7 @@ TOPICS: tuple[Topic, ...] = (
     *policies.TOPICS,
     *training.TOPICS,
     *engine.TOPICS,
+    *aarch64.TOPICS,
     *compiler.TOPICS,
     *mutation.TOPICS,
     *kernels.TOPICS,

@@ -29,6 +29,10 @@ const Kernels* kernels_of(Level level) {
             return avx512vnni_kernels();
         case Level::amx:
             return amx_kernels();
+        case Level::neon:
+            return neon_kernels();
+        case Level::neon_dotprod:
+            return neon_dotprod_kernels();
     }
     return nullptr;
 }

@@ -20,7 +20,7 @@ struct Panels {
     int64_t segments, length, outputs;
     const char* data;
     const float* scale;   // for integers
-    const int32_t* sums;  // for integers: the sum of the codes of each output
+    const int32_t* sums;  // for integers: the sum of the codes of each output; must be right
 };
 // Values of a segment with its padding, and bytes of one output channel.
 constexpr int64_t rows_of(Storage storage, int64_t length) {
@@ -112,6 +112,8 @@ const Kernels* plain_kernels();
 const Kernels* avx2_kernels();
 const Kernels* avx512vnni_kernels();
 const Kernels* amx_kernels();
+const Kernels* neon_kernels();
+const Kernels* neon_dotprod_kernels();
 
 // Null if this CPU does not support the level.
 const Kernels* kernels_of(Level level);

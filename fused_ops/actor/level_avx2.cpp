@@ -10,6 +10,8 @@
 namespace qgraph::actor {
 namespace {
 
+constexpr int kCodesMinus = 0;  // products are those of unsigned codes
+
 template <Storage S>
 int integer_rows(int64_t rows, int) {
     return rows >= 4 ? 4 : 1;

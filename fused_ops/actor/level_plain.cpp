@@ -5,6 +5,8 @@
 namespace qgraph::actor {
 namespace {
 
+constexpr int kCodesMinus = 0;  // products are those of unsigned codes
+
 template <Storage S>
 int integer_rows(int64_t, int) {
     return 1;

@@ -2,6 +2,7 @@
 // after it has defined
 //   integer_rows<S>(rows, vectors)   how many of `rows` it takes at a time, with 16 * vectors
 //   channels multiply_integers<S>(tile, rows, vectors)
+//   kCodesMinus                      what it subtracts from codes before it multiplies them
 // and, optionally, Unpacked<S>.
 
 #pragma once
@@ -87,7 +88,7 @@ void finish(const Finish& f, int rows) {
     int32_t zeros[kMaxTileRows];
     for (int row = 0; integers && row < rows; ++row) {
         deltas[row] = f.ranges[row]->delta;
-        zeros[row] = f.ranges[row]->zero;
+        zeros[row] = f.ranges[row]->zero - kCodesMinus;
     }
     // Vectors are padded to 16 floats.
     for (int64_t c = 0; c < channels; c += kWide) {

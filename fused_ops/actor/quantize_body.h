@@ -80,6 +80,8 @@ inline Ints nearest(Vec v) {
     return (Ints)_mm512_maskz_cvtps_epi32(0xffff, v);
 #elif defined(__AVX2__)
     return (Ints)_mm256_cvtps_epi32(v);
+#elif defined(__aarch64__)
+    return (Ints)vcvtnq_s32_f32((float32x4_t)v);
 #else
     return __builtin_convertvector(Lanes<kWide>::nearest(v), Ints);
 #endif
@@ -88,7 +90,7 @@ inline Ints nearest(Vec v) {
 // Codes before they are clipped to 0..255.
 inline Ints whole_codes(Vec v, Range range) {
     v = v * range.inverse;
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(__aarch64__)
     return nearest(v) + range.zero;
 #else
     v = Lanes<kWide>::nearest(v) + static_cast<float>(range.zero);
@@ -120,6 +122,11 @@ inline void store_codes(uint8_t* to, Ints a, Ints b, Ints c, Ints d) {
     const __m256i high = _mm256_packs_epi32((__m256i)c, (__m256i)d);
     const __m256i packed = _mm256_packus_epi16(low, high);
     _mm256_storeu_si256((__m256i*)to, _mm256_permutevar8x32_epi32(packed, order));
+#elif defined(__aarch64__)
+    const auto words = [](Ints first, Ints second) {
+        return vqmovn_high_s32(vqmovn_s32((int32x4_t)first), (int32x4_t)second);
+    };
+    vst1q_u8(to, vqmovun_high_s16(vqmovun_s16(words(a, b)), words(c, d)));
 #else
     for (const Ints& codes : {a, b, c, d}) store_codes(to, codes), to += kWide;
 #endif

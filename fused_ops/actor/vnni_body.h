@@ -11,6 +11,8 @@
 namespace qgraph::actor {
 namespace {
 
+constexpr int kCodesMinus = 0;  // products are those of unsigned codes
+
 // The number of rows whose sums fit into registers beside weights and codes.
 constexpr int kMost[] = {0, 16, 12, 8, 6};  // the index is the number of vectors of 16 channels
 

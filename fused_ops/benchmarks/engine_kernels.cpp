@@ -1,6 +1,7 @@
 // Times the engine's kernels on the layers of MobileNetV1 and ResNet50, on one thread, beside a
 // loop that does nothing but multiply and add. Prints lines of tab-separated numbers for
-// benchmarks/engine_kernels.py. Arguments: rounds, level (0..2).
+// benchmarks/engine_kernels.py. Arguments: rounds, number of the level, number of a layer (default:
+// all).
 
 #include <algorithm>
 #include <chrono>
@@ -207,7 +208,11 @@ int main(int count, char** arguments) {
     }
     std::mt19937 dice(1);
     std::vector<Timed> timed;
-    for (const Case& c : cases()) timed.emplace_back(c, level, dice);
+    const std::vector<Case> all = cases();
+    const size_t only = count > 3 ? static_cast<size_t>(std::atoi(arguments[3])) : all.size();
+    for (size_t i = 0; i < all.size(); ++i) {
+        if (only == all.size() || only == i) timed.emplace_back(all[i], level, dice);
+    }
     double most = 0;
     for (int round = 0; round < rounds; ++round) {
         if (supports(Level::avx512vnni)) most = std::max(most, peak());

@@ -45,6 +45,8 @@ inline ConvValue fused(ConvValue a, ConvValue b, ConvValue c) {
     return _mm512_fmadd_ps(a, b, c);
 #elif defined(__FMA__)
     return _mm256_fmadd_ps(a, b, c);
+#elif defined(__aarch64__)
+    return (ConvValue)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else
     for (int i = 0; i < kWidth; ++i) c[i] = fmaf(a[i], b[i], c[i]);
     return c;

@@ -7,6 +7,8 @@
 
 #ifdef __x86_64__
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace qgraph {
@@ -43,6 +45,18 @@ class IeeeArithmetic {
 
   private:
     unsigned saved_;
+#elif defined(__aarch64__)
+    IeeeArithmetic() {
+        __asm__ volatile("mrs %0, fpcr" : "=r"(saved_));
+        if (saved_ != 0) set(0);
+    }
+    ~IeeeArithmetic() {
+        if (saved_ != 0) set(saved_);
+    }
+
+  private:
+    static void set(uint64_t control) { __asm__ volatile("msr fpcr, %0" : : "r"(control)); }
+    uint64_t saved_;
 #else
     IeeeArithmetic() {}
 #endif
@@ -67,6 +81,9 @@ struct Lanes {
             return _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
         }
 #endif
+#ifdef __aarch64__
+        if constexpr (N == 4) return (Value)vrndnq_f32((float32x4_t)v);
+#endif
         // From 2^23 on every float is a whole number, so adding 2^23 removes the fraction.
         const Value size = absolute(v);
         const Value whole = (size + 8388608.0f) - 8388608.0f;
@@ -82,6 +99,9 @@ struct Lanes {
             return _mm256_round_ps(v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
         }
 #endif
+#ifdef __aarch64__
+        if constexpr (N == 4) return (Value)vrndmq_f32((float32x4_t)v);
+#endif
         const Value whole = nearest(v);
         return whole > v ? whole - 1.0f : whole;
     }
@@ -95,6 +115,9 @@ inline Floats<N> widened(typename Vector<N>::Halves narrow) {
 #endif
 #ifdef __F16C__
         if constexpr (N == 8) return _mm256_cvtph_ps((__m128i)narrow);
+#endif
+#ifdef __aarch64__
+        if constexpr (N == 4) return (Floats<N>)vcvt_f32_f16((float16x4_t)narrow);
 #endif
     }
     const auto bits = __builtin_convertvector(narrow, typename Vector<N>::Bits);
@@ -110,6 +133,9 @@ inline typename Vector<N>::Halves narrowed(Floats<N> v) {
 #endif
 #ifdef __F16C__
         if constexpr (N == 8) return (Halves)_mm256_cvtps_ph(v, 0);
+#endif
+#ifdef __aarch64__
+        if constexpr (N == 4) return (Halves)vcvt_f16_f32((float32x4_t)v);
 #endif
         return __builtin_convertvector(to_float16<Lanes<N>>(v), Halves);
     } else {
@@ -130,7 +156,7 @@ inline Floats<N> load(const void* from, int64_t at) {
 
 // Stores a vector past the caches; false if the CPU has no such instruction.
 template <class V>
-inline bool stream(void* to, V value) {
+inline bool stream([[maybe_unused]] void* to, [[maybe_unused]] V value) {
 #ifdef __AVX512F__
     if constexpr (sizeof(V) == 64) return _mm512_stream_si512((__m512i*)to, (__m512i)value), true;
 #endif
@@ -198,6 +224,13 @@ struct Sums {
         if constexpr (N == 8 && kPart == 4) {
             return _mm256_cvtps_pd(i == 0 ? _mm256_castps256_ps128(v)
                                           : _mm256_extractf128_ps(v, 1));
+        }
+#endif
+#ifdef __aarch64__
+        if constexpr (N == 4) {
+            const auto floats = (float32x4_t)v;
+            return (Doubles)(i == 0 ? vcvt_f64_f32(vget_low_f32(floats))
+                                    : vcvt_high_f64_f32(floats));
         }
 #endif
         Doubles result{};

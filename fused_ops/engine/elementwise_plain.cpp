@@ -10,7 +10,7 @@ void convert(const void* x, Storage from, int64_t stride, void* y, Storage to, i
 
 RunChain chain_for(Level level) {
     RunChain found = nullptr;
-    if (level >= Level::avx512vnni) found = avx512_chain();
+    if (has_avx512(level)) found = avx512_chain();
     if (level == Level::avx2) found = avx2_chain();
     return found != nullptr ? found : plain_chain();
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 
 #include "core/parallel.h"
@@ -20,6 +21,8 @@ constexpr int64_t kEven = 4;  // after this many rounds, an incomplete last roun
 
 template <typename T>
 bool in_range(const void* data, int64_t count, const Tensor& tensor) {
+    using Limits = std::numeric_limits<T>;
+    if (tensor.low <= int64_t{Limits::min()} && tensor.high >= int64_t{Limits::max()}) return true;
     const T* codes = static_cast<const T*>(data);
     T low = codes[0], high = codes[0];
     for (int64_t i = 0; i < count; ++i) {

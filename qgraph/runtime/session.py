@@ -67,7 +67,8 @@ class Session:
         Args:
             folder: An output directory, or a training directory with `inference/` inside.
             threads: Threads for one run.
-            level: Instructions: `auto`, `plain`, `avx2`, `avx512vnni` or `amx`.
+            level: Instructions: `auto` takes the best of this machine, or one of
+                `qgraph.runtime.levels()`.
             fuse: Run chains of ops as one.
 
         Returns:

@@ -13,6 +13,7 @@ def test_for_machines() -> None:
     assert done.code == 0
     assert found["kernels"]["use"] == kernels.backend().partition(":")[0]
     assert found["instruction set"]["use"] == kernels.instruction_set()
+    assert found["engine level"]["use"] in (*kernels.NATIVE_LEVELS, "none")
     assert found["training quantizer"]["use"] in ("fused", "native")
     assert found["cuda kernels"]["use"] == cuda.cuda_kernels().status()[0]
     assert all(facts["use"] for facts in found.values())

@@ -1,7 +1,7 @@
 // Depthwise convolutions of bytes with one output for each channel. Four taps at a time are
 // interleaved, so that the four bytes of a sum are adjacent. With 16-bit weights, two taps are
 // interleaved with zeros, which widens them to words. Each level includes this once, after it has
-// defined interleave.
+// defined interleave_bytes and interleave_words.
 
 #pragma once
 
@@ -38,7 +38,7 @@ inline void add_taps(const Taps& taps, int64_t first, const Block& block, const 
         if (flips) four[i] ^= 0x80;
     }
     Ints together[4];
-    interleave(four, together);
+    dot == dot_words ? interleave_words(four, together) : interleave_bytes(four, together);
     for (int i = 0; i < 4; ++i) {
         const Ints weight = load<Ints>(weights + i * kRegister);
         sums[i] = dot(sums[i], together[i], weight);

@@ -1,12 +1,12 @@
 // Depthwise 3x3 convolutions of bytes. The codes of a column, one from each line, are interleaved.
 // A column is used for all windows that contain it, and for two lines of the output if these are
-// neighbours. Each level includes this once, after it has defined interleave, dot_bytes and
-// dot_small.
+// neighbours. Each level includes this once, after it has defined interleave_bytes,
+// moved_down, dot_bytes and dot_small.
 
 #pragma once
 
 #include "engine/kernels/finish_body.h"
-#include "engine/kernels/products_body.h"
+#include "engine/kernels/operands.h"
 
 namespace qgraph::engine::kernels {
 namespace {
@@ -38,7 +38,7 @@ class Lines {
             four[i] = whole ? load<Bytes>(from) : load_part(from, channels_);
             if (flips) four[i] ^= 0x80;
         }
-        interleave(four, out);
+        interleave_bytes(four, out);
     }
 
   private:
@@ -58,7 +58,7 @@ void add_columns(const Layer& layer, const Block& block, const Lines<whole, flip
     Ints weights[12], below[12], start[4], columns[3][4];
     for (int i = 0; i < 12; ++i) {
         weights[i] = load<Ints>(packed + i * kRegister);
-        below[i] = (Ints)((Words)weights[i] << 8);
+        below[i] = moved_down(weights[i]);
     }
     for (int i = 0; i < 4; ++i) start[i] = load<Ints>(from + i * kWide);
     lines.column(left, columns[3 - stride]);

@@ -190,8 +190,9 @@ void finish_once(const Rows& rows) {
     const Round<rounding, uniform> round(rows, rows.layer.finish.steps[0]);
     const StoreOf<vectors, kind> store(rows);
     const int32_t* sums = rows.sums;
+    const int64_t y_row = rows.y_row;
     char* y = rows.y;
-    for (int row = 0; row < rows.count; ++row, sums += vectors * kWide, y += rows.y_row) {
+    for (int count = rows.count; count > 0; --count, sums += vectors * kWide, y += y_row) {
         Ints v[vectors];
         for (int i = 0; i < vectors; ++i) v[i] = round(load<Ints>(sums + i * kWide), i);
         store(y, v);
@@ -206,8 +207,9 @@ void finish_left(const Rows& rows) {
     const Round<rounding, uniform> round(rows, f.steps[2]);
     const StoreOf<vectors, kind> store(rows);
     const int32_t* sums = rows.sums;
+    const int64_t y_row = rows.y_row;
     char* y = rows.y;
-    for (int row = 0; row < rows.count; ++row, sums += vectors * kWide, y += rows.y_row) {
+    for (int count = rows.count; count > 0; --count, sums += vectors * kWide, y += y_row) {
         Ints v[vectors];
         for (int i = 0; i < vectors; ++i) {
             const int at = i * kWide;
@@ -226,8 +228,9 @@ void finish_twice(const Rows& rows) {
     const int32_t* term = numbers(rows.layer, f.steps[1].a, rows.block);
     const StoreOf<vectors, kind> store(rows);
     const int32_t* sums = rows.sums;
+    const int64_t y_row = rows.y_row;
     char* y = rows.y;
-    for (int row = 0; row < rows.count; ++row, sums += vectors * kWide, y += rows.y_row) {
+    for (int count = rows.count; count > 0; --count, sums += vectors * kWide, y += y_row) {
         Ints v[vectors];
         for (int i = 0; i < vectors; ++i) {
             v[i] = first(load<Ints>(sums + i * kWide), i);
@@ -244,8 +247,9 @@ void finish_twice_short(const Rows& rows) {
     const ShortRound<rounding, vectors> second(rows, f.steps[1], f.steps[2]);
     const ByteStore<vectors, kind> store(rows);
     const int32_t* sums = rows.sums;
+    const int64_t y_row = rows.y_row;
     char* y = rows.y;
-    for (int row = 0; row < rows.count; ++row, sums += vectors * kWide, y += rows.y_row) {
+    for (int count = rows.count; count > 0; --count, sums += vectors * kWide, y += y_row) {
         Ints v[4];
         for (int i = 0; i < vectors; ++i) v[i] = first(load<Ints>(sums + i * kWide), i);
         Shorts shorts[2] = {second(pack_words(v[0], v[vectors > 1]), 0)};

@@ -37,6 +37,7 @@ class Gather {
           line_(s_.width * pixel_),
           joined_(s_.groups == 1 && s_.dilation_width == 1),
           segment_(joined_ ? tap_ * s_.kernel_width : tap_),
+          contiguous_(is_contiguous(layer)),
           x_(x + group * tap_),
           end_(x + (window_of(s_, last_pixel).image + 1) * s_.height * line_) {}
 
@@ -44,6 +45,7 @@ class Gather {
     void run(int64_t begin, int64_t end, char* to) const {
         // Bytes that become words are gathered in the upper half of a row and widened from there.
         const bool widens = layer_.words && size_of(s_.x) == 1;
+        if (contiguous_) return copy_flipped(x_ + begin * pixel_, to, (end - begin) * pixel_);
         char* at = widens ? to + layer_.row / 2 : to;
         if (segment_ <= 16) {
             pixels<16>(begin, end, at);
@@ -60,6 +62,24 @@ class Gather {
     }
 
   private:
+    // True if rows are those of x, apart from the sign of codes.
+    static bool is_contiguous(const Layer& layer) {
+        const Conv& s = layer.conv;
+        return s.kernel_height == 1 && s.kernel_width == 1 && s.stride_height == 1 &&
+               s.stride_width == 1 && s.pad_top == 0 && s.pad_left == 0 &&
+               s.out_height == s.height && s.out_width == s.width && s.groups == 1 &&
+               layer.row == s.channels * size_of(s.x);
+    }
+
+    void copy_flipped(const char* from, char* to, int64_t size) const {
+        const auto pattern = (Bytes)fill(static_cast<int32_t>(layer_.flip));
+        int64_t i = 0;
+        for (; i + kRegister <= size; i += kRegister) {
+            store(to + i, load<Bytes>(from + i) ^ pattern);
+        }
+        if (i < size) store(to + i, load_part(from + i, size - i) ^ pattern);
+    }
+
     template <int chunk>
     void pixels(int64_t begin, int64_t end, char* to) const {
         const int64_t bottom = (s_.kernel_height - 1) * s_.dilation_height;
@@ -147,6 +167,7 @@ class Gather {
     int64_t tap_, pixel_, line_;  // sizes in bytes of a tap, a pixel and a line of x
     bool joined_;                 // the taps of a line are contiguous
     int64_t segment_;             // bytes per copy
+    bool contiguous_;
     const char* x_;
     const char* end_;
 };

@@ -7,6 +7,10 @@
 #if defined(__linux__) && defined(__x86_64__)
 #include <sys/syscall.h>
 #include <unistd.h>
+#elif defined(__linux__) && defined(__aarch64__)
+#include <sys/auxv.h>
+#elif defined(__APPLE__) && defined(__aarch64__)
+#include <sys/sysctl.h>
 #endif
 
 namespace qgraph::engine {
@@ -28,18 +32,39 @@ bool may_use_tiles() {
 }
 #endif
 
+#if defined(__aarch64__)
+// Every CPU of this architecture that runs Linux or macOS has NEON. Dot products came later.
+bool has_dot_products() {
+#if defined(__linux__)
+    constexpr unsigned long kDotProducts = 1ul << 20;  // HWCAP_ASIMDDP
+    return (getauxval(AT_HWCAP) & kDotProducts) != 0;
+#elif defined(__APPLE__)
+    int found = 0;
+    size_t size = sizeof found;
+    return sysctlbyname("hw.optional.arm.FEAT_DotProd", &found, &size, nullptr, 0) == 0 &&
+           found != 0;
+#else
+    return false;
+#endif
+}
+#endif
+
 }  // namespace
 
 const Kernels* kernels_of(Level level) {
 #if defined(__x86_64__) && defined(__GNUC__)
     __builtin_cpu_init();
-    if (level == Level::avx512vnni || level == Level::amx) {
+    if (has_avx512(level)) {
         const bool all = __builtin_cpu_supports("avx512vnni") &&
                          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
         if (!all || (level == Level::amx && !may_use_tiles())) return nullptr;
         return avx512vnni_kernels();
     }
     if (level == Level::avx2) return __builtin_cpu_supports("avx2") ? avx2_kernels() : nullptr;
+#endif
+#if defined(__aarch64__)
+    if (level == Level::neon) return neon_kernels();
+    if (level == Level::neon_dotprod) return has_dot_products() ? neon_dotprod_kernels() : nullptr;
 #endif
     return level == Level::plain ? plain_kernels() : nullptr;
 }
@@ -61,6 +86,17 @@ Level best_level() {
 namespace {
 
 const Layer& layer_of(const void* packed) { return *static_cast<const Layer*>(packed); }
+
+// Null if the level has no special loop.
+LookUp quick_look_up([[maybe_unused]] Level level) {
+#if defined(__x86_64__) && defined(__GNUC__)
+    static const bool has_vbmi =
+        __builtin_cpu_supports("avx512vbmi") != 0 && supports(Level::avx512vnni);
+    return has_avx512(level) && has_vbmi ? vbmi_look_up() : nullptr;
+#else
+    return level == Level::plain ? nullptr : neon_look_up();
+#endif
+}
 
 }  // namespace
 
@@ -90,14 +126,8 @@ void max_pool(const Pool& pool, const void* x, void* y, int64_t begin, int64_t e
                                 end);
 }
 
-void look_up(const uint8_t* x, const uint8_t* table, uint8_t* y, int64_t count,
-             [[maybe_unused]] Level level) {
-#if defined(__x86_64__) && defined(__GNUC__)
-    static const LookUp quick =
-        __builtin_cpu_supports("avx512vbmi") != 0 && supports(Level::avx512vnni) ? vbmi_look_up()
-                                                                                 : nullptr;
-    if (level >= Level::avx512vnni && quick != nullptr) return quick(x, table, y, count);
-#endif
+void look_up(const uint8_t* x, const uint8_t* table, uint8_t* y, int64_t count, Level level) {
+    if (const LookUp quick = quick_look_up(level)) return quick(x, table, y, count);
     for (int64_t i = 0; i < count; ++i) y[i] = table[x[i]];
 }
 

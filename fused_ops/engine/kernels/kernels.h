@@ -13,9 +13,12 @@
 
 namespace qgraph::engine {
 
-// Instruction sets. `pack` takes one as an argument, and the packed layer runs on it.
-enum class Level { plain, avx2, avx512vnni, amx };
-constexpr Level kLevels[] = {Level::plain, Level::avx2, Level::avx512vnni, Level::amx};
+// Instruction sets, in ascending order for each kind of CPU. `pack` takes one as an argument, and
+// the packed layer runs on it.
+enum class Level { plain, avx2, avx512vnni, amx, neon, neon_dotprod };
+constexpr Level kLevels[] = {Level::plain, Level::avx2, Level::avx512vnni,
+                             Level::amx,   Level::neon, Level::neon_dotprod};
+constexpr bool has_avx512(Level level) { return level == Level::avx512vnni || level == Level::amx; }
 bool supports(Level level);  // true if this CPU and this build do
 Level best_level();
 

@@ -73,8 +73,10 @@ Plan plan_of(const Conv& given, int stages, Level level, bool words = false) {
     layer.blocks = static_cast<int64_t>(plan.blocks.size());
     layer.blocks_in_group = layer.blocks / (conv.depthwise ? 1 : conv.groups);
     layer.words = words || size_of(conv.x) == 2 || conv.w == Code::s16;
-    const bool unsigned_bytes = conv.depthwise || !layer.words;
-    layer.flip = conv.x == Code::s8 && unsigned_bytes ? 0x80808080 : 0;
+    layer.split = layer.words ? all.products.split_words : all.products.split_bytes;
+    const bool multiplies_bytes = conv.depthwise || !layer.words;
+    const Code flipped = !layer.words && all.products.signed_codes ? Code::u8 : Code::s8;
+    layer.flip = multiplies_bytes && conv.x == flipped ? 0x80808080 : 0;
     if (conv.x == Code::u16) layer.flip = 0x80008000;
     const int64_t positions = positions_of(plan.blocks, all.lanes);
     const int64_t tile = int64_t{kTileRows} * 4 * 4 * all.lanes * 4;
@@ -140,6 +142,11 @@ Sums sums_of(const Layer& layer, const void* weights) {
     const auto channels = static_cast<size_t>(conv.out_channels);
     Sums sums{Values(channels), Values(channels), std::vector<uint32_t>(channels)};
     const int64_t codes = taps_of(conv) * inputs_of(conv);
+    // How much smaller than its true value a flipped code is.
+    const int64_t moved = layer.flip == 0       ? 0
+                          : conv.x == Code::u16 ? 32768
+                          : conv.x == Code::u8  ? 128
+                                                : -128;
     for (int64_t k = 0; k < codes; ++k) {
         for (size_t c = 0; c < channels; ++c) {
             const int64_t w =
@@ -147,10 +154,7 @@ Sums sums_of(const Layer& layer, const void* weights) {
             const int64_t ends[] = {w * low_of(conv.x), w * high_of(conv.x)};
             sums.low[c] += std::min(ends[0], ends[1]);
             sums.high[c] += std::max(ends[0], ends[1]);
-            const int64_t made_up = layer.flip == 0       ? 0
-                                    : conv.x == Code::u16 ? w * 32768
-                                                          : w * -128;
-            sums.start[c] += static_cast<uint32_t>(made_up);
+            sums.start[c] += static_cast<uint32_t>(w * moved);
         }
     }
     const int64_t bound = conv.bound > 0 ? std::min<int64_t>(conv.bound, INT32_MAX) : INT32_MAX;
@@ -159,6 +163,11 @@ Sums sums_of(const Layer& layer, const void* weights) {
         sums.high[c] = std::min(sums.high[c], bound);
     }
     return sums;
+}
+
+// The place of a byte of a sum in a register of weights.
+int64_t place_of(const Layer& layer, int64_t wide, int64_t sum, int64_t byte) {
+    return layer.split ? (byte / 2 * wide + sum) * 2 + byte % 2 : sum * 4 + byte;
 }
 
 // The place of the weight of a code and a position.
@@ -170,7 +179,8 @@ void put_weight(const Layer& layer, const Block& block, int64_t wide, int64_t po
         if (layer.columns) k = k % 3 * 4 + k / 3;
         int8_t* at = weights + block.position * layer.taps;
         const int64_t byte = k * size;
-        at += ((byte / 4 * 4 + position / wide) * wide + in_register) * 4 + byte % 4;
+        at += (byte / 4 * 4 + position / wide) * wide * 4;
+        at += place_of(layer, wide, in_register, byte % 4);
         std::memcpy(at, &w, static_cast<size_t>(size));
         return;
     }
@@ -178,8 +188,9 @@ void put_weight(const Layer& layer, const Block& block, int64_t wide, int64_t po
     const int64_t pair = position / wide / together;
     int8_t* at = weights + (block.position + pair * together * wide) * layer.steps * 4;
     const int64_t step = k * size / 4;
-    at += ((step * together + position / wide % together) * wide + in_register) * 4;
-    std::memcpy(at + k * size % 4, &w, static_cast<size_t>(size));
+    at += (step * together + position / wide % together) * wide * 4;
+    at += place_of(layer, wide, in_register, k * size % 4);
+    std::memcpy(at, &w, static_cast<size_t>(size));
 }
 
 void put_weights(const Plan& plan, int lanes, const void* weights, int8_t* to) {
@@ -266,11 +277,13 @@ void pack(const Conv& conv, const void* weights, Stages stages, Level level,
           const Allocate& allocate) {
     Plan plan = plan_of(conv, stages.count, level);
     const int lanes = kernels_of(level)->lanes;
+    const PairForm& pairs = kernels_of(level)->products.pairs;
+    const bool in_pairs = pairs.most > 0;
     std::vector<int8_t> packed = packed_weights(plan, lanes, weights);
     ExtraSteps extra;
     const std::vector<Together> registers = registers_of(plan, lanes);
-    if (kernels_of(level)->pairs && !plan.layer.conv.depthwise && !plan.layer.words) {
-        extra = make_extra_steps(packed, registers, plan.layer.steps, 32 * lanes);
+    if (in_pairs && !plan.layer.conv.depthwise && !plan.layer.words) {
+        extra = make_extra_steps(packed, registers, plan.layer.steps, 32 * lanes, pairs);
         if (extra.cost > kWordsCost && conv.out_height * conv.out_width >= kManyPixels) {
             plan = plan_of(conv, stages.count, level, true);
             packed = packed_weights(plan, lanes, weights);
@@ -278,11 +291,11 @@ void pack(const Conv& conv, const void* weights, Stages stages, Level level,
             make_room_for(extra, positions_of(plan.blocks, lanes) / (4 * lanes), plan);
         }
     }
-    if (kernels_of(level)->pairs && plan.layer.conv.depthwise && !plan.layer.words) {
+    if (in_pairs && plan.layer.conv.depthwise && !plan.layer.words) {
         for (Block& block : plan.blocks) {
             const int64_t count = int64_t{16} * lanes * plan.layer.taps;
             block.small = fit_words(packed.data() + block.position * plan.layer.taps, count,
-                                    plan.layer.columns);
+                                    plan.layer.columns, pairs);
         }
     }
     char* at = static_cast<char*>(allocate(static_cast<size_t>(plan.end)));

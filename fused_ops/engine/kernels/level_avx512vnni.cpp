@@ -7,7 +7,7 @@ namespace qgraph::engine::kernels {
 namespace {
 constexpr int kLanes = 4;
 constexpr int kRows = 14;
-constexpr bool kPairs = false;
+constexpr Products kProducts{kNoPairs, false, false, false};
 }  // namespace
 }  // namespace qgraph::engine::kernels
 
@@ -89,6 +89,7 @@ inline void interleave(const Bytes* four, Ints* out) {
 }  // namespace
 }  // namespace qgraph::engine::kernels
 
+#include "engine/kernels/adjacent_body.h"
 #include "engine/kernels/products_body.h"
 
 namespace qgraph::engine::kernels {

@@ -9,7 +9,7 @@
 namespace qgraph::engine::kernels {
 namespace {
 
-const Kernels kKernels{kLanes, kRows, kPairs, &run_matrix, &run_depthwise, &run_map, &max_pool};
+const Kernels kKernels{kLanes, kRows, kProducts, &run_matrix, &run_depthwise, &run_map, &max_pool};
 
 }  // namespace
 }  // namespace qgraph::engine::kernels

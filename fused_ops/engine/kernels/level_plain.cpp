@@ -4,7 +4,7 @@ namespace qgraph::engine::kernels {
 namespace {
 constexpr int kLanes = 1;
 constexpr int kRows = 4;
-constexpr bool kPairs = true;
+constexpr Products kProducts = kAdjacentPairs;
 }  // namespace
 }  // namespace qgraph::engine::kernels
 
@@ -89,6 +89,7 @@ inline void interleave(const Bytes* four, Ints* out) {
 }  // namespace
 }  // namespace qgraph::engine::kernels
 
+#include "engine/kernels/adjacent_body.h"
 #include "engine/kernels/byte_pairs_body.h"
 #include "engine/kernels/level_body.h"
 

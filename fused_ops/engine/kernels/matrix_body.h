@@ -5,7 +5,7 @@
 
 #include "engine/kernels/finish_body.h"
 #include "engine/kernels/gather.h"
-#include "engine/kernels/products_body.h"
+#include "engine/kernels/operands.h"
 
 namespace qgraph::engine::kernels {
 namespace {

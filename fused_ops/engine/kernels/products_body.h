@@ -3,32 +3,10 @@
 
 #pragma once
 
-#include "engine/kernels/vectors.h"
+#include "engine/kernels/operands.h"
 
 namespace qgraph::engine::kernels {
 namespace {
-
-// The corrections of products in pairs (extra_steps.h).
-struct ExtraRange {
-    int64_t chunk;         // steps summed in words
-    const int32_t* begin;  // steps
-    const int32_t* end;
-    const int8_t* rest;  // two registers per step
-};
-
-struct Operands {
-    const uint8_t* a;     // rows of input codes
-    int64_t row;          // bytes between rows
-    int64_t steps;        // of 4 bytes
-    const int8_t* w;      // N registers per step, with 4 bytes for each sum
-    const int8_t* ahead;  // weights to prefetch, 64 bytes per step
-    const int32_t* start;
-    int32_t* sums;  // M rows of N registers
-    int64_t sums_row;
-    ExtraRange extra;
-};
-
-using Dot = Ints (*)(Ints sums, Ints codes, Ints weights);
 
 // Sums of M rows and N registers of channels, which stay in registers throughout.
 template <int M, int N, Dot dot>

@@ -89,7 +89,8 @@ class Engine:
         Args:
             path: Path of the file.
             threads: Threads of a run, the calling one included.
-            level: Instructions: `auto`, `plain`, `avx2`, `avx512vnni` or `amx`.
+            level: Instructions: `auto` takes the best of this machine, or one of
+                `qgraph.runtime.levels()`.
             fuse: Whether to compute several ops in one call where a kernel supports it.
             memory: Bytes that weights and tensors may use.
 

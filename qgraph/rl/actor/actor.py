@@ -39,7 +39,8 @@ class Actor:
     Args:
         block: The block: bytes, such as a view of shared memory. Bytes that begin at a multiple of
             64 are used in place and must not change while the actor uses them; others are copied.
-        level: CPU instructions to use: `auto`, `numpy`, `plain`, `avx2`, `avx512vnni` or `amx`.
+        level: CPU instructions to use: `auto` takes the best of this machine, `numpy` needs no
+            native code, and `qgraph.choices.Level` lists the others.
         compute_bits: Bits of weights to compute with, if they differ from those of the block. The
             weights of each block are then unpacked and packed again.
 

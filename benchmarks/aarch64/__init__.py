@@ -1,0 +1,1 @@
+"""Instructions of the engine on 64-bit Arm, counted by emulation, beside those of XNNPACK."""

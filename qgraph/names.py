@@ -102,6 +102,9 @@ USED = _words(
     unix linux i386 errno main memcpy memset memcmp strcmp stdin stdout stderr
     arena at to from row sums window image weights size_t largest
     produced expected tensors tensor sample inputs outputs_file code count words check mode read
+    work patch first pixels word_at low_halves high_halves
+    multiply_pair multiply_low multiply_high multiply_pairs
+    multiply_bytes multiply_two_by_two multiply_one_by_four
     begun put get compare fopen fclose fread fwrite fprintf printf getc eof null
     """
 )
@@ -111,8 +114,9 @@ HEADERS = _words(
     stdbool stddef stdint stdio stdlib string tgmath time wchar wctype
     """
 )
-# Suffixes of helpers, patterns of loop variables, and the suffix _t of types in the generated file.
-_TAKEN = re.compile(r".*_[iu](8|16|32|64)|[dr][0-9]+|u?int.*_t|[a-z]_*")
+# Suffixes of helpers, patterns of loop variables, the suffix _t of types in the generated file, and
+# Arm's intrinsics for vectors.
+_TAKEN = re.compile(r".*_([isu](8|16|32|64)|x4)|[dr][0-9]+|u?int.*_t|[a-z]_*|v[a-z0-9]+q(_.*)?")
 
 
 def identifier(text: str, longest: int = LONGEST) -> str:

@@ -28,6 +28,46 @@ TIES = {
         "rest > half - rest % 2 || (rest == half - rest % 2 && v >= 0)",
     ),
 }
+# The same in fewer instructions, for v + 2^(n-1) within int32. {up} is added to v.
+SHORT = """\
+/* v / 2^n, rounded to nearest; {ties}. 1 <= n, and v + 2^(n-1) is within int32. */
+static int32_t short_{name}_i32(int32_t v, int n)
+{{
+    return floor_shift_i32(v + {up}, n);
+}}
+"""
+UPS = {
+    "half_even": "(((int32_t)1 << (n - 1)) - 1 + (floor_shift_i32(v, n) & 1))",
+    "half_up": "((int32_t)1 << (n - 1))",
+    "half_away": "(((int32_t)1 << (n - 1)) - (v < 0))",
+}
+SHORT_DOUBLE = """\
+/* v / 2^n, rounded to nearest; {ties}. 2 <= n, and v + 2^(n-1) is within int32. */
+static int32_t short_double_i32(int32_t v, int n)
+{{
+    return short_half_away_i32(floor_shift_i32(v + 1, 1), n - 1);
+}}
+"""
+# Clipping to all codes of some bits, which is one instruction with the DSP extension.
+SATURATE = """\
+/* v clipped to the codes of {bits} bits. */
+static int32_t saturate_{name}_i32(int32_t v)
+{{
+#ifdef HAS_PAIRS
+    int32_t made;
+
+    __asm__("{op} %0, #{bits}, %1" : "=r"(made) : "r"(v));
+    return made;
+#else
+    return v < {low} ? {low} : v > {high} ? {high} : v;
+#endif
+}}
+"""
+SATURATED = {
+    (-(1 << (bits - 1)) * signed, (1 << (bits - signed)) - 1): ("ui"[signed] + str(bits), bits)
+    for bits in (4, 8, 16)
+    for signed in (0, 1)
+}
 LEFT = """\
 /* v * 2^n, clipped to +-2^62; 0 <= n <= 61. */
 static int64_t shift_left_i64(int64_t v, int n)
@@ -90,6 +130,15 @@ def helpers(used: set[tuple[str, str]]) -> list[str]:
         elif name == "shift_left":
             write("clamp", "i64")
             text = LEFT
+        elif name == "short_double":
+            write("short_half_away", kind)
+            text = SHORT_DOUBLE.format(ties=TIES["double"][0])
+        elif name.startswith("short_"):
+            write("floor_shift", kind)
+            plain = name.removeprefix("short_")
+            text = SHORT.format(name=plain, ties=TIES[plain][0], up=UPS[plain])
+        elif name.startswith("saturate_"):
+            text = _saturate(name.removeprefix("saturate_"))
         elif name in TIES:
             write("floor_shift", kind)
             ties, up = TIES[name]
@@ -101,3 +150,10 @@ def helpers(used: set[tuple[str, str]]) -> list[str]:
     for name, kind in sorted(used):
         write(name, kind)
     return [*texts.values()]
+
+
+def _saturate(name: str) -> str:
+    low, high = next(ends for ends, (known, _) in SATURATED.items() if known == name)
+    op = "ssat" if low < 0 else "usat"
+    bits = SATURATED[low, high][1]
+    return SATURATE.format(name=name, bits=bits, op=op, low=low, high=high)

@@ -30,7 +30,8 @@ class Text:
 
     def line(self, text: str = "") -> None:
         indent = "    " * self._depth
-        self.lines += [indent + line for line in folded(text, WIDTH - len(indent))]
+        folds = folded(text, WIDTH - len(indent))
+        self.lines += [indent + line if line else "" for line in folds]
 
     def declare(self, text: str, comment: str) -> None:
         """A statement with a comment after it, or above it if the line would be too long."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from qgraph.backends.c.arithmetic import SATURATED
 from qgraph.backends.c.c_text import INT32, number
 from qgraph.errors import GraphError
-from qgraph.ir.types import Rounding
+from qgraph.ir.types import ROUNDINGS, Rounding
 from qgraph.program import Program, Step, Tensor
 from qgraph.program.ops import ClipAttrs, LookupAttrs, OpClass, RequantizeAttrs
 
@@ -133,7 +134,10 @@ def _requantize(site: CStep) -> str:
     shifted = _shifted(site, attrs)
     if attrs.wraps:
         return site.call("wrap", shifted, number(attrs.low), number((1 << attrs.bits) - 1))
-    return site.call("clamp", shifted, number(attrs.low), number(attrs.high))
+    ends = attrs.low, attrs.high
+    if site.bits == 32 and ends in SATURATED:
+        return site.call(f"saturate_{SATURATED[ends][0]}", shifted)
+    return site.call("clamp", shifted, *map(number, ends))
 
 
 def _shifted(site: CStep, attrs: RequantizeAttrs) -> str:
@@ -143,15 +147,30 @@ def _shifted(site: CStep, attrs: RequantizeAttrs) -> str:
         held = tuple(max(min(s, 62), -61) for s in shift)
         if min(held) < 1:
             helper = f"{helper}_or_left"
+        elif _is_short(site, helper, held):
+            helper = f"short_{helper}"
         return call(helper, value, site.at(held, f"{site.step.output} shifts"))
     if shift > 0:
-        return call(helper, value, str(min(shift, 62)))
+        if helper == Rounding.DOUBLE and shift == 1:
+            helper = Rounding.HALF_UP
+        short = "short_" if _is_short(site, helper, (shift,)) else ""
+        return call(f"{short}{helper}", value, str(min(shift, 62)))
     if shift == 0:
         return value
     left = min(-shift, 61)
     if site.largest << left <= (INT32 if site.bits == 32 else LIMIT):
         return f"{_wide(value, site.bits)} * {number(1 << left)}"
     return call("shift_left", value, str(left))
+
+
+def _is_short(site: CStep, helper: str, shifts: tuple[int, ...]) -> bool:
+    """Whether the rounding of an int32 needs no care for overflow."""
+    least = 2 if helper == Rounding.DOUBLE else 1
+    reached = site.largest + (1 << max(shifts) - 1)
+    return (
+        site.bits == 32 and helper in ROUNDINGS and helper != Rounding.FLOOR
+        and min(shifts) >= least and reached <= INT32
+    )  # fmt: skip
 
 
 def _requantize_fits(program: Program, step: Step) -> bool:

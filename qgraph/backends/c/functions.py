@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from qgraph.backends.c.c_text import (
     Shape,
@@ -16,9 +15,11 @@ from qgraph.backends.c.c_text import (
     number,
     strides,
 )
-from qgraph.backends.c.context import CContext
+from qgraph.backends.c.context import CContext, CFunction, Scratch
 from qgraph.backends.c.elements import EXPRESSIONS, CStep, bits_for, expression
+from qgraph.backends.c.kernels import WINDOW_FIELDS
 from qgraph.backends.c.moves import WALKS, write_rows, write_take, write_walk
+from qgraph.backends.c.packed_layers import byte_depthwise, packed_product
 from qgraph.names import comment, identifier
 from qgraph.ops.attribute_types import Pads, Pair
 from qgraph.ops.lowerings import Lowerings
@@ -39,28 +40,18 @@ from qgraph.program.ops import (
 Counters = list[tuple[str, int]]
 
 
-@dataclass(frozen=True)
-class CFunction:
-    """A layer's function: its name, the tensors that it takes, its scratch memory, its text."""
-
-    name: str
-    arguments: tuple[str, ...]
-    scratch: tuple[str, int] | None  # type and elements
-    text: str
-
-
 def function(layer: Layer, source: CContext) -> CFunction:
     """Write a layer; adds helpers and constants that it needs to `source`."""
-    return _FunctionWriter(layer, source).function()
+    return FunctionWriter(layer, source).function()
 
 
-class _FunctionWriter:
+class FunctionWriter:
     def __init__(self, layer: Layer, source: CContext) -> None:
         self.layer, self.source, self.program = layer, source, source.program
         self.tensors: Mapping[str, Tensor] = source.program.tensors
         self.text = Text()
         self.bits = bits_for(self.program, layer.steps)
-        self.scratch: tuple[str, int] | None = None
+        self.scratch: list[Scratch] = []
         self.read = [v for v in layer.read if v not in self.program.constants]
         self.targets = self._targets()
         self.shape = self.tensors[layer.head.output].shape
@@ -78,16 +69,16 @@ class _FunctionWriter:
         LOWERINGS.of(head.op, head.output)(self, head)
         parameters = [
             *(f"const {self.tensors[v].storage}_t *{self.source.idents[v]}" for v in self.read),
-            *([f"{self.scratch[0]}_t *row"] if self.scratch else []),
+            *(f"{one.kind}_t *{one.name}" for one in self.scratch),
             *(f"{self.tensors[v].storage}_t *{t}" for v, t in self.targets.items()),
         ]
         signature.line(f"/* {comment(self._title())} */")
         signature.line(f"static void {name}({', '.join(parameters)})")
         signature.line("{")
-        signature.lines += ["    " + line if line else "" for line in body_text.lines]
+        signature.lines += [_inside(line) for line in body_text.lines]
         signature.line("}")
         arguments = (*self.read, *self.layer.stored)
-        return CFunction(name, arguments, self.scratch, str(signature))
+        return CFunction(name, arguments, tuple(self.scratch), str(signature))
 
     def _title(self) -> str:
         shape = "x".join(map(str, self.shape))
@@ -103,18 +94,18 @@ class _FunctionWriter:
         storage = self.tensors[step.output].storage
         for walk in WALKS[step.op](step, self.program):
             same = self.tensors[walk.source].storage == storage
-            write_walk(self.text, walk, self._array(walk.source), same)
+            write_walk(self.text, walk, self.array(walk.source), same)
         self._trace_all(step)
 
     def take(self, step: Step) -> None:
         attrs = step.attrs_as(TakeAttrs)
         indices = self.source.array(attrs.indices, f"{step.output} indices")
-        write_take(self.text, step, self.program, self._array(step.inputs[0]), indices)
+        write_take(self.text, step, self.program, self.array(step.inputs[0]), indices)
         self._trace_all(step)
 
     def embedding(self, step: Step) -> None:
         x, table = step.inputs
-        write_rows(self.text, step, self.program, self._array(x), self._array(table))
+        write_rows(self.text, step, self.program, self.array(x), self.array(table))
         self._trace_all(step)
 
     def _trace_all(self, step: Step) -> None:
@@ -124,54 +115,59 @@ class _FunctionWriter:
     # -- loops over rows of channels ----------------------------------------------------------
 
     def depthwise(self, head: Step) -> None:
+        if byte_depthwise(self, head):
+            return
         multiplied = self.tensors[head.inputs[1]].shape[3] > 1
         self._convolution(head, "depthwise_conv2d_multiplied" if multiplied else head.op)
 
     def conv2d(self, head: Step) -> None:
-        self._convolution(head, head.op)
+        if not packed_product(self, head):
+            self._convolution(head, head.op)
 
     def _convolution(self, head: Step, kernel: str) -> None:
         x, w = (self.tensors[v] for v in head.inputs)
         attrs = head.attrs_as(WindowAttrs)
         groups = attrs.groups if isinstance(attrs, Conv2dAttrs) else 1
-        sums = self._row_of_sums(head)
-        self._window(x, w.shape[:2], attrs.strides, attrs.dilations, attrs.pads, groups)
+        sums = self.row_of_sums(head)
+        self.window(x.shape[1:], w.shape[:2], attrs.strides, attrs.dilations, attrs.pads, groups)
         name = self.source.kernel(kernel, x.storage, w.storage, sums)
-        weights = self._array(head.inputs[1])
-        with self._pixels(x) as (counters, image, place):
+        weights = self.array(head.inputs[1])
+        with self.pixels(x) as (counters, image, place):
             self.text.line(f"{name}({image}, {weights}, row, {place}, &at);")
             self._chain_of_row(counters)
 
     def max_pool(self, head: Step) -> None:
         x, attrs = self.tensors[head.inputs[0]], head.attrs_as(MaxPoolAttrs)
-        self.scratch = (x.storage, self.shape[-1])
-        self._window(x, attrs.ksize, attrs.strides, ONE, attrs.pads, 1)
+        self.scratch = [Scratch("row", x.storage, self.shape[-1])]
+        self.window(x.shape[1:], attrs.ksize, attrs.strides, ONE, attrs.pads, 1)
         name = self.source.kernel("max_pool", x.storage, "", "")
-        with self._pixels(x) as (counters, image, place):
+        with self.pixels(x) as (counters, image, place):
             self.text.line(f"{name}({image}, row, {place}, &at);")
             self._chain_of_row(counters)
 
     def matmul(self, head: Step) -> None:
+        if packed_product(self, head):
+            return
         x, w = (self.tensors[v] for v in head.inputs)
-        sums = self._row_of_sums(head)
+        sums = self.row_of_sums(head)
         counters = [*zip(("n", "c"), self.shape, strict=True)]
         with self.text.loops(counters[:-1]):
             row = self._row(x, counters)
             name = self.source.kernel("matmul", x.storage, w.storage, sums)
-            weights = self._array(head.inputs[1])
+            weights = self.array(head.inputs[1])
             self.text.line(f"{name}({row}, {weights}, row, {w.shape[0]}, {w.shape[1]});")
             self._chain_of_row(counters)
 
     def batch_matmul(self, head: Step) -> None:
         a, b = (self.tensors[v] for v in head.inputs)
-        sums, shape = self._row_of_sums(head), self.shape
+        sums, shape = self.row_of_sums(head), self.shape
         outer = [(f"d{k}", size) for k, size in enumerate(shape[:-1])]
         kernel = self.source.kernel("matmul", a.storage, b.storage, sums)
         rows = broadcast(a.shape, (*shape[:-1], a.shape[-1]))[:-1]
         matrices = [*broadcast(b.shape, (*shape[:-2], *b.shape[-2:]))[:-2], 0]
         with self.text.loops(outer):
             row, matrix = (
-                self._at(name, index(walk, outer))
+                self.at(name, index(walk, outer))
                 for name, walk in zip(head.inputs, (rows, matrices), strict=True)
             )
             self.text.line(f"{kernel}({row}, {matrix}, row, {a.shape[-1]}, {shape[-1]});")
@@ -190,24 +186,24 @@ class _FunctionWriter:
         """A kernel for each row of x; its other operand is a table."""
         channels, storage = self.shape[-1], self.tensors[head.output].storage
         outer = [(f"d{k}", size) for k, size in enumerate(self.shape[:-1])]
-        self.scratch = (storage, channels)
+        self.scratch = [Scratch("row", storage, channels)]
         x, *tables = head.inputs
         types = [self.tensors[v].storage for v in (x, *tables)]
         name = self.source.kernel(kernel, types[0], "".join(types[1:]), storage)
         with self.text.loops(outer):
             place = index(strides(self.shape)[:-1], outer) if outer else "0"
-            arrays = [self._at(x, place), *map(self._array, tables), "row"]
+            arrays = [self.at(x, place), *map(self.array, tables), "row"]
             self.text.line(f"{name}({', '.join([*arrays, *map(number, [channels, *numbers])])});")
             self._chain_of_row([*outer, ("c", channels)])
 
-    def _row_of_sums(self, head: Step) -> str:
+    def row_of_sums(self, head: Step) -> str:
         """The type of sums; a row of them is the layer's scratch."""
         sums = f"int{bits_for(self.program, [head])}"
-        self.scratch = (sums, self.shape[-1])
+        self.scratch = [Scratch("row", sums, self.shape[-1])]
         return sums
 
     @contextmanager
-    def _pixels(self, x: Tensor) -> Iterator[tuple[Counters, str, str]]:
+    def pixels(self, x: Tensor) -> Iterator[tuple[Counters, str, str]]:
         """Loops over pixels; returns the counters, the image, and the position in it."""
         counters = [*zip(("n", "y", "x", "c"), self.shape, strict=True)]
         with self.text.loops(counters[:-1]):
@@ -216,45 +212,37 @@ class _FunctionWriter:
 
     def _row(self, x: Tensor, counters: Counters) -> str:
         """Pointer to the current sample of a tensor."""
-        return self._at(x.name, index([elements(x) // x.shape[0]], counters[:1]))
+        return self.at(x.name, index([elements(x) // x.shape[0]], counters[:1]))
 
-    def _at(self, name: str, place: str) -> str:
+    def at(self, name: str, place: str) -> str:
         """Pointer to an element of a tensor."""
-        return self._array(name) + (f" + {place}" if place != "0" else "")
+        return self.array(name) + (f" + {place}" if place != "0" else "")
 
     def _chain_of_row(self, counters: Counters) -> None:
         with self.text.loops(counters[-1:]):
             first = "row[c]" if self.shape[-1] > 1 else "row[0]"
-            self._chain(counters, None, {self.layer.head.output: first})
+            self.chain(counters, None, {self.layer.head.output: first})
 
-    def _window(
-        self, x: Tensor, kernel: Shape, strides: Pair, dilations: Pair, pads: Pads, groups: int
+    def window(
+        self, x: Shape, kernel: Shape, strides: Pair, dilations: Pair, pads: Pads, groups: int
     ) -> None:
-        (top, _), (left, _) = pads
-        facts = {
-            "height": x.shape[1],
-            "width": x.shape[2],
-            "channels": x.shape[3],
-            "kernel_height": kernel[0],
-            "kernel_width": kernel[1],
-            "stride_y": strides[0],
-            "stride_x": strides[1],
-            "dilation_y": dilations[0],
-            "dilation_x": dilations[1],
-            "top": top,
-            "left": left,
-            "outputs": self.shape[-1],
-            "groups": groups,
-        }
-        fields = ", ".join(f".{name} = {value}" for name, value in facts.items())
-        self.text.line(f"static const window at = {{{fields}}};")
+        """Write the constant `at`: the window of a layer, and its image x, without the samples."""
+        facts = (*x, *kernel, *strides, *dilations, pads[0][0], pads[1][0])
+        facts += (self.shape[-1], groups, self.shape[-2])
+        fields = zip(WINDOW_FIELDS, facts, strict=True)
+        text = ", ".join(f".{name} = {value}" for name, value in fields)
+        self.text.line(f"static const window at = {{{text}}};")
         self.text.line()
+
+    def scratch_of(self, name: str, kind: str, count: int) -> None:
+        """Take memory while the layer runs."""
+        self.scratch.append(Scratch(name, kind, count))
 
     # -- loops over elements ------------------------------------------------------------------
 
     def elements(self, head: Step) -> None:
         """Merge all walks into as few loops as possible: the output's first, then others'."""
-        read = [v for v in self.layer.read if not self._is_table(v)]
+        read = [v for v in self.layer.read if not self.is_table(v)]
         walks = {v: broadcast(self.tensors[v].shape, self.shape) for v in read}
         if isinstance(head.attrs, ReduceMaxAttrs):
             walks[head.inputs[0]] = self._kept_strides(head.inputs[0], head.attrs)
@@ -269,7 +257,7 @@ class _FunctionWriter:
             if isinstance(head.attrs, ReduceMaxAttrs):
                 x, axes = head.inputs[0], head.attrs.axes
                 known = {head.output: self._largest(x, axes, counters, places[x])}
-            self._chain(counters, places, known, channel)
+            self.chain(counters, places, known, channel)
 
     def _has_vectors(self) -> bool:
         """Whether a step of the chain has per-channel numbers."""
@@ -280,7 +268,7 @@ class _FunctionWriter:
             for _, value in step.attrs.items()
         )
 
-    def _is_table(self, value: str) -> bool:
+    def is_table(self, value: str) -> bool:
         return any(step.op == "lookup" and step.inputs[1] == value for step in self.layer.steps)
 
     def _kept_strides(self, x: str, attrs: ReduceMaxAttrs) -> list[int]:
@@ -295,7 +283,7 @@ class _FunctionWriter:
         shape = self.tensors[x].shape
         sizes, (steps,) = merged([shape[a] for a in axes], [[strides(shape)[a] for a in axes]])
         over = [(f"r{k}", size) for k, size in enumerate(sizes)]
-        array = self._array(x)
+        array = self.array(x)
         start = index(places, counters)
         self.text.line(f"int{self.bits}_t largest = {array}[{start}];")
         with self.text.loops(over):
@@ -305,7 +293,7 @@ class _FunctionWriter:
 
     # -- one element --------------------------------------------------------------------------
 
-    def _chain(
+    def chain(
         self,
         counters: Counters,
         places: Mapping[str, Sequence[int]] | None,
@@ -355,16 +343,16 @@ class _FunctionWriter:
     ) -> str:
         if value in self.layer.made:
             return self.source.idents[value]
-        if self._is_table(value):
-            return self._array(value)
+        if self.is_table(value):
+            return self.array(value)
         tensor = self.tensors[value]
         if value in self.program.constants and elements(tensor) == 1:
             return number(int(self.program.constants[value].reshape(())))
         walk = places[value] if places else broadcast(tensor.shape, self.shape)
         same = [*walk] == self._own_strides(counters)
-        return f"{self._array(value)}[{own if same else index(walk, counters)}]"
+        return f"{self.array(value)}[{own if same else index(walk, counters)}]"
 
-    def _array(self, value: str) -> str:
+    def array(self, value: str) -> str:
         if value in self.program.constants:
             return self.source.constant(value)
         return self.source.idents[value]
@@ -375,23 +363,29 @@ class _FunctionWriter:
         return f"{helper}_{kind}({', '.join(operands)})"
 
 
+def _inside(line: str) -> str:
+    """A line of a function; those for the preprocessor are not indented."""
+    bare = line.lstrip()
+    return bare if bare.startswith("#") else "    " + line if line else ""
+
+
 # The function that writes a layer, by the op of its first step.
-LOWERINGS: Lowerings[Callable[[_FunctionWriter, Step], None]] = Lowerings(
+LOWERINGS: Lowerings[Callable[[FunctionWriter, Step], None]] = Lowerings(
     "backends/c/functions",
     OPS,
     {
-        "conv2d": _FunctionWriter.conv2d,
-        "depthwise_conv2d": _FunctionWriter.depthwise,
-        "matmul": _FunctionWriter.matmul,
-        "batch_matmul": _FunctionWriter.batch_matmul,
-        **dict.fromkeys(EXPRESSIONS, _FunctionWriter.elements),
-        "max_pool": _FunctionWriter.max_pool,
-        "reduce_max": _FunctionWriter.elements,
-        "standardize": _FunctionWriter.standardize,
-        "softmax": _FunctionWriter.softmax,
-        **dict.fromkeys(WALKS, _FunctionWriter.walk),
-        "pad": _FunctionWriter.pad,
-        "take": _FunctionWriter.take,
-        "embedding": _FunctionWriter.embedding,
+        "conv2d": FunctionWriter.conv2d,
+        "depthwise_conv2d": FunctionWriter.depthwise,
+        "matmul": FunctionWriter.matmul,
+        "batch_matmul": FunctionWriter.batch_matmul,
+        **dict.fromkeys(EXPRESSIONS, FunctionWriter.elements),
+        "max_pool": FunctionWriter.max_pool,
+        "reduce_max": FunctionWriter.elements,
+        "standardize": FunctionWriter.standardize,
+        "softmax": FunctionWriter.softmax,
+        **dict.fromkeys(WALKS, FunctionWriter.walk),
+        "pad": FunctionWriter.pad,
+        "take": FunctionWriter.take,
+        "embedding": FunctionWriter.embedding,
     },
 )

@@ -15,8 +15,13 @@ typedef struct {
     int32_t top, left; /* padding */
     int32_t outputs;   /* channels of the result */
     int32_t groups;    /* of channels, each with its own outputs */
+    int32_t columns;   /* of the result */
 } window;
 """
+WINDOW_FIELDS = (
+    "height", "width", "channels", "kernel_height", "kernel_width", "stride_y", "stride_x",
+    "dilation_y", "dilation_x", "top", "left", "outputs", "groups", "columns",
+)  # fmt: skip
 # The loop of all windows: from an output position to the pixels of its window.
 TAPS = """\
     for (int32_t i = 0; i < at->kernel_height; ++i) {{

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 ALIGNMENT = 8
-Place = str | int  # a tensor by name, or the scratch row of a layer by number
+# A tensor by name, or scratch memory by the number of its layer and its name.
+Place = str | tuple[int, str]
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,13 @@ import numpy as np
 
 from qgraph.backends.c.arithmetic import helpers
 from qgraph.backends.c.c_text import Text, numbers, short
-from qgraph.backends.c.context import CContext
-from qgraph.backends.c.functions import CFunction, function
+from qgraph.backends.c.context import CArray, CContext, CFunction
+from qgraph.backends.c.functions import function
 from qgraph.backends.c.kernels import WINDOW
 from qgraph.backends.c.memory import Lifetime, Place, plan
-from qgraph.ir.types import Array
+from qgraph.backends.c.packed_kernels import packed_kernels
+from qgraph.backends.c.target_instructions import targets
+from qgraph.backends.c.vector_chains import ROUNDINGS_X4
 from qgraph.names import c_names, comment, identifier
 from qgraph.program import Program, segments
 from qgraph.program.layers import Layer, elements, layers
@@ -78,7 +80,7 @@ class CUnit:
     arena: int  # bytes
     traced: tuple[str, ...]
     code: str
-    data: tuple[tuple[str, str, Array], ...]  # name, type, codes
+    data: tuple[CArray, ...]
     identifiers: Mapping[str, str]  # by tensor
 
     @property
@@ -90,7 +92,7 @@ class CUnit:
     @property
     def text(self) -> str:
         """The whole file."""
-        return "\n".join([self.code, *(_definition(*array) for array in self.data)])
+        return "\n".join([self.code, *map(_definition, self.data)])
 
 
 def unit(program: Program, net: str) -> CUnit:
@@ -149,7 +151,7 @@ class _Unit:
         ]
         offsets, arena = self._plan(functions)
         bodies = [self._run(run, functions, offsets) for run in self.runs]
-        data = tuple((name, kind, codes) for name, (kind, codes) in self.source.data.items())
+        data = tuple(self.source.data.values())
         code = "\n".join([*self._head(data), *(f.text for f in functions if f), *bodies])
         return CUnit(
             self.program,
@@ -167,7 +169,7 @@ class _Unit:
     # -- memory -----------------------------------------------------------------------------
 
     def _plan(self, functions: Sequence[CFunction | None]) -> tuple[dict[Place, int], int]:
-        """Offsets of tensors by name, and of each layer's row by the number of the layer."""
+        """Offsets of tensors and of the scratch memory of layers."""
         outside = {e.tensor for e in self.program.entries}
         outside |= {name for part in self.parts for name in part.exits}
         lives: dict[Place, Lifetime] = {}
@@ -181,9 +183,8 @@ class _Unit:
                     tensor = self.program.tensors[name]
                     size = elements(tensor) * np.dtype(tensor.storage).itemsize
                     lives[name] = Lifetime(size, i, i)
-            if written and written.scratch:
-                kind, count = written.scratch
-                lives[i] = Lifetime(count * np.dtype(kind).itemsize, i, i)
+            for one in written.scratch if written else ():
+                lives[i, one.name] = Lifetime(one.count * np.dtype(one.kind).itemsize, i, i)
         return plan(lives)
 
     def _in_arena(self, kind: str, offset: int) -> str:
@@ -191,19 +192,22 @@ class _Unit:
 
     # -- text -------------------------------------------------------------------------------
 
-    def _head(self, data: Sequence[tuple[str, str, Array]]) -> list[str]:
+    def _head(self, data: Sequence[CArray]) -> list[str]:
         net = self.net
         kernels = self.source.kernels
-        declared = [f"static const {kind}_t {name}[{codes.size}];" for name, kind, codes in data]
+        declared = [line for array in data for line in _declaration(array)]
         return [
             f"/* {comment(self.program.name)}: integers only. Tensors are stored row by row, "
             "channels last.\n * A comment at each tensor has its name and the value of one step of "
             "its code. */",
             f'#include "{net}.h"\n\n#include <string.h>\n',
             TRACE.format(net=net, NET=net.upper()),
+            *([targets(net)] if self.source.has_targets else []),
             *helpers(self.source.helpers),
-            *([WINDOW] if any("window" in text for text in kernels.values()) else []),
+            *([WINDOW] if self.source.has_windows else []),
             *kernels.values(),
+            *packed_kernels(self.source.packed),
+            *([ROUNDINGS_X4] if self.source.has_targets else []),
             "/* The codes are at the end of the file. */",
             "\n".join([*declared, ""]),
         ]
@@ -261,13 +265,18 @@ class _Unit:
             if n in offsets
         ]
         given = [self.idents[n] for n in written.arguments]
-        if written.scratch:
-            given.insert(
-                len(given) - len(layer.stored), self._in_arena(written.scratch[0], offsets[i])
-            )
+        scratch = [self._in_arena(one.kind, offsets[i, one.name]) for one in written.scratch]
+        given[len(given) - len(layer.stored) : len(given) - len(layer.stored)] = scratch
         return [*lines, f"{written.name}({', '.join(given)});"]
 
 
-def _definition(name: str, kind: str, codes: Array) -> str:
-    shape = "x".join(map(str, codes.shape))
-    return f"/* {shape} */\nstatic const {kind}_t {name}[{codes.size}] = {{\n{numbers(codes)}}};\n"
+def _declaration(array: CArray) -> list[str]:
+    line = f"static const {array.kind}_t {array.name}[{array.codes.size}];"
+    return [f"#ifdef {array.guard}", line, "#endif"] if array.guard else [line]
+
+
+def _definition(array: CArray) -> str:
+    shape = "x".join(map(str, array.codes.shape))
+    size, codes = array.codes.size, numbers(array.codes)
+    text = f"/* {shape} */\nstatic const {array.kind}_t {array.name}[{size}] = {{\n{codes}}};\n"
+    return f"#ifdef {array.guard}\n{text}#endif\n" if array.guard else text

@@ -73,7 +73,7 @@ def test_a_wrong_weight_is_found(digits: Path, monkeypatch) -> None:
     def altered(program, folder, between):
         unit = whole(program, folder, between)
         source = folder / f"{unit.net}.c"
-        source.write_text(source.read_text().replace("sums[o] += code *", "sums[o] += 2 * code *"))
+        source.write_text(source.read_text().replace("a += code *", "a += 2 * code *"))
         return unit
 
     monkeypatch.setattr(c_form, "write_program", altered)

@@ -170,24 +170,30 @@ def test_a_program_may_mix_its_samples(make, tmp_path: Path) -> None:
 
 LAYER = """\
 /* acc: conv2d to 1x2x2x2 */
-static void layer_acc(const uint8_t *x_value, int32_t *row, uint8_t *to)
+static void layer_acc(const uint8_t *x_value, int32_t *row, int32_t *work, uint8_t *patch,
+    uint8_t *to)
 {
     static const window at = {.height = 4, .width = 4, .channels = 1, .kernel_height = 3,
         .kernel_width = 3, .stride_y = 2, .stride_x = 2, .dilation_y = 1, .dilation_x = 1, .top = 0,
-        .left = 1, .outputs = 2, .groups = 1};
+        .left = 1, .outputs = 2, .groups = 1, .columns = 2};
 
-    for (int32_t y = 0; y < 2; ++y) {
-        for (int32_t x = 0; x < 2; ++x) {
-            conv2d_u8_i8_i32(x_value, w_codes, row, y, x, &at);
+    for (int32_t first = 0; first < 4; first += 2) {
+        const int32_t pixels = 4 - first < 2 ? 1 : 2;
+
+        packed_u8(x_value, w_packed, OFFSETS(w_offsets), row, work, patch, first, pixels, &at);
+        for (int32_t q = 0; q < pixels; ++q) {
+            const int32_t p = first + q;
+            const int32_t *const sums = row + 4 * q;
+
             for (int32_t c = 0; c < 2; ++c) {
-                const int32_t i = 4 * y + 2 * x + c;
-                const int32_t acc = row[c]; /* acc, 2^-9 */
+                const int32_t i = 2 * p + c;
+                const int32_t acc = sums[c]; /* acc, 2^-9 */
                 TRACE(0, i, acc);
                 const int32_t sum = acc - 7; /* sum, 2^-9 */
                 TRACE(1, i, sum);
                 const int32_t relu = max_i32(sum, 0); /* relu, 2^-9 */
                 TRACE(2, i, relu);
-                const int32_t out = clamp_i32(half_even_i32(relu, 5), 0, 255); /* out, 2^-4 */
+                const int32_t out = saturate_u8_i32(short_half_even_i32(relu, 5)); /* out, 2^-4 */
                 TRACE(3, i, out);
                 to[i] = (uint8_t)out;
             }
@@ -222,7 +228,7 @@ def test_a_layer_reads_like_one(tmp_path: Path) -> None:
     text = (tmp_path / "net.c").read_text()
     assert LAYER in text
     assert not re.search(r"\b(float|double|malloc|calloc|alloca)\b", text)
-    assert re.findall(r"#include (.*)", text) == ['"net.h"', "<string.h>"]
+    assert re.findall(r"#include (.*)", text) == ['"net.h"', "<string.h>", "<arm_mve.h>"]
     assert re.findall(r"#include (.*)", (tmp_path / "net.h").read_text()) == ["<stdint.h>"]
 
 

@@ -57,7 +57,7 @@ def _study(file: Path, arguments: argparse.Namespace) -> Study:
     known, network = about(file), read_policy(file)
     program = network.program
     place = str(known.environment)
-    head = head_in(place, program, known)
+    head = head_in(place, network, known)
     bits, ways = bits_of(arguments.bits), arguments.ways.split(",")
 
     def compared() -> Iterator[PolicyForm]:

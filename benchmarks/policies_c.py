@@ -104,7 +104,7 @@ def measured(file: Path, episodes: int, place: Path) -> tuple[Deployment, Rollou
     """A policy in C, its episodes, and the seconds for an action in C and in Python."""
     network, known = read_policy(file), about(file)
     world = environment_of(known)
-    head = head_in(world, network.program, known)
+    head = head_in(world, network, known)
     floating = Simulated(network.program, network.weights)
     seen = watch(world, floating, head, CALIBRATION, CALIBRATION_SEED)
     policy = Policy(pack(network, head, 8, "static", seen))

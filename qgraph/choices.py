@@ -128,6 +128,8 @@ class HeadKind(StrEnum):
     SCALE = "scale"
     GAUSSIAN = "gaussian"
     SQUASHED_GAUSSIAN = "squashed_gaussian"
+    MULTI_CATEGORICAL = "multi_categorical"
+    BERNOULLI = "bernoulli"
 
 
 class PackedForm(StrEnum):

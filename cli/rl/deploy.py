@@ -209,6 +209,8 @@ def _print(made: Deployment, policy: Path) -> None:
     if facts is None:
         return
     action = f"one of {facts.outputs}" if facts.discrete else counted(facts.action_size, "number")
+    if facts.integers and not facts.discrete and facts.head is not None:
+        action = f"choices of {', '.join(map(str, facts.head.choices))} options"
     rows = [
         ("observation", f"{facts.observation_size} x {facts.observed}"),
         ("action", action),

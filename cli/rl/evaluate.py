@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qgraph.choices import chosen
-from qgraph.cli.network_options import LoadOptions
 from qgraph.cli.option_groups import with_groups
 from qgraph.cli.options import Json, Model, check_model, names
 from qgraph.cli.rl.options import (
     EnvironmentOption,
     HeadOption,
     HighOption,
+    PolicyOptions,
     bits_of,
     environment_of,
     head_in,
@@ -87,7 +87,7 @@ def evaluate(
         typer.Option(metavar="DIR", help="Directory to write figures to, as PNG files."),
     ] = None,
     *,
-    loading: LoadOptions,
+    loading: PolicyOptions,
     as_json: Json = False,
 ) -> None:
     """Play a policy in float and with fewer bits, on the same seeds.
@@ -100,6 +100,7 @@ def evaluate(
     from qgraph.rl.policy.affine import Simulated
     from qgraph.rl.policy.file import is_packed
     from qgraph.rl.policy.plots import check_figures, plot
+    from qgraph.rl.policy.recurrent_outputs import played
     from qgraph.rl.policy.study import PACKED_FORMS, WAYS, forms, study
 
     packed = is_packed(model)
@@ -130,9 +131,9 @@ def evaluate(
     known = known_facts(source, environment, head, high)
     environment_name = environment_of(known)
     with at_work(as_json) as progress:
-        network = read_policy(source, **loading.keywords())
+        network = read_policy(source, **loading.completed(known).keywords())
         program, weights = network.program, network.weights
-        policy_head = head_in(environment_name, program, known)
+        policy_head = head_in(environment_name, network, known)
         policy = load_policy(model) if packed else None
         compared = (
             forms(network, wanted, wanted_ways, policy_head, environment_name)
@@ -140,7 +141,8 @@ def evaluate(
             else [_packed_form(policy)]
         )
         found = study(
-            Simulated(program, weights), compared, policy_head, environment_name, episodes=episodes,
+            played(program, Simulated(program, weights)), compared, policy_head, environment_name,
+            episodes=episodes,
             first_seed=known.first_seed if seed is None else seed, steps=steps, progress=progress,
         )  # fmt: skip
     written = plot(found, plots) if plots is not None else []
@@ -166,7 +168,7 @@ def evaluate(
 def _packed_form(policy: Policy) -> PolicyForm:
     from qgraph.rl.policy.study import PolicyForm
 
-    return PolicyForm(policy.form, policy.bits, policy.outputs)
+    return PolicyForm(policy.form, policy.bits, policy.played)
 
 
 def _print(model: Path, study: Study) -> None:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qgraph.choices import HeadKind
+from qgraph.choices import HeadKind, chosen
 from qgraph.cli.choice import choice
 from qgraph.cli.completion import complete_environment
+from qgraph.cli.network_options import LoadOptions
+from qgraph.cli.option_groups import ReadBy
+from qgraph.cli.options import pairs
 from qgraph.errors import UsageError
 from qgraph.words import alternatives, counted
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from qgraph.rl.actor import ActorProgram
     from qgraph.rl.head import Head
+    from qgraph.rl.policy import PolicyNetwork
     from qgraph.rl.policy.about import About
 
 EnvironmentOption = Annotated[
@@ -50,6 +53,32 @@ HighOption = Annotated[
 ]  # fmt: skip
 
 
+@dataclass(frozen=True, kw_only=True)
+class PolicyOptions(LoadOptions):
+    """Options that read a policy, as for `qgraph.rl.policy.read_policy`."""
+
+    states: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--state",
+            metavar="INPUT=OUTPUT",
+            help="State of a recurrent policy: its input, and the output with its next value. "
+            "Repeatable.",
+            show_default="those of the .json beside the policy",
+        ),
+        ReadBy(pairs),
+    ] = None
+
+    def completed(self, known: About) -> PolicyOptions:
+        """The options; inputs and states that are left out are those beside the policy."""
+        states = [f"{name}={output}" for name, output in known.states.items()]
+        return replace(
+            self,
+            inputs=self.inputs or ",".join(known.inputs) or None,
+            states=self.states or states or None,
+        )
+
+
 def known_facts(path: Path, environment: str | None, head: str | None, high: float | None) -> About:
     """Facts from the options. Those that are left out come from the file beside the policy."""
     from qgraph.rl.policy.about import about
@@ -63,7 +92,7 @@ def known_facts(path: Path, environment: str | None, head: str | None, high: flo
     )
 
 
-def head_in(environment: str, program: ActorProgram, known: About) -> Head:
+def head_in(environment: str, network: PolicyNetwork, known: About) -> Head:
     """The head for the environment. Raises UsageError if actions or observations do not fit."""
     from qgraph.rl.actor.observations import wrong_shape
     from qgraph.rl.environments import make
@@ -71,8 +100,9 @@ def head_in(environment: str, program: ActorProgram, known: About) -> Head:
 
     instance = make(environment)
     try:
-        if tuple(instance.shape) != program.shape:
-            raise wrong_shape(tuple(instance.shape), program.shape, environment)
+        if tuple(instance.shape) != network.shape:
+            raise wrong_shape(tuple(instance.shape), network.shape, environment)
+        program = network.program
         outputs = program.size(program.outputs[0])
         return head_for(instance.actions, outputs, known.head, known.high, known.exported_head)
     finally:
@@ -81,7 +111,7 @@ def head_in(environment: str, program: ActorProgram, known: About) -> Head:
 
 def head_alone(outputs: int, known: About) -> Head | None:
     """The head without an environment; None if it is unknown."""
-    from qgraph.rl.head import Head
+    from qgraph.rl.head import COMPOSITE, Head
     from qgraph.rl.policy.about import check_deviations, symmetric_head
 
     exported = known.exported_head
@@ -89,7 +119,14 @@ def head_alone(outputs: int, known: About) -> Head | None:
         return _checked(exported, outputs)
     if known.head is None:
         return None
-    head = Head(known.head)  # which refuses unknown names
+    kind = chosen(HeadKind, known.head, "head")
+    if kind in COMPOSITE:
+        if kind == HeadKind.BERNOULLI:
+            return Head(kind, choices=(2,) * outputs)
+        raise UsageError(
+            f"the choices of a `{kind}` head are unknown", hint="give --env, or export the head"
+        )
+    head = Head(kind)
     if head.discrete:
         return head
     check_deviations(head)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,13 +11,13 @@ import typer
 
 from qgraph.choices import PackedForm
 from qgraph.cli.choice import choice
-from qgraph.cli.network_options import LoadOptions
 from qgraph.cli.option_groups import with_groups
 from qgraph.cli.options import Json, Model, check_model
 from qgraph.cli.rl.options import (
     EnvironmentOption,
     HeadOption,
     HighOption,
+    PolicyOptions,
     environment_of,
     head_alone,
     head_in,
@@ -83,7 +84,7 @@ def quantize(
         ),
     ] = None,
     *,
-    loading: LoadOptions,
+    loading: PolicyOptions,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -103,14 +104,14 @@ def quantize(
         raise UsageError("observations come from --observations or --env, not from both")
     known = known_facts(model, environment, head, high)
     with at_work(as_json) as progress:
-        network = read_policy(model, **loading.keywords())
+        network = read_policy(model, **loading.completed(known).keywords())
         environment_name = environment or _environment_beside(network, known)
         count = network.program.size(network.program.outputs[0])
         if environment_name is None or observations is not None:
             policy_head = head_alone(count, known)
         else:
-            policy_head = head_in(environment_name, network.program, known)
-        seen = _read(observations, network.program.observation, network.program.shape)
+            policy_head = head_in(environment_name, network, known)
+        seen = _read(observations, network)
         if seen is None and (environment_name is not None or form is PackedForm.STATIC):
             progress("watching", 0, 1)
             seen = _collected(network, known, samples)
@@ -126,7 +127,7 @@ def quantize(
     if as_json:
         print(json.dumps(facts))
         return
-    _print(facts, model, known)
+    _print(facts, model, known, [*(loading.states or [])])
 
 
 def _check_output(output: Path, force: bool) -> None:
@@ -137,14 +138,16 @@ def _check_output(output: Path, force: bool) -> None:
         raise OutputError("its directory does not exist", node=str(output))
 
 
-def _read(file: Path | None, name: str, shape: tuple[int, ...]) -> Array | None:
+def _read(file: Path | None, network: PolicyNetwork) -> Array | None:
+    """Observations [n, *shape]; sequences [n, steps, *shape] for a recurrent policy."""
     from qgraph.ir.graph import Graph
     from qgraph.quant.data import load_data
 
     if file is None:
         return None
+    name, shape = network.program.observation, network.shape
     graph = Graph("observations")
-    graph.input(name, "float32", (None, *shape))
+    graph.input(name, "float32", (None, *((None,) if network.states else ()), *shape))
     try:
         return load_data(file, graph, what="the observation data")[name]
     except CalibrationError as error:
@@ -175,20 +178,16 @@ def _environment_beside(network: PolicyNetwork, known: About) -> str | None:
     except UsageError:  # it needs another package, or is registered elsewhere
         return None
     instance.close()
-    return known.environment if tuple(instance.shape) == network.program.shape else None
+    return known.environment if tuple(instance.shape) == network.shape else None
 
 
 def _collected(network: PolicyNetwork, known: About, steps: int) -> Array:
     """The observations of the float policy in its environment."""
-    from qgraph.rl.policy.affine import Simulated
-    from qgraph.rl.policy.play import watch
-    from qgraph.rl.policy.study import CALIBRATION_SEED
+    from qgraph.rl.policy.study import CALIBRATION_SEED, calibration
 
-    environment_name, program = environment_of(known), network.program
-    policy_head = head_in(environment_name, program, known)
-    return watch(
-        environment_name, Simulated(program, network.weights), policy_head, steps, CALIBRATION_SEED
-    )
+    environment_name = environment_of(known)
+    policy_head = head_in(environment_name, network, known)
+    return calibration(network, policy_head, environment_name, steps, CALIBRATION_SEED)
 
 
 def _split(seen: Array | None) -> tuple[Array | None, Array | None]:
@@ -205,6 +204,7 @@ def _facts(
     network: PolicyNetwork, policy: Any, apart: Array | None, output: Path
 ) -> dict[str, Any]:
     from qgraph.rl.policy.affine import Simulated
+    from qgraph.rl.policy.build import rows_with_states
     from qgraph.rl.policy.shift import difference_warning, shift
 
     float_bytes = sum(array.size * 4 for array in network.weights.values())
@@ -221,10 +221,11 @@ def _facts(
         "steps": [step.op for step in network.program.steps],
     }
     if apart is not None and policy.head is not None:
-        wanted = Simulated(network.program, network.weights)(apart)
-        outputs = policy.outputs(apart)
+        rows = rows_with_states(network, apart)
+        wanted = Simulated(network.program, network.weights)(rows)
+        outputs = policy.played(rows)
         found = shift(policy.head, wanted, outputs)
-        facts.update(compared_on=len(apart), same_action=found.same_action)
+        facts.update(compared_on=len(rows), same_action=found.same_action)
         low = difference_warning(policy.head, wanted, outputs)
         facts["warnings"] = [f"{low}; {REMEDIES}"] if low else []
     else:
@@ -232,7 +233,7 @@ def _facts(
     return facts
 
 
-def _print(facts: dict[str, Any], model: Path, known: About) -> None:
+def _print(facts: dict[str, Any], model: Path, known: About, states: Sequence[str]) -> None:
     from qgraph.cli.console import console, print_next, print_table
 
     head = facts["head"]["kind"] if facts["head"] else "none, outputs only"
@@ -252,7 +253,8 @@ def _print(facts: dict[str, Any], model: Path, known: About) -> None:
     if facts["images_first"]:
         out.print("images were [c, h, w] in training: the policy takes [h, w, c]\n")
     there = [facts["output"], "--env", known.environment or "NAME"]
-    commands = [["rl", "evaluate", *there, "--against", str(model)]]
+    named = [word for state in states for word in ("--state", state)]
+    commands = [["rl", "evaluate", *there, "--against", str(model), *named]]
     if facts["form"] == PackedForm.STATIC:
         commands.append(["rl", "deploy", *there, "-o", "device"])
     print_next(*commands)

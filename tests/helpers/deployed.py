@@ -69,12 +69,15 @@ def actions_in_c(
     observations: np.ndarray,
     flags: tuple[str, ...] = FLAGS,
     command: str | None = None,
+    masks: np.ndarray | None = None,
 ) -> list[np.ndarray | None]:
     """The actions that the example prints; None where it refuses the observation."""
     program = made.folder.parent / f"{made.folder.name}-{command}{''.join(flags)}".replace("=", "")
     if not program.exists():
         build_example(made.folder, made.facts, program, flags, command)
-    text = "".join(as_text(one, made.facts) for one in observations)
+    given = [None] * len(observations) if masks is None else masks
+    pairs = zip(observations, given, strict=True)
+    text = "".join(as_text(one, made.facts, mask) for one, mask in pairs)
     done = subprocess.run([program], input=text, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return [as_action(line, made.facts) for line in done.stdout.splitlines()]

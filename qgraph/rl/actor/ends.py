@@ -6,11 +6,15 @@ from qgraph.rl.actor.program import ActorProgram, ActorStep
 
 
 def first_layers(program: ActorProgram) -> list[ActorStep]:
-    """Layers that the observation reaches through no other layer, in order."""
+    """Layers that the observation reaches through no other layer, in order.
+
+    Selections are not counted as layers, and states are not observations.
+    """
     reached, first = {program.observation}, []
+    states = {each.step for each in program.selections if each.first >= program.observed}
     for step in program.steps:
-        if reached.intersection(step.inputs):
-            if step.definition.layer:
+        if reached.intersection(step.inputs) and step.output not in states:
+            if step.definition.layer and step.output not in program.selecting:
                 first.append(step)
             else:
                 reached.add(step.output)
@@ -18,8 +22,11 @@ def first_layers(program: ActorProgram) -> list[ActorStep]:
 
 
 def last_layers(program: ActorProgram) -> list[ActorStep]:
-    """Layers whose results reach an output through no other layer, in order."""
-    wanted, last = set(program.outputs), []
+    """Layers whose results reach an output through no other layer, in order.
+
+    Outputs that are the next states are not counted.
+    """
+    wanted, last = set(program.outputs) - {state.output for state in program.states}, []
     for step in reversed(program.steps):
         if step.output in wanted:
             if step.definition.layer:

@@ -17,6 +17,7 @@ from qgraph.ir.types import Array
 from qgraph.ops.attributes import A, Attributes, attributes_for
 from qgraph.records import Object, from_json, to_object
 from qgraph.rl.actor.ops import OPS, Activation, ActivationAttrs, AnyActorOp, Shape, actor_op
+from qgraph.rl.actor.program_state import ProgramState, Selection, size_of
 
 Weights = Mapping[str, Array]  # float32, as a learner holds them
 NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -134,6 +135,9 @@ class ActorProgram:
         outputs: Names of the values that are outputs.
         weight_shapes: The shape of each weight, by name.
         observation: Name of the observation in the steps.
+        selections: Dense steps that only take columns of the observation. Their kernels are 0 and
+            1, and packed in float16 or float32, which is exact.
+        states: The states of a recurrent program, which are the last columns of the observation.
 
     Raises:
         GraphError: The steps do not fit together.
@@ -153,12 +157,39 @@ class ActorProgram:
     outputs: tuple[str, ...]
     weight_shapes: Mapping[str, Shape]
     observation: str = "observation"
+    selections: tuple[Selection, ...] = ()
+    states: tuple[ProgramState, ...] = ()
 
     def __post_init__(self) -> None:
         known = self.shapes()
         for name in self.outputs:
             if name not in known:
                 raise GraphError("an output that no step computes", node=name)
+        layers = {step.output: step for step in self.steps if step.op == "dense"}
+        for selection in self.selections:
+            step = layers.get(selection.step)
+            if step is None or not step.is_linear_layer or step.inputs != (self.observation,):
+                raise GraphError(
+                    "a selection is a dense layer of the observation, without an activation",
+                    node=selection.step,
+                )
+        for state in self.states:
+            if state.output not in self.outputs or known[state.output] != (state.size,):
+                raise GraphError(
+                    f"its state has {state.size} numbers, which no output has", node=state.name
+                )
+        if self.states and (len(self.shape) != 1 or self.observed < 1):
+            raise GraphError("states are columns of an observation that is a vector")
+
+    @property
+    def observed(self) -> int:
+        """The numbers of an observation without states."""
+        return math.prod(self.shape) - size_of(self.states)
+
+    @property
+    def selecting(self) -> frozenset[str]:
+        """The outputs of selections."""
+        return frozenset(selection.step for selection in self.selections)
 
     def shapes(self) -> dict[str, Shape]:
         """Compute the shape of each value for one observation.
@@ -223,7 +254,13 @@ class ActorProgram:
             for step in self.steps
         )
         record = _ProgramRecord(
-            self.shape, steps, self.outputs, self.weight_shapes, self.observation
+            self.shape,
+            steps,
+            self.outputs,
+            self.weight_shapes,
+            self.observation,
+            self.selections,
+            self.states,
         )
         return to_object(record)
 
@@ -247,7 +284,13 @@ class ActorProgram:
             for step in record.steps
         )
         return ActorProgram(
-            record.shape, steps, record.outputs, record.weight_shapes, record.observation
+            record.shape,
+            steps,
+            record.outputs,
+            record.weight_shapes,
+            record.observation,
+            record.selections,
+            record.states,
         )
 
     def _weight(self, step: ActorStep, name: str) -> Shape:
@@ -276,3 +319,5 @@ class _ProgramRecord:
     outputs: tuple[str, ...]
     weight_shapes: Mapping[str, Shape]
     observation: str
+    selections: tuple[Selection, ...] = ()
+    states: tuple[ProgramState, ...] = ()

@@ -88,6 +88,11 @@ class RunConfig(CompressionSettings, ABC):
         return next(found, {})
 
     @property
+    def state_size(self) -> int:
+        """Numbers in the states of a recurrent policy; 0 for others."""
+        return 0
+
+    @property
     @abstractmethod
     def record_steps(self) -> int:
         """Steps of the environment in one record that an actor sends."""

@@ -147,6 +147,11 @@ def learner_for(config: RunConfig, environment: Environment) -> Learner:
 def check_fits(config: RunConfig, environment: Environment) -> None:
     """Raise UsageError if the algorithm cannot choose such actions or see such observations."""
     discrete, images = environment.actions.discrete, len(environment.shape) > 1
+    if environment.actions.composite:
+        raise UsageError(
+            f"actions of `{config.environment}` are several choices, which no algorithm learns",
+            hint="train with stable-baselines3, and quantize its policy (docs/rl.md)",
+        )
     fitting = [kind for kind in config_classes() if _chooses(kind, discrete)]
     if type(config) not in fitting:
         raise UsageError(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from qgraph.errors import UnsupportedError
 from qgraph.foreign import Tensor
 from qgraph.ir.types import Array
 from qgraph.rl.head import LOG_STD, Head
@@ -18,8 +19,13 @@ def soft(head: Head) -> Head:
     """A head that draws actions, for one that takes the best one.
 
     Values of actions are used as logits. Actions get a deviation of a tenth of their range, as in
-    the largest exploration of `d4pg`.
+    the largest exploration of `d4pg`. Raises UnsupportedError for several choices.
     """
+    if head.composite:
+        raise UnsupportedError(
+            f"a `{head.kind}` head has no distillation",
+            hint="quantize the policy without a student",
+        )
     if head.kind == "argmax":
         return replace(head, kind="categorical")
     if head.kind in ("clip", "scale"):

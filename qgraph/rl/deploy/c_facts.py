@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from qgraph.rl.deploy.mask_source import words_of_masks
 from qgraph.rl.head import Head
 
 
@@ -39,11 +40,21 @@ class CPolicyFacts:
         return self.head is not None and self.head.discrete
 
     @property
+    def integers(self) -> bool:
+        """Whether actions are integers."""
+        return self.head is not None and self.head.integers
+
+    @property
+    def masks(self) -> bool:
+        """Whether a mask of valid actions comes with each observation."""
+        return self.head is not None and self.head.masks
+
+    @property
     def action_size(self) -> int:
         """How many numbers an action has; 1 for a discrete one."""
         if self.head is None:
             return self.outputs
-        return 1 if self.head.discrete else len(self.head.low)
+        return 1 if self.head.discrete else len(self.head.choices or self.head.low)
 
     @property
     def floats(self) -> bool:
@@ -60,7 +71,7 @@ class CPolicyFacts:
             "NET": self.net.upper(),
             "title": self.title,
             "observed": self.observed,
-            "acted": "int32_t" if self.discrete else "float",
+            "acted": "int32_t" if self.integers else "float",
             "observation": str(self.observation_size),
             "shape": sizes,
             "action": str(self.action_size),
@@ -68,4 +79,5 @@ class CPolicyFacts:
             "memory": str(self.memory),
             "arena": str(self.arena),
             "constants": str(self.constants),
+            **words_of_masks(self.name, self.head, self.outputs),
         }

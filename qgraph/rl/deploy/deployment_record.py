@@ -41,10 +41,11 @@ class EntryRecord:
 class DeploymentRecord:
     """The content of `deployment.json`.
 
-    normalization: float ops from the observation to the sources of entries. behind: float ops from
-    exits to the output. entries, exits: the ends of the integer layers; a code of an exit is
-    value * 2^exponent. head: turns the output into the action. states: the value that each state
-    has in the next step, by input.
+    observation: the inputs that take it, one after the other. normalization: float ops from the
+    observation to the sources of entries. behind: float ops from exits to the output. entries,
+    exits: the ends of the integer layers; a code of an exit is value * 2^exponent. head: turns
+    the output into the action. states: the value that each state has in the next step, by
+    input.
     """
 
     format: str
@@ -69,7 +70,7 @@ def record_of(parts: PolicyParts, form: str, warnings: Sequence[str] = ()) -> De
     return DeploymentRecord(
         form,
         parts.shape,
-        parts.observation,
+        ", ".join(part.name for part in parts.inputs),
         parts.output,
         None if parts.head is None else parts.head.as_json(),
         parts.states,

@@ -14,7 +14,7 @@ from qgraph.backends.c.c_form import STRICT, compiler
 from qgraph.errors import ExactnessError, RunError
 from qgraph.ir.types import Array
 from qgraph.rl.deploy.c_facts import CPolicyFacts
-from qgraph.rl.deploy.example_source import REFUSED
+from qgraph.rl.deploy.example_source import NOT_FINITE, REFUSED
 
 FLAGS = ("-O2", "-ffp-contract=off")
 
@@ -84,14 +84,17 @@ class ExampleProcess:
     ) -> None:
         self.close()
 
-    def action(self, observation: Array) -> Array | None:
-        """The action for one observation, int64 [] or float32 [a]; None if C refuses it.
+    def action(self, observation: Array, mask: Array | None = None) -> Array | None:
+        """The action for one observation, int64 [], or [a] of int64 or float32; None if C refuses
+        it.
+
+        mask: the valid options, for a policy with masks.
 
         Raises RunError if the program ended.
         """
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
-            self._process.stdin.write(as_text(observation, self.facts))
+            self._process.stdin.write(as_text(observation, self.facts, mask))
             self._process.stdin.flush()
             line = self._process.stdout.readline()
         except OSError:
@@ -112,17 +115,24 @@ class ExampleProcess:
         return RunError(f"the compiled policy ended with code {code}", hint=said[:2000])
 
 
-def as_text(observation: Array, facts: CPolicyFacts) -> str:
-    """An observation as the example reads it; 9 digits are enough for every float32."""
+def as_text(observation: Array, facts: CPolicyFacts, mask: Array | None = None) -> str:
+    """An observation as the example reads it; 9 digits are enough for every float32.
+
+    mask: the valid options, which follow it; None stands for all, in a policy with masks.
+    """
     numbers = np.asarray(observation, np.float32).reshape(-1).tolist()
+    if facts.masks:
+        numbers += [1.0] * facts.outputs if mask is None else np.asarray(mask, float).tolist()
     shown = "%.9g" if facts.floats else "%d"
     return " ".join(shown % number for number in numbers) + "\n"
 
 
 def as_action(line: str, facts: CPolicyFacts) -> Array | None:
     """The action in a line of the example; None for an observation that was refused."""
-    if line.strip() == REFUSED:
+    if line.strip() in (NOT_FINITE, REFUSED):
         return None
     if facts.discrete:
         return np.asarray(int(line), np.int64)
+    if facts.integers:
+        return np.asarray([int(word) for word in line.split()], np.int64)
     return np.asarray([np.float32(word) for word in line.split()], np.float32)

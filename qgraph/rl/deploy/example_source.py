@@ -7,10 +7,11 @@ from qgraph.rl.deploy.c_facts import CPolicyFacts
 from qgraph.words import counted
 
 FEW = 24  # numbers of an observation that documentation types out
-REFUSED = "not finite"  # what the example prints for an observation that is refused
+# What the example prints for an observation that is refused, without and with masks.
+NOT_FINITE, REFUSED = "not finite", "refused"
 EXAMPLE = """\
-/* Reads observations as text, {NAME}_OBSERVATION_SIZE numbers each, and prints an action in a line
- * for each of them:
+/* Reads observations as text, {NAME}_OBSERVATION_SIZE numbers each{mask_read}, and prints an action
+ * in a line for each of them:
  *
  *     echo {numbers} | ./{name}_example
  */
@@ -19,7 +20,7 @@ EXAMPLE = """\
 #include <stdio.h>
 
 static {name}_observation observation[{NAME}_OBSERVATION_SIZE];
-
+{mask_declared}
 int main(void)
 {{
     {name}_action action[{NAME}_ACTION_SIZE];
@@ -28,11 +29,11 @@ int main(void)
     {read} number;
 
     while ((found = scanf("{format}", &number)) == 1{limit}) {{
-        observation[count++] = ({name}_observation)number;
-        if (count < {NAME}_OBSERVATION_SIZE)
+        {mask_stored}observation[count++] = ({name}_observation)number;
+        if (count < {NAME}_OBSERVATION_SIZE{mask_needed})
             continue;
         count = 0;
-        if ({name}_act(observation, action) != {NAME}_OK) {{
+        if ({name}_act(observation,{mask_argument} action) != {NAME}_OK) {{
             puts("{refused}");
         }} else {{
             for (int32_t i = 0; i < {NAME}_ACTION_SIZE; ++i)
@@ -41,7 +42,8 @@ int main(void)
         fflush(stdout);
     }}
     if (found != EOF || count != 0) {{
-        fprintf(stderr, "an observation has %d numbers{range}\\n", {NAME}_OBSERVATION_SIZE);
+        fprintf(stderr, "an observation has %d numbers{range}\\n",
+                {NAME}_OBSERVATION_SIZE{mask_needed});
         return 1;
     }}
     return 0;
@@ -61,7 +63,7 @@ the policy in Python, bit for bit.
 | `{index}` | facts for programs: shape, head, scales, hashes of the files |
 
 - Observation: {observation} numbers of `{observed}`, shape {shape}{rows}
-- Action: {meaning}
+{mask_meaning}- Action: {meaning}
 {states}- Constants (flash): {constants} bytes, and code
 - Memory (RAM): {memory} bytes, `{name}_memory`; {arena} of them are the arena of the network
 
@@ -81,7 +83,7 @@ the policy in Python, bit for bit.
         {name}_observation observation[{NAME}_OBSERVATION_SIZE];
         {name}_action action[{NAME}_ACTION_SIZE];
         read_sensors(observation);
-        if ({name}_act_in(&memory, observation, action) == {NAME}_OK)
+        if ({name}_act_in(&memory, observation,{mask_argument} action) == {NAME}_OK)
             drive(action);
     }}
 
@@ -116,9 +118,9 @@ def example_source(facts: CPolicyFacts) -> str:
         read="float" if facts.floats else "unsigned",
         format="%f" if facts.floats else "%u",
         limit="" if facts.floats else " && number <= 255",
-        print="%ld" if facts.discrete else "%.9g",
-        value="(long)action[i]" if facts.discrete else "action[i]",
-        refused=REFUSED,
+        print="%ld" if facts.integers else "%.9g",
+        value="(long)action[i]" if facts.integers else "action[i]",
+        refused=REFUSED if facts.masks else NOT_FINITE,
         range="" if facts.floats else " from 0 to 255",
     )
 
@@ -142,6 +144,8 @@ def readme(facts: CPolicyFacts, index: str) -> str:
 def _meaning(facts: CPolicyFacts) -> str:
     if facts.discrete:
         return f"the number of one of {facts.outputs} actions (`int32_t`)"
+    if facts.integers:
+        return f"{facts.action_size} numbers (`int32_t`), each of one of several options"
     if facts.head is None:
         return f"{facts.outputs} outputs of the network (`float`), because the policy has no head"
     return f"{counted(facts.action_size, 'number')} (`float`), in the bounds of the head"

@@ -136,6 +136,8 @@ class FloatLoop:
         if node.op in MOVES:
             (source_name,) = node.inputs
             return self._element(source_name, _moved(node, self._shape(source_name))[index])
+        if node.op == "concat" and len(self._shape(value)) == 1:
+            return self._joined(node, index)
         if node.op not in OPERATORS:
             raise UnsupportedError(
                 f"`{kind_of(node)}` is computed in float outside of the integer layers, and the C "
@@ -154,6 +156,25 @@ class FloatLoop:
         operands = [self._operand(one, node, index) for one in node.inputs]
         name = self._names.fresh(node.name)
         self.lines.append(f"const float {name} = {OPERATORS[node.op].format(*operands)};")
+        return name
+
+    def _joined(self, node: Node, index: Index) -> str:
+        """C for the element of vectors one after the other."""
+        sizes = [self._shape(value)[0] for value in node.inputs]
+        begins = np.cumsum([0, *sizes[:-1]])
+        taken = np.searchsorted(begins, index, "right") - 1
+        if (np.diff(taken) < 0).any():
+            raise _other_order(node.name)
+        found = [
+            (int(np.searchsorted(taken, k)), self._element(value, _held(index - begin, size)))
+            for k, (value, begin, size) in enumerate(zip(node.inputs, begins, sizes, strict=True))
+            if (taken == k).any()
+        ]
+        text = found[0][1]
+        for first, element in found[1:]:
+            text = f"i < {first} ? ({text}) : {element}"
+        name = self._names.fresh(node.name)
+        self.lines.append(f"const float {name} = {text};")
         return name
 
     def _operand(self, value: str, node: Node, index: Index) -> str:
@@ -191,11 +212,32 @@ def _subscript(index: Index, value: str) -> str:
     each = int((index == first).sum())
     if (index == i // each).all():
         return f"i / {each}"
-    raise UnsupportedError(
+    ends = _ends_of_ramp(index)
+    if ends is not None:
+        begin, end = ends
+        return f"(i < {begin} ? {first} : i < {end} ? i - {begin - first} : {index[-1]})"
+    raise _other_order(value)
+
+
+def _other_order(value: str) -> UnsupportedError:
+    return UnsupportedError(
         "the C of a policy cannot choose its elements in this order",
         node=value,
         hint="leave transposes and slices of outputs out of the policy",
     )
+
+
+def _held(index: Index, size: int) -> Index:
+    """Indices within a part of `size` elements; those of other parts are at its ends."""
+    return np.clip(index, 0, size - 1)
+
+
+def _ends_of_ramp(index: Index) -> tuple[int, int] | None:
+    """The first and the last place + 1 of indices that rise by one between two constant ends."""
+    rising = np.flatnonzero(np.diff(index))
+    if not len(rising) or (np.diff(index)[rising[0] : rising[-1] + 1] != 1).any():
+        return None
+    return int(rising[0]), int(rising[-1]) + 2
 
 
 def _modulo(period: int, count: int) -> str:

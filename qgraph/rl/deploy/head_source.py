@@ -53,6 +53,21 @@ LARGEST = """\
         if (outputs[i] > outputs[best])
             best = i;
     *action = best;"""
+CHOICES = """\
+    static const int32_t choices[{count}] = {{{choices}}};
+
+    for (int32_t c = 0, at = 0; c < {count}; ++c) {{
+        int32_t best = -1;
+
+        for (int32_t i = 0; i < choices[c]; ++i)
+            if ({valid}(best < 0 || outputs[at + i] > outputs[at + best]))
+                best = i;
+        action[c] = best;
+        at += choices[c];
+    }}"""
+SWITCHES = """\
+    for (int32_t i = 0; i < {count}; ++i)
+        action[i] = outputs[i] > 0.0f;"""
 EACH = """\
     for (int32_t i = 0; i < {count}; ++i) {{
         float x = outputs[i];
@@ -71,13 +86,22 @@ def head_body(head: Head | None, outputs: int, arrays: FloatArrays) -> str:
     """
     if head is None:
         return EACH.format(count=outputs, lines="").replace("\n\n\n", "\n")
-    if head.discrete:
+    if head.discrete and not head.masks:
         return LARGEST.format(count=outputs)
-    wanted = head.outputs_for(len(head.low))
+    wanted = outputs if head.discrete else head.outputs_for(len(head.low))
     if outputs != wanted:
         raise UsageError(
             f"the policy has {outputs} outputs, but its `{head.kind}` head takes {wanted}",
             hint="quantize the policy again, with bounds for each number of an action",
+        )
+    if head.kind == HeadKind.BERNOULLI:
+        return SWITCHES.format(count=outputs)
+    if head.integers:
+        choices = head.choices or (outputs,)
+        return CHOICES.format(
+            count=len(choices),
+            choices=", ".join(map(str, choices)),
+            valid="mask[at + i] != 0 && " if head.masks else "",
         )
     low, high = (np.asarray(end, np.float32) for end in (head.low, head.high))
     lines = []

@@ -16,6 +16,7 @@ from qgraph.program import Program
 from qgraph.rl.actor.observations import wrong_shape
 from qgraph.rl.head import Head
 from qgraph.rl.policy import Policy
+from qgraph.rl.policy.observation_columns import ObservationPart, part_of
 from qgraph.words import alternatives
 
 
@@ -75,11 +76,12 @@ class NetworkPolicy:
         if self._stream is not None:
             self._stream.reset()
 
-    def __call__(self, observation: Array) -> Array:
+    def __call__(self, observation: Array, masks: Array | None = None) -> Array:
         """Compute the action for the next observation.
 
         Args:
             observation: Array of the shape `shape`.
+            masks: Valid options, bool [m]; None if all are.
 
         Returns:
             The likeliest action, int64 [] or float32 [a]. Without a head, the outputs.
@@ -98,20 +100,23 @@ class NetworkPolicy:
         feeds = {self.observation: x[None].astype(self.network.graph.types[self.observation].dtype)}
         run = self._session.run if self._stream is None else self._stream.step
         outputs = run(feeds)[self.output].reshape(1, -1)
-        return np.asarray((outputs if self.head is None else self.head.actions(outputs))[0])
+        if self.head is None:
+            return np.asarray(outputs[0])
+        given = None if masks is None else np.atleast_2d(masks)
+        return np.asarray(self.head.actions(outputs, None, given)[0])
 
 
 @dataclass(frozen=True)
 class PolicyParts:
     """The parts of a policy that its C is written from.
 
-    observation: the input of the graph. output: the value in front of the head. states: the value
-    that has the next value of each state, by input.
+    inputs: the inputs of the graph that take observations, one after the other. output: the value
+    in front of the head. states: the value that has the next value of each state, by input.
     """
 
     graph: Graph
     program: Program
-    observation: str
+    inputs: tuple[ObservationPart, ...]
     output: str
     shape: tuple[int, ...]
     head: Head | None
@@ -122,16 +127,16 @@ def parts_of(policy: Policy | NetworkPolicy) -> PolicyParts:
     """The parts of a policy. Raises UsageError for a dynamic one."""
     network = policy.network
     graph, program = network.graph, network.program
+    shape = tuple(policy.shape)
+    states = {name: graph.outputs[public] for name, public in states_of(graph).items()}
     if isinstance(policy, NetworkPolicy):
-        observation, output = policy.observation, policy.output
-        states = {name: graph.outputs[public] for name, public in policy.states.items()}
+        inputs, output = part_of(shape, policy.observation), policy.output
+    elif policy.columns is not None:
+        inputs, output = policy.columns.parts, policy.names[0]
     else:
         (observation,) = (name for name in graph.inputs if graph.is_used(name))
-        output, states = policy.names[0], {}
-    shape = tuple(policy.shape)
-    return PolicyParts(
-        graph, program, observation, graph.outputs[output], shape, policy.head, states
-    )
+        inputs, output = part_of(shape, observation), policy.names[0]
+    return PolicyParts(graph, program, inputs, graph.outputs[output], shape, policy.head, states)
 
 
 def _only(names: list[str], what: str, folder: str | Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from qgraph.program.layers import elements
 from qgraph.rl.deploy.c_facts import CPolicyFacts
 from qgraph.rl.deploy.float_loop import FloatArrays, FloatLoop, FloatSource, float_literal
 from qgraph.rl.deploy.head_source import TANH, head_body, needs_tanh
+from qgraph.rl.deploy.mask_source import words_of_masks
 from qgraph.rl.deploy.network_policy import PolicyParts
 from qgraph.rl.deploy.policy_templates import (
     CODE_OF,
@@ -35,7 +36,18 @@ from qgraph.rl.deploy.state_source import RESET, RESET_DECLARED, STATIC_RESET, c
 
 OBSERVED = {"float32": "float", "uint8": "uint8_t"}  # types of observations in C
 # Names in the generated file: of its variables and helpers, and behind `NAME_`.
-LOCALS = {"value", "codes", "outputs", "action", "observation", "memory", "arena", "static_memory"}
+LOCALS = {
+    "mask",
+    "choices",
+    "value",
+    "codes",
+    "outputs",
+    "action",
+    "observation",
+    "memory",
+    "arena",
+    "static_memory",
+}
 HELPERS = {
     "larger",
     "smaller",
@@ -88,14 +100,15 @@ class _PolicyWriter:
             for ports in (net.entries, net.exits)
         )
         self.arrays = FloatArrays(self.names)
-        dtype = self.graph.types[parts.observation].dtype
-        if dtype not in OBSERVED:
-            raise UnsupportedError(
-                f"observations of {dtype} have no form in C",
-                node=parts.observation,
-                hint="export the policy with observations of float32 or uint8",
-            )
-        self.observed = OBSERVED[dtype]
+        dtypes = {part.name: self.graph.types[part.name].dtype for part in parts.inputs}
+        for input_name, dtype in dtypes.items():
+            if dtype not in OBSERVED or dtype != dtypes[parts.inputs[0].name]:
+                raise UnsupportedError(
+                    f"observations of {dtype} have no form in C",
+                    node=input_name,
+                    hint="export the policy with observations of float32 or uint8, all of one type",
+                )
+        self.observed = OBSERVED[dtypes[parts.inputs[0].name]]
         self.states = carried_states(parts, self.entries, self.exits)
         read = _inputs_of(needed(self.graph, [parts.output], {*self.program.exits}))
         self.left = [port for port in self.exits if port.tensor in {parts.output, *read}]
@@ -104,8 +117,9 @@ class _PolicyWriter:
     def written(self) -> PolicySource:
         entries = [self._enter(i, e) for i, e in enumerate(self.entered)]
         leave, count = self._leave()
+        self._mask = words_of_masks(self.name, self.parts.head, count)
         body = head_body(self.parts.head, count, self.arrays)
-        stages = [*entries, leave, HEAD.format(name=self.name, body=body)]
+        stages = [*entries, leave, HEAD.format(**self._mask, name=self.name, body=body)]
         members, memory = self._memory(count)
         arrays = [array for _, _, array in self.net.data] + [*self.arrays.held.values()]
         facts = CPolicyFacts(
@@ -180,8 +194,7 @@ class _PolicyWriter:
                 node=entry.tensor,
                 hint="quantize the policy again",
             )
-        source = FloatSource(self.parts.shape, lambda i: f"observation[{i}]")
-        loop = self._loop({self.parts.observation: source})
+        loop = self._loop(self._observed())
         value = loop.element(entry.source)
         lines = [*loop.lines, f"const float value = {value};"]
         return ENTER.format(
@@ -195,6 +208,15 @@ class _PolicyWriter:
             low=f"({spec.lo})" if spec.lo < 0 else spec.lo,
             high=spec.hi,
         )
+
+    def _observed(self) -> dict[str, FloatSource]:
+        """The parts of the observation, one after the other."""
+        sources, at = dict[str, FloatSource](), 0
+        for part in self.parts.inputs:
+            before = f"{at} + " if at else ""
+            sources[part.name] = FloatSource(part.shape, _element_of("observation", before))
+            at += part.size
+        return sources
 
     def _leave(self) -> tuple[str, int]:
         """The function that computes outputs from codes of exits, and the number of outputs."""
@@ -249,7 +271,7 @@ class _PolicyWriter:
             f"    return {self.name.upper()}_NOT_FINITE;",
             f"{run.name}_in(&memory->arena, {ports});",
             f"{self.name}_outputs({exits}, memory->outputs);",
-            f"{self.name}_head(memory->outputs, action);",
+            f"{self.name}_head(memory->outputs,{self._mask['mask_argument']} action);",
         ]
         lines += [line for state in self.states for line in state.copied()]
         return "\n".join(f"    {line}" for line in lines)
@@ -266,6 +288,10 @@ class _PolicyWriter:
 
     def _port_of(self, entry: Entry) -> Port:
         return next(port for port in self.entries if port.tensor == entry.tensor)
+
+
+def _element_of(array: str, before: str) -> Callable[[str], str]:
+    return lambda index: f"{array}[{before}{index}]"
 
 
 def _inputs_of(nodes: Sequence[Node]) -> set[str]:

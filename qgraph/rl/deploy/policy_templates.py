@@ -17,14 +17,14 @@ extern "C" {{
 
 #define {NAME}_OBSERVATION_SIZE {observation} /* shape: {shape} */
 #define {NAME}_ACTION_SIZE {action}
-{choices}#define {NAME}_MEMORY_BYTES {memory}
+{choices}{mask_size}#define {NAME}_MEMORY_BYTES {memory}
 #define {NAME}_CONSTANT_BYTES {constants} /* weights and tables, without code */
 
 typedef {observed} {name}_observation;
 typedef {acted} {name}_action;
 
 enum {{
-    {NAME}_OK = 0,
+    {NAME}_OK = 0,{no_action}
     {NAME}_NOT_FINITE = 1 /* the observation has NaN or infinity; the action is unchanged */
 }};
 
@@ -33,12 +33,12 @@ typedef struct {{
 }} {name}_memory;
 
 {reset}/* Computes the action for one observation{rows}, in memory of the caller. {begin}
- * Returns {NAME}_OK or {NAME}_NOT_FINITE. */
+ * Returns {NAME}_OK or {NAME}_NOT_FINITE{or_no_action}.{mask_text} */
 int {name}_act_in({name}_memory *memory, const {name}_observation *observation,
-                  {name}_action *action);
+                 {mask_parameter} {name}_action *action);
 
 /* The same in static memory, so it is not reentrant. {NAME}_NO_STATIC_MEMORY omits it. */
-int {name}_act(const {name}_observation *observation, {name}_action *action);
+int {name}_act(const {name}_observation *observation,{mask_parameter} {name}_action *action);
 
 #ifdef __cplusplus
 }}
@@ -70,9 +70,9 @@ SOURCE = """\
 {arrays}
 {stages}
 int {name}_act_in({name}_memory *memory, const {name}_observation *observation,
-                  {name}_action *action)
+                 {mask_parameter} {name}_action *action)
 {{
-{finite}{calls}
+{finite}{mask_checked}{calls}
     return {NAME}_OK;
 }}
 
@@ -80,9 +80,9 @@ int {name}_act_in({name}_memory *memory, const {name}_observation *observation,
 #ifndef {NAME}_NO_STATIC_MEMORY
 static {name}_memory static_memory;
 
-int {name}_act(const {name}_observation *observation, {name}_action *action)
+int {name}_act(const {name}_observation *observation,{mask_parameter} {name}_action *action)
 {{
-    return {name}_act_in(&static_memory, observation, action);
+    return {name}_act_in(&static_memory, observation,{mask_argument} action);
 }}
 {static_reset}#endif
 """
@@ -147,7 +147,7 @@ static void {name}_outputs({parameters}, float *outputs)
 }}
 """
 HEAD = """\
-static void {name}_head(const float *outputs, {name}_action *action)
+static void {name}_head(const float *outputs,{mask_parameter} {name}_action *action)
 {{
 {body}
 }}

@@ -15,7 +15,7 @@ from qgraph.rl.deploy.deployment import Deployment
 from qgraph.rl.deploy.example_process import ExampleProcess
 from qgraph.rl.deploy.network_policy import NetworkPolicy
 from qgraph.rl.policy import Policy
-from qgraph.rl.policy.play import Returns
+from qgraph.rl.policy.play import Returns, masks_of
 from qgraph.rl.setting_text import SettingText
 
 
@@ -158,11 +158,10 @@ class _Alone:
         self.policy = policy
 
     def begin(self, episode: int) -> None:
-        if isinstance(self.policy, NetworkPolicy):
-            self.policy.reset()
+        self.policy.reset()
 
-    def act(self, seen: Array) -> Array:
-        return self.policy(seen)
+    def act(self, seen: Array, mask: Array | None) -> Array:
+        return self.policy(seen, masks=mask)
 
 
 class _Pair(_Alone):
@@ -179,8 +178,8 @@ class _Pair(_Alone):
         self._example.restart()
         self._episode, self._step = episode, 0
 
-    def act(self, seen: Array) -> Array:
-        wanted, found = self.policy(seen), self._example.action(seen)
+    def act(self, seen: Array, mask: Array | None) -> Array:
+        wanted, found = super().act(seen, mask), self._example.action(seen, mask)
         if found is None or found.tobytes() != wanted.tobytes():
             self.different += 1
             here = ActionDifference(self._episode, self._step, found, wanted)
@@ -199,6 +198,7 @@ def _play(
     from qgraph.rl.environments import make
 
     returns, steps = np.zeros(len(seeds)), np.zeros(len(seeds), np.int64)
+    head = actor.policy.head
     for episode, seed in enumerate(seeds):
         progress(stage, episode, len(seeds))
         actor.begin(episode)
@@ -206,7 +206,9 @@ def _play(
         try:
             seen, over = world.reset(seed), False
             while not over:
-                outcome = world.step(actor.act(np.asarray(seen, np.float32)))
+                masks = None if head is None else masks_of([world], head)
+                mask = None if masks is None else masks[0]
+                outcome = world.step(actor.act(np.asarray(seen, np.float32), mask))
                 returns[episode] += outcome.reward
                 steps[episode] += 1
                 seen, over = outcome.observation, outcome.over

@@ -21,12 +21,13 @@ Action = Array | np.generic | int  # numbers, or the number of one of several ac
 
 @dataclass(frozen=True)
 class Actions:
-    """The actions of an environment: one of `count`, or a vector of numbers.
+    """The actions of an environment: one of `count`, several choices, or a vector of numbers.
 
     Attributes:
-        count: Number of discrete actions; 0 for continuous ones.
+        count: Number of discrete actions; 0 for others.
         low: Lower bound of each number of a continuous action.
         high: Upper bound of each number.
+        choices: Number of options of each choice, of an action that is several choices.
 
     Examples:
         >>> from qgraph.rl.environments import Actions
@@ -37,11 +38,17 @@ class Actions:
     count: int = 0
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
+    choices: tuple[int, ...] = ()
 
     @property
     def discrete(self) -> bool:
         """Whether an action is one of `count`."""
         return self.count > 0
+
+    @property
+    def composite(self) -> bool:
+        """Whether an action is several choices."""
+        return len(self.choices) > 0
 
     def check(self, head: Head, outputs: int) -> None:
         """Check that a policy chooses such actions.
@@ -53,11 +60,10 @@ class Actions:
         Raises:
             UsageError: The policy chooses other actions.
         """
-        if head.discrete != self.discrete:
-            kinds = ("numbers", "one of several")
+        if (head.discrete, head.choices) != (self.discrete, self.choices):
             raise UsageError(
-                f"a `{head.kind}` head chooses {kinds[head.discrete]}, "
-                f"but the environment takes {kinds[self.discrete]}",
+                f"a `{head.kind}` head chooses {_kind(head.discrete, head.choices)}, "
+                f"but the environment takes {_kind(self.discrete, self.choices)}",
                 hint="choose another head or another environment",
             )
         wanted = self.count or head.outputs_for(len(self.low))
@@ -134,6 +140,13 @@ class Environment(Protocol):
 
     def close(self) -> None:
         """Release the environment."""
+
+
+def _kind(discrete: bool, choices: tuple[int, ...]) -> str:
+    """Words for a kind of actions."""
+    if choices:
+        return f"choices of {', '.join(map(str, choices))} options"
+    return "one of several" if discrete else "numbers"
 
 
 def floats(values: Iterable[SupportsFloat]) -> tuple[float, ...]:

@@ -10,6 +10,7 @@ from qgraph.errors import UsageError
 from qgraph.foreign import GymObject
 from qgraph.ir.types import Array
 from qgraph.rl.environments.environment import Action, Actions, Outcome, floats, imported, unknown
+from qgraph.rl.environments.flat_spaces import flat_space
 
 WHITE = np.uint8(255)
 
@@ -29,9 +30,13 @@ class Gymnasium:
         except ImportError as error:  # of the module in `module:name`, or of the task's code
             raise UsageError(f"`{name}` cannot be imported: {error}") from None
         space = self.inner.observation_space
-        if not isinstance(space, gymnasium.spaces.Box):
-            raise UsageError(f"observations of `{name}` are {space}; only arrays are supported")
-        self.shape = tuple(space.shape)
+        try:
+            self._flat = flat_space(space)
+        except ValueError as error:
+            raise UsageError(
+                f"observations of `{name}` are {space}, which is not supported: {error}"
+            ) from None
+        self.shape = tuple(space.shape) if self._flat is None else (self._flat.size,)
         # Boolean images, as in MinAtar, are black and white.
         self._black_and_white = space.dtype == bool and len(self.shape) == 3
         of_bytes = space.dtype == np.uint8 or self._black_and_white
@@ -53,11 +58,21 @@ class Gymnasium:
             bool(ended or cut),
         )
 
+    def mask(self) -> Array | None:
+        """The valid actions now, bool [outputs], as sb3-contrib's `action_masks`; None without."""
+        try:
+            given = self.inner.get_wrapper_attr("action_masks")()
+        except AttributeError:
+            return None
+        return np.asarray(given, bool).reshape(-1)
+
     def close(self) -> None:
         self.inner.close()
 
     def _array(self, observation: Array) -> Array:
         """A copy, since an environment may write its next observation into the same memory."""
+        if self._flat is not None:
+            return self._flat.row(observation)
         array = np.array(observation, self.dtype)
         return array * WHITE if self._black_and_white else array
 
@@ -79,6 +94,10 @@ def _actions_of(space: GymObject, name: str) -> Actions:
     """The actions of a space. Raises UsageError for a space that no head fits."""
     if hasattr(space, "n") and getattr(space, "start", 0) == 0 and space.shape == ():
         return Actions(count=int(space.n))
+    if hasattr(space, "nvec") and len(space.shape) == 1 and not np.any(space.start):
+        return Actions(choices=tuple(int(count) for count in space.nvec))
+    if hasattr(space, "n") and len(space.shape) == 1:  # switches
+        return Actions(choices=(2,) * int(space.shape[0]))
     if (
         hasattr(space, "low")
         and len(space.shape) == 1
@@ -87,5 +106,6 @@ def _actions_of(space: GymObject, name: str) -> Actions:
         return Actions(low=floats(space.low), high=floats(space.high))
     raise UsageError(
         f"actions of `{name}` are {space}, which is not supported",
-        hint="supported: one of several actions, or a vector of numbers with bounds",
+        hint="supported: one of several actions, a vector of choices or of switches, or a vector "
+        "of numbers with bounds",
     )

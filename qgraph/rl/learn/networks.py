@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, ActorStep
+from qgraph.rl.actor.program_state import ProgramState, Selection, selection_kernel
+from qgraph.rl.actor.recurrent_cells import CellKind, RecurrentCell
 
 Shape = tuple[int, ...]
 NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # channels, kernel, stride (Mnih et al., 2015)
 NATURE_SIZE = 36  # the smallest height and width for those layers
 MINATAR = ((16, 3, 1),)  # for smaller images (Young and Tian, 2019)
+SELECTED = "select_"  # in front of the names of selections
+OBSERVED = f"{SELECTED}observed"
 TINY = 1e-2  # scale of the last layer's initial weights in a policy of means
 
 
@@ -108,7 +112,7 @@ def with_log_std(policy: ActorProgram) -> ActorProgram:
     The deviations do not depend on the observation: they are the offsets of 0 * means, so that they
     are float32 in blocks of any bits. `log_std/scale` must be 0.
     """
-    (means,) = policy.outputs
+    means, *others = policy.outputs
     count = (policy.size(means),)
     weights = {"log_std/scale": count, "log_std/offset": count}
     steps = (
@@ -116,7 +120,12 @@ def with_log_std(policy: ActorProgram) -> ActorProgram:
         ActorStep("affine", (means,), "log_std", tuple(weights)),
         ActorStep("concat", (means, "log_std"), "distribution"),
     )
-    return ActorProgram(policy.shape, steps, ("distribution",), {**policy.weight_shapes, **weights})
+    return replace(
+        policy,
+        steps=steps,
+        outputs=("distribution", *others),
+        weight_shapes={**policy.weight_shapes, **weights},
+    )
 
 
 def actor_critic(
@@ -133,6 +142,67 @@ def actor_critic(
     build.value, build.shape = torso, width
     whole = build.program(shape, build.dense("value", values))
     return policy, replace(whole, outputs=("output", "value"))
+
+
+@dataclass(frozen=True)
+class RecurrentNetworks:
+    """A recurrent policy for actors, and the same network with `value` [1] beside its `output`.
+
+    Both have the states of one layer of cells, whose values they take from `selections`, by the
+    names of the states; `observed` is that of the observation.
+    """
+
+    policy: ActorProgram
+    network: ActorProgram
+    cell: RecurrentCell
+
+    @property
+    def fixed(self) -> dict[str, Array]:
+        """Weights that are not trained: selections, and those of cells."""
+        total, at, found = self.policy.shape[0], 0, dict[str, Array]()
+        sizes = [(OBSERVED, self.policy.observed)]
+        sizes += [(f"{SELECTED}{state.name}", state.size) for state in self.policy.states]
+        for name, size in sizes:
+            found[f"{name}/kernel"] = selection_kernel(at, size, total)
+            found[f"{name}/bias"] = np.zeros(size, np.float32)
+            at += size
+        return found | self.cell.fixed_weights()
+
+
+def recurrent_actor_critic(
+    shape: Shape, hidden: Sequence[int], outputs: int, kind: CellKind, units: int
+) -> RecurrentNetworks:
+    """Dense layers of `hidden` units, one layer of cells, and heads for policy and value."""
+    states = ("hidden", "cell") if kind is CellKind.LSTM else ("hidden",)
+    total = shape[0] + units * len(states)
+    build = _NetworkBuilder((total,))
+    selections = []
+    for name, size, first in [
+        (OBSERVED, shape[0], 0),
+        *((f"{SELECTED}{s}", units, shape[0] + i * units) for i, s in enumerate(states)),
+    ]:
+        build.value, build.shape = "observation", (total,)
+        build.dense(name, size)
+        selections.append(Selection(name, first))
+    build.value, build.shape = OBSERVED, shape
+    build.torso(hidden, "tanh", layer_norm=False)
+    cell = RecurrentCell(kind, "recurrent", build.shape[0], units)
+    build.steps += cell.steps(build.value, *(f"{SELECTED}{state}" for state in states))
+    build.weight_shapes.update(cell.weight_shapes())
+    last = cell.next("hidden")
+    after = tuple(ProgramState(state, units, cell.next(state)) for state in states)
+    found = list[ActorProgram]()
+    for name, size in (("output", outputs), ("value", 1)):
+        build.value, build.shape = last, (units,)
+        build.dense(name, size)
+        names = ("output", "value")[: len(found) + 1]
+        found.append(
+            ActorProgram(
+                (total,), tuple(build.steps), (*names, *(state.output for state in after)),
+                dict(build.weight_shapes), selections=tuple(selections), states=after,
+            )
+        )  # fmt: skip
+    return RecurrentNetworks(found[0], found[1], cell)
 
 
 def initial_weights(
@@ -176,5 +246,5 @@ def orthogonal_weights(
 
 
 def is_trained(name: str) -> bool:
-    """Whether a weight is trained; the scale of frames is not."""
-    return not name.startswith("scaled/")
+    """Whether a weight is trained; the scale of frames, selections and 1 - z are not."""
+    return not name.startswith(("scaled/", SELECTED)) and "/rest/" not in name

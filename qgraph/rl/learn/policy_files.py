@@ -13,6 +13,7 @@ from qgraph.rl.learn.directory import POLICY, STATIC_POLICY
 from qgraph.rl.policy.file import Packed
 from qgraph.rl.policy.play import Outputs, Returns
 from qgraph.rl.policy.policy import Policy
+from qgraph.rl.policy.recurrent_outputs import played
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class PolicyFiles:
             packed = self.bits.packed(about)
             return CurrentPolicy(Policy(packed).outputs, about, packed)
         weights = {name: v.numpy() for name, v in learner.policy.items()}
-        return CurrentPolicy(Actor(Packer(learner.program, bits=32).pack(weights)), about)
+        actor = Actor(Packer(learner.program, bits=32).pack(weights))
+        return CurrentPolicy(played(learner.program, actor), about)
 
     def write(self, policy: CurrentPolicy, found: Returns) -> None:
         """Write the current policy, with the returns of its evaluation. Raises OutputError."""

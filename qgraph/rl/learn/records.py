@@ -12,13 +12,14 @@ from qgraph.rl.environments import Environment, Outcome
 from qgraph.rl.environments.environment import Action
 
 
-def record_type(environment: Environment) -> np.dtype[np.void]:
+def record_type(environment: Environment, states: int = 0) -> np.dtype[np.void]:
     """The dtype of a transition: after `action` in `observation`, n steps gave `reward`.
 
     discount: the weight of the value of `next_observation`. version: of the policy that chose the
     action. log_probability: of the action by that policy, as it was packed; NaN if it was not drawn
     from one. actor: the actor's number. returned, length: the undiscounted return and the steps of
-    an episode that ended with this record; else NaN and 0.
+    an episode that ended with this record; else NaN and 0. state: the states of a recurrent policy
+    in front of the action, if there are `states` numbers of them.
     """
     actions = environment.actions
     shape = () if actions.discrete else (len(actions.low),)
@@ -34,6 +35,7 @@ def record_type(environment: Environment) -> np.dtype[np.void]:
             ("actor", np.int32),
             ("returned", np.float32),
             ("length", np.int32),
+            *([("state", np.float32, (states,))] if states else []),
         ]
     )
 

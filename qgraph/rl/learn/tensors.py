@@ -6,6 +6,7 @@ Imports TensorFlow: import it late.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -38,6 +39,7 @@ class Transitions(NamedTuple):
     importance: Tensor
 
 
+NOTHING: Mapping[str, Tensor] = MappingProxyType({})
 TRANSITION = Transitions._fields[:-1]  # the columns of a record
 
 
@@ -62,14 +64,19 @@ def run_all(
     bfloat16: bool = False,
     dtype: TensorDType = tf.float32,
     through: Callable[[Tensor], Tensor] | None = None,
+    given: Mapping[str, Tensor] = NOTHING,
 ) -> list[Tensor]:
     """Every output [n, m] of observations [n, *shape].
 
     bfloat16: products are bfloat16, their sums and everything else float32. dtype: of weights and
-    results. through: a function applied to the result of each step.
+    results. through: a function applied to the result of each step. given: values of steps that are
+    not computed, such as the parts that a recurrent program selects; then x may be None.
     """
-    values = {program.observation: tf.cast(x, dtype)}
+    values = {} if x is None else {program.observation: tf.cast(x, dtype)}
+    values |= given
     for step in program.steps:
+        if step.output in given:
+            continue
         inputs = [values[name] for name in step.inputs]
         result = _step(step, inputs, [weights[name] for name in step.weights], bfloat16)
         values[step.output] = result if through is None else through(result)
@@ -135,9 +142,11 @@ STEPS: Lowerings[Rule] = Lowerings(
         "activate": lambda step, x, w: _activated(step, x[0]),
         "center": lambda step, x, w: x[0] - tf.reduce_mean(x[0], -1, keepdims=True),
         "add": lambda step, x, w: x[0] + x[1],
+        "multiply": lambda step, x, w: x[0] * x[1],
+        "concat": lambda step, x, w: tf.concat(x, -1),
         "flatten": lambda step, x, w: tf.reshape(x[0], [tf.shape(x[0])[0], -1]),
     },
-    dict.fromkeys(("softmax", "max_pool", "multiply", "concat"), NO_DERIVATIVE),
+    dict.fromkeys(("softmax", "max_pool"), NO_DERIVATIVE),
 )
 ACTIVATIONS: Lowerings[Callable[[Tensor], Tensor]] = Lowerings(
     "rl/learn/tensors",

@@ -73,7 +73,7 @@ class Training:
         self.config, self.directory = config, directory
         with closing(make(config.environment)) as environment:  # for its shapes and actions
             self.learner = learner_for(config, environment)
-            self.replay = config.memory(record_type(environment))
+            self.replay = config.memory(record_type(environment, config.state_size))
             shape = environment.shape
         self.limiter = config.limiter()
         self.rng = np.random.default_rng(config.seed)

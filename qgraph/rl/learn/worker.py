@@ -24,6 +24,11 @@ class ActingPolicy(Protocol):
     @property
     def version(self) -> int: ...
 
+    @property
+    def outputs(self) -> tuple[str, ...]: ...
+
+    def run(self, observations: Array) -> dict[str, Array]: ...
+
     def __call__(self, observations: Array) -> Array: ...
 
 
@@ -42,7 +47,7 @@ class ActorWorker:
     ) -> None:
         self.config, self.index, self.latest = config, index, latest
         self.environment: Environment = make(config.environment)
-        self.dtype = record_type(self.environment)
+        self.dtype = record_type(self.environment, config.state_size)
         self._numbers = self.environment.dtype != np.uint8  # not images
         self.explore = config.exploration(index, head)
         self.window = Window(config.record_steps, config.discount)
@@ -52,6 +57,7 @@ class ActorWorker:
         # Seconds for taking policies, running them, choosing actions, and the environment.
         self.seconds = np.zeros(4)
         self.policy = latest(self.taken)
+        self.state = np.zeros(config.state_size, np.float32)
         self.observation, self.returned, self.length = self._begin(), 0.0, 0
 
     def step(self) -> Array:
@@ -60,7 +66,8 @@ class ActorWorker:
         if self.taken % self.config.actor_update_period == 0:
             self.policy = self.latest(self.taken)
         times.append(time.perf_counter())
-        outputs = self.policy(self.observation[None])[0]
+        before = self.state
+        outputs = self._outputs()
         times.append(time.perf_counter())
         action, sent, chance = self.explore.choose(outputs, self.taken, self.rng)
         times.append(time.perf_counter())
@@ -75,14 +82,25 @@ class ActorWorker:
         clipped = self._clipped(outcome)
         rows = self.window.add(self.observation, action, version, clipped, chance)
         self.observation = outcome.observation
-        records = self._records(rows)
+        records = self._records(rows, before)
         if outcome.over:
             records[-1]["returned"], records[-1]["length"] = self.returned, self.length
             self.observation, self.returned, self.length = self._begin(), 0.0, 0
+            self.state = np.zeros_like(self.state)
         return records
 
     def close(self) -> None:
         self.environment.close()
+
+    def _outputs(self) -> Array:
+        """The first output for the observation; those of states are kept for the next step."""
+        if not len(self.state):
+            return np.asarray(self.policy(self.observation[None])[0])
+        row = np.concatenate([self.observation, self.state], dtype=np.float32)
+        outputs = self.policy.run(row[None])
+        first, *states = (outputs[name][0] for name in self.policy.outputs)
+        self.state = np.concatenate(states)
+        return np.asarray(first)
 
     def _clipped(self, outcome: Outcome) -> Outcome:
         """The outcome with its reward clipped for the learner; returns are not clipped."""
@@ -105,5 +123,6 @@ class ActorWorker:
                 f"{np.count_nonzero(~np.isfinite(observation))} of {observation.size} numbers"
             )
 
-    def _records(self, rows: list[tuple[object, ...]]) -> Array:
-        return np.array([(*row, self.index, np.nan, 0) for row in rows], self.dtype)
+    def _records(self, rows: list[tuple[object, ...]], state: Array) -> Array:
+        own = (state,) if len(state) else ()
+        return np.array([(*row, self.index, np.nan, 0, *own) for row in rows], self.dtype)

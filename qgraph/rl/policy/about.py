@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ from qgraph.choices import HeadKind
 from qgraph.errors import LoadError, UsageError
 from qgraph.records import from_json
 from qgraph.rl.environments import Actions
-from qgraph.rl.head import Head
+from qgraph.rl.head import COMPOSITE, Head
 
 # Descriptions of actions in the policies of rl-baselines-zoo.
 WORDS = {
@@ -29,7 +29,8 @@ LOGITS = ("a2c", "ppo", "ppo2", "acktr", "trpo")  # algorithms whose discrete ou
 class About:
     """Facts from the file beside the policy or from the user; None for unknown ones.
 
-    exported_head: the head with its bounds and deviations, if an exporter wrote it.
+    exported_head: the head with its bounds and deviations, if an exporter wrote it. inputs, states:
+    the parts of observations, and the output that each state follows, by input.
     """
 
     environment: str | None = None
@@ -37,6 +38,8 @@ class About:
     high: float | None = None
     first_seed: int = 0
     exported_head: Head | None = None
+    inputs: tuple[str, ...] = ()
+    states: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class _AboutFile:
     action_high: float | None = None
     head: object = None
     first_seed: int | None = None
+    inputs: tuple[str, ...] = ()
+    states: Mapping[str, str] = field(default_factory=dict)
 
 
 def about(path: Path) -> About:
@@ -73,7 +78,7 @@ def _about(file: _AboutFile) -> About:
     seed = file.first_seed or 0
     if seed < 0:
         raise ValueError(f"first_seed is {seed}, but seeds are 0 or more")
-    return About(environment, head, file.action_high, seed, exported_head)
+    return About(environment, head, file.action_high, seed, exported_head, file.inputs, file.states)
 
 
 def head_for(
@@ -83,25 +88,38 @@ def head_for(
     high: float | None = None,
     exported_head: Head | None = None,
 ) -> Head:
-    """The head that turns `outputs` numbers into `actions`; argmax or clip by default.
+    """The head that turns `outputs` numbers into `actions`; argmax, several choices or clip by
+    default.
 
     high: replaces the bounds of the environment. exported_head: the head that an exporter wrote,
     used unless `kind` or `high` differ from it. Raises UsageError if the head does not fit.
     """
     kind = kind or (exported_head.kind if exported_head is not None else None)
-    kind = kind or ("argmax" if actions.discrete else "clip")
+    kind = kind or _usual_kind(actions, outputs)
     if exported_head is not None and exported_head.kind == kind and high is None:
-        bounded = np.isfinite([exported_head.low, exported_head.high]).all()
+        bounded = exported_head.composite or bool(
+            np.isfinite([exported_head.low, exported_head.high]).all()
+        )
         head = exported_head
         if not bounded:
             head = replace(head, low=actions.low, high=actions.high)
-    elif high is not None and not actions.discrete:
+    elif high is not None and actions.low:
         head = symmetric_head(kind, high, len(actions.low))
     else:
-        head = Head(kind, actions.low, actions.high)
+        choices = actions.choices if kind in COMPOSITE else ()
+        head = Head(kind, actions.low, actions.high, choices=choices)
     actions.check(head, outputs)
     check_deviations(head)
     return head
+
+
+def _usual_kind(actions: Actions, outputs: int) -> HeadKind:
+    if actions.discrete:
+        return HeadKind.ARGMAX
+    if not actions.composite:
+        return HeadKind.CLIP
+    switches = outputs == len(actions.choices) and set(actions.choices) == {2}
+    return HeadKind.BERNOULLI if switches else HeadKind.MULTI_CATEGORICAL
 
 
 def symmetric_head(kind: str, high: float, count: int) -> Head:

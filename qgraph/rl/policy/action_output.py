@@ -7,6 +7,7 @@ from qgraph.frontends.importing import sweep
 from qgraph.frontends.lost_state import layers_without_state
 from qgraph.interpret import needed_for
 from qgraph.ir.graph import Graph
+from qgraph.ir.states import states_of
 from qgraph.rl.setting_text import SettingText
 
 
@@ -14,23 +15,37 @@ def keep_action_output(graph: Graph) -> None:
     """Leave out outputs that are constant, such as version numbers, and refuse several others.
 
     The first output of a policy becomes the action, and exporters do not agree on their order.
-    Several outputs that all need several inputs are left to the check of inputs.
+    Outputs that are the next values of states stay.
 
     Raises:
         UsageError: Several outputs depend on inputs, and one of them may have the actions.
     """
+    follows = set(states_of(graph).values())
     inputs = {public: _inputs_of(graph, value) for public, value in graph.outputs.items()}
-    computed = {public: value for public, value in graph.outputs.items() if inputs[public]}
+    after = {public: value for public, value in graph.outputs.items() if public in follows}
+    computed = {
+        public: value
+        for public, value in graph.outputs.items()
+        if inputs[public] and public not in follows
+    }
     if not computed:
         return
-    if len(computed) > 1 and any(len(inputs[public]) == 1 for public in computed):
+    alone = after or any(len(inputs[public]) == 1 for public in computed)
+    if len(computed) > 1 and alone:
         listed = ", ".join(f"`{public}`" for public in computed)
         raise UsageError(
             f"the model has several outputs, and any of them may be the action: {listed}",
             hint=SettingText("name the one with the actions in {outputs}"),
         )
-    graph.outputs = computed
+    graph.outputs = {**computed, **after}
     sweep(graph, keep=())
+
+
+def with_states_last(graph: Graph) -> dict[str, str]:
+    """The outputs of the graph, those that are the next values of states last, in their order."""
+    follows = states_of(graph).values()
+    own = {public: value for public, value in graph.outputs.items() if public not in follows}
+    return own | {public: graph.outputs[public] for public in follows}
 
 
 def check_state_is_kept(graph: Graph) -> None:
@@ -40,8 +55,7 @@ def check_state_is_kept(graph: Graph) -> None:
             "this recurrent layer has one step and starts each time with the same state, so the "
             "policy remembers nothing",
             node=name,
-            hint="export its states as inputs and outputs; `qgraph quantize` quantizes the policy "
-            "with them (docs/streaming.md)",
+            hint=SettingText("export its states as inputs and outputs, and name them in {states}"),
         )
 
 

@@ -65,7 +65,7 @@ class Simulated:
         """Quantize weights once; activations have `bits` too, unless `activation_bits` is given."""
         changed = dict(weights)
         for step in program.steps:
-            if step.definition.layer:
+            if step.definition.layer and step.output not in program.selecting:
                 kernel = np.asarray(weights[step.weights[0]], np.float32)
                 axes = (0, 1, 2) if step.op == "conv" else None
                 changed[step.weights[0]] = dequantized(kernel, bits, axes)
@@ -73,9 +73,12 @@ class Simulated:
 
     def __call__(self, observations: Array) -> Array:
         """The first output, [n, m]."""
+        return self.run(observations)[self.program.outputs[0]]
+
+    def run(self, observations: Array) -> dict[str, Array]:
+        """Every output by name, [n, ...]."""
 
         def feed(x: Array) -> Array:
             return dequantized(x, self.activation_bits, tuple(range(1, x.ndim)))
 
-        outputs = floats.run(self.program, self.weights, observations, feed)
-        return outputs[self.program.outputs[0]]
+        return floats.run(self.program, self.weights, observations, feed)

@@ -20,11 +20,11 @@ def balance(network: PolicyNetwork, observations: Array) -> PolicyNetwork | None
 
     Otherwise a layer's range at each step is that of the largest feature, and small features lose
     their bits. In float32 every output stays the same. None if other steps than dense layers use
-    the observation: it is normalised already, or an image.
+    the observation: it is normalised already, an image, or has parts that steps select.
     """
     program, name = network.program, network.program.observation
     takers = [step for step in program.steps if name in step.inputs]
-    if not takers or any(step.op != "dense" for step in takers):
+    if program.selections or not takers or any(step.op != "dense" for step in takers):
         return None
     factors = power_above(observations).astype(np.float32)
     scaled, weights = f"{name}/scaled", dict(network.weights)

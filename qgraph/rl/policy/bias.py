@@ -51,7 +51,10 @@ def corrected(network: PolicyNetwork, observations: Array, packer: PackerOf) -> 
 
 
 def _before_activation(program: ActorProgram, layer: ActorStep) -> tuple[ActorProgram, str]:
-    """The program whose only output is a layer's value before its activation, and its name."""
+    """The program whose first output is a layer's value before its activation, and its name.
+
+    Next states stay outputs.
+    """
     name = f"{layer.output}/before activation"
     linear = replace(layer.with_attrs(activation=Activation.LINEAR), output=name)
     activation = {"activation": layer.activation, "alpha": layer.alpha}
@@ -59,4 +62,5 @@ def _before_activation(program: ActorProgram, layer: ActorStep) -> tuple[ActorPr
     steps: list[ActorStep] = []
     for step in program.steps:
         steps += [linear, after] if step is layer else [step]
-    return replace(program, steps=tuple(steps), outputs=(name,)), name
+    outputs = (name, *(state.output for state in program.states))
+    return replace(program, steps=tuple(steps), outputs=outputs), name

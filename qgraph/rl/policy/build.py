@@ -13,13 +13,17 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.progress import Progress, silent
 from qgraph.quant.profile import Profile, load_profile
+from qgraph.records import to_json
 from qgraph.rl.actor import ActorProgram, Packer, end_bits
 from qgraph.rl.actor.observations import layout_hint
 from qgraph.rl.head import Head
+from qgraph.rl.policy import floats
 from qgraph.rl.policy.balance import balance, nearer
 from qgraph.rl.policy.bias import corrected
 from qgraph.rl.policy.file import Packed
+from qgraph.rl.policy.observation_columns import ObservationColumns
 from qgraph.rl.policy.read import PolicyNetwork
+from qgraph.rl.policy.recurrent_outputs import RecurrentOutputs, rows_of
 from qgraph.rl.setting_text import SettingText
 
 STATIC_BITS = range(2, 9)
@@ -36,6 +40,7 @@ def pack(
     first_bits: int | None = None,
     last_bits: int | None = None,
     progress: Progress = silent,
+    effort: str | None = None,
 ) -> Packed:
     """Quantize a policy and pack it, ready to be written or run.
 
@@ -50,12 +55,14 @@ def pack(
         form: `dynamic` packs a block for an actor, which computes ranges of activations in each
             step. `static` compiles an integer program whose scales are powers of two, exact to the
             bit.
-        observations: Array `[n, *shape]` as from the environment, for calibration. Needed for
+        observations: Array `[n, *shape]` as from the environment, for calibration; for a recurrent
+            policy, sequences `[n, steps, *shape]`, which begin with states of zeros. Needed for
             `static`.
         about: Facts to add to the manifest of the file.
         first_bits: Bits of the first layers, for `dynamic` only; None takes those of `end_bits`.
         last_bits: Bits of the last layers, for `dynamic` only; None takes those of `end_bits`.
         progress: Called with the stage, how much is done, and how much there is.
+        effort: How long `static` searches for a plan, as in `qgraph.quantize`.
 
     Returns:
         The content of a file.
@@ -73,8 +80,11 @@ def pack(
         policy.qpol
     """
     form = chosen(PackedForm, form, "form")
-    manifest = _manifest(form, bits, network.program, head, observations, about)
+    _check_sequences(network, observations)
+    manifest = _manifest(form, bits, network.program, head, observations, about, network.columns)
     if form is PackedForm.DYNAMIC:
+        if observations is not None:
+            observations = rows_with_states(network, observations)
         return _dynamic(network, bits, first_bits, last_bits, observations, manifest)
     if observations is None:
         raise CalibrationError(
@@ -83,7 +93,7 @@ def pack(
         )
     if first_bits is not None or last_bits is not None:
         raise UsageError("first and last layers of a static policy always have 8 bits")
-    return _static(network, bits, observations, manifest, progress)
+    return _static(network, bits, observations, manifest, progress, effort)
 
 
 def pack_calibrated(
@@ -110,16 +120,53 @@ def _manifest(
     head: Head | None,
     observations: Array | None,
     about: Mapping[str, object] | None,
+    columns: ObservationColumns | None = None,
 ) -> dict[str, object]:
+    shape = program.shape if columns is None else columns.shape
+    after = {state.output for state in program.states}
+    if observations is not None and program.states:
+        observations = observations.reshape(-1, *shape)
     return {
         "form": form,
         "bits": bits,
-        "shape": list(program.shape),
-        "outputs": list(program.outputs),
+        "shape": list(shape),
+        "outputs": [name for name in program.outputs if name not in after],
         "head": None if head is None else head.as_json(),
-        "range": _span(program, observations),
+        "range": _span(shape, observations),
+        **({} if columns is None else {"columns": to_json(columns)}),
         **(about or {}),
     }
+
+
+def _check_sequences(network: PolicyNetwork, observations: Array | None) -> None:
+    """Raise CalibrationError for a recurrent policy whose observations are not sequences."""
+    columns = network.columns
+    if observations is None or columns is None or not columns.states:
+        return
+    if observations.ndim != 2 + len(columns.shape) or observations.shape[2:] != columns.shape:
+        wanted = ", ".join(map(str, columns.shape))
+        raise CalibrationError(
+            f"a recurrent policy is calibrated on sequences [n, steps, {wanted}], found "
+            f"{list(observations.shape)}",
+            hint="sequences begin where episodes begin",
+        )
+
+
+def rows_with_states(network: PolicyNetwork, observations: Array) -> Array:
+    """Observations as the program takes them.
+
+    For a recurrent policy, sequences [n, steps, *shape] become rows with the states of the float
+    policy, [n * steps, columns].
+    """
+    return rows_of(float_outputs(network), observations) if network.states else observations
+
+
+def float_outputs(network: PolicyNetwork) -> RecurrentOutputs:
+    """A recurrent network in float, on rows."""
+    program, weights = network.program, network.weights
+    return RecurrentOutputs(
+        lambda rows: floats.run(program, weights, rows), program.states, program.outputs[0]
+    )
 
 
 def _dynamic(
@@ -157,10 +204,13 @@ def _static(
     observations: Array,
     manifest: dict[str, object],
     progress: Progress,
+    effort: str | None,
 ) -> Packed:
     from qgraph.compiler import quantize
 
     graph = network.graph
+    if network.columns is not None:
+        return _static_of_several(network, bits, observations, manifest, progress, effort)
     (name,) = (n for n in graph.inputs if graph.is_used(n))
     fixed = (graph.types[name].shape or (None,))[0]
     if fixed is not None:
@@ -172,12 +222,42 @@ def _static(
     # `quantize` keeps some samples apart: they must not all be of the last episode.
     mixed = np.random.default_rng(0).permutation(observations)
     feed = np.ascontiguousarray(mixed, graph.types[name].dtype)
-    quantized = quantize(graph, {name: feed}, profile=profile_for(bits), progress=progress).graph
-    return _packed_graph(quantized, name, manifest)
+    made = quantize(
+        graph, {name: feed}, profile=profile_for(bits), progress=progress, effort=effort
+    )
+    return _packed_graph(made.graph, name, manifest)
 
 
-def _packed_graph(quantized: Graph, name: str, manifest: Mapping[str, object]) -> Packed:
-    """Pack a calibrated graph with the input `name`."""
+def _static_of_several(
+    network: PolicyNetwork,
+    bits: int,
+    observations: Array,
+    manifest: dict[str, object],
+    progress: Progress,
+    effort: str | None,
+) -> Packed:
+    """A static policy with several inputs, such as states, which are carried as codes."""
+    from qgraph.compiler import quantize
+
+    graph, columns = network.graph, network.columns
+    assert columns is not None
+    steps = 1 if columns.states else 0
+    mixed = np.random.default_rng(0).permutation(np.asarray(observations, np.float32))
+    front = mixed.shape[: 1 + steps]
+    flat = mixed.reshape(-1, columns.observed)
+    feeds = {
+        part.name: np.ascontiguousarray(
+            columns.feeds(flat)[part.name].reshape(*front, *part.shape),
+            graph.types[part.name].dtype,
+        )
+        for part in columns.parts
+    }
+    made = quantize(graph, feeds, profile=profile_for(bits), progress=progress, effort=effort)
+    return _packed_graph(made.graph, None, manifest)
+
+
+def _packed_graph(quantized: Graph, name: str | None, manifest: Mapping[str, object]) -> Packed:
+    """Pack a calibrated graph with the input `name`, or None for several."""
     from qgraph.artifacts import constants
     from qgraph.backends.engine.file import engine_file
     from qgraph.ir.printing import print_graph
@@ -195,8 +275,8 @@ def _packed_graph(quantized: Graph, name: str, manifest: Mapping[str, object]) -
             hint="pack the policy as dynamic, or leave the op out",
         )
     own = {
-        **ends(quantized, program, name),
-        "outputs": list(quantized.outputs),
+        **({} if name is None else ends(quantized, program, name)),
+        **({} if name is None else {"outputs": list(quantized.outputs)}),
         "input": name,
         "facts": sorted(quantized.facts),
     }
@@ -208,16 +288,16 @@ def _packed_graph(quantized: Graph, name: str, manifest: Mapping[str, object]) -
     return Packed({**manifest, **own}, {k: np.frombuffer(v, np.uint8) for k, v in parts.items()})
 
 
-def _span(program: ActorProgram, observations: Array | None) -> dict[str, list[float]] | None:
+def _span(shape: tuple[int, ...], observations: Array | None) -> dict[str, list[float]] | None:
     """The range of each feature, or of each channel of images."""
     if observations is None:
         return None
     seen = np.asarray(observations)
-    if seen.shape[1:] != program.shape or not len(seen):
-        wanted = ", ".join(map(str, program.shape))
+    if seen.shape[1:] != shape or not len(seen):
+        wanted = ", ".join(map(str, shape))
         raise CalibrationError(
             f"observations are [n, {wanted}], found {list(seen.shape)}",
-            hint=layout_hint(seen.shape, program.shape) or "",
+            hint=layout_hint(seen.shape, shape) or "",
         )
     if not np.isfinite(seen).all():
         raise CalibrationError("observations have NaN or infinity")

@@ -23,6 +23,7 @@ from qgraph.errors import LoadError
 from qgraph.files import write_whole
 from qgraph.ir.types import Array, Exponent, QuantSpec
 from qgraph.rl.head import Head
+from qgraph.rl.policy.observation_columns import ObservationColumns
 
 MAGIC = b"\x89QPL\r\n\x1a\n"
 FORMAT = 1
@@ -57,7 +58,8 @@ class PolicyManifest:
 
     input, facts, entry and exits are of static policies: the input of the graph, its facts, and
     the ends of the integer part (None, unless everything between them is integer). exits: by
-    output, a tensor of the engine and its exponent.
+    output, a tensor of the engine and its exponent. columns: of a policy whose observations are
+    dictionaries, or that has states; its shape and outputs are without the states.
     """
 
     form: str
@@ -70,6 +72,7 @@ class PolicyManifest:
     facts: tuple[str, ...] = ()
     entry: IntegerEntry | None = None
     exits: Mapping[str, tuple[str, Exponent]] | None = None
+    columns: ObservationColumns | None = None
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def run(
     for step in program.steps:
         inputs = [values[name] for name in step.inputs]
         own = [np.asarray(weights[name], np.float32) for name in step.weights]
-        if feed is not None and step.definition.layer:
+        if feed is not None and step.definition.layer and step.output not in program.selecting:
             inputs = [feed(x) for x in inputs]
         rule = STEPS.of(step.op, step.output)
         values[step.output] = activated(step, rule(step, *inputs, *own))

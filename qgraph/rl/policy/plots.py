@@ -118,11 +118,12 @@ def _actions(study: Study, rows: list[StudyRow]) -> PlotObject:
 def _panel(axis: PlotObject, study: Study, row: StudyRow, i: int) -> None:
     wanted, found, head = study.frequencies[i], row.frequencies[i], study.head
     title = f"{row.bits} bits"
-    if head.discrete:
+    if head.integers:
         places = np.arange(len(wanted))
         axis.bar(places - 0.2, wanted, 0.4, color="0.6", label="float")
         axis.bar(places + 0.2, found, 0.4, color=COLORS.get(row.way), label="quantized")
         axis.set_xticks(places)
+        title += f", choice {i}" if head.composite else ""
     else:
         edges = np.linspace(head.low[i], head.high[i], len(wanted) + 1)
         axis.stairs(wanted, edges, color="0.6", fill=True, alpha=0.5, label="float")

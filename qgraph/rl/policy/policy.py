@@ -15,16 +15,20 @@ from qgraph.ir.types import Array
 from qgraph.records import from_json
 from qgraph.rl.actor import Actor
 from qgraph.rl.actor.observations import wrong_shape
+from qgraph.rl.actor.program_state import next_states, size_of
 from qgraph.rl.policy.balance import power_above
 from qgraph.rl.policy.file import QUANTIZE_AGAIN, Packed, PolicyManifest, read
+from qgraph.rl.policy.recurrent_outputs import RecurrentOutputs
 from qgraph.rl.policy.static import StaticRunner
 from qgraph.rl.setting_text import SettingText
 
 if TYPE_CHECKING:
     from qgraph.backends.network_forms import Network
     from qgraph.program import Program
+    from qgraph.rl.policy.play import Outputs
 
 Run = Callable[[Array], Mapping[str, Array]]
+Observations = Array | Mapping[str, Array]  # one array, or one for each part
 
 
 def load_policy(path: str | Path, level: str = "auto") -> Policy:
@@ -68,6 +72,7 @@ class Policy:
         shape: Shape of one observation.
         names: Names of the outputs.
         head: The head, which turns outputs into actions; None without one.
+        columns: Parts of observations that are dictionaries, and states; None for others.
         counts: Numbers of observations: `observations` in total; `outside` the range of the
             calibration; `saturated`, which were clipped. The dynamic form clips a number to the
             power of two above the largest of its feature, the static form to the range of its
@@ -93,31 +98,53 @@ class Policy:
             self.shape, self.names, self.head = facts.shape, facts.outputs, facts.head
             self._range = None if facts.range is None else facts.range.ends
             self._held_range = None if self._range is None else _held_range(*self._range)
+            self.columns = facts.columns
             self._run = self._runner(packed, level)
+        self._states: Array | None = None
         self.counts = {"observations": 0, "outside": 0, "saturated": 0}
 
-    def __call__(self, observations: Array, rng: np.random.Generator | None = None) -> Array:
+    @property
+    def recurrent(self) -> bool:
+        """Whether the policy has states, which each call carries to the next one."""
+        return self.columns is not None and bool(self.columns.states)
+
+    def reset(self) -> None:
+        """Begin an episode: the states become zeros at the next call."""
+        self._states = None
+
+    def __call__(
+        self,
+        observations: Observations,
+        rng: np.random.Generator | None = None,
+        masks: Array | None = None,
+    ) -> Array:
         """Compute actions.
 
+        A recurrent policy carries its states from call to call; `reset` begins an episode.
+
         Args:
-            observations: Array `[n, *shape]`, or `[*shape]` for a single observation.
+            observations: Array `[n, *shape]`, or `[*shape]` for a single observation; a dictionary
+                of such arrays, if the policy has several parts.
             rng: Draws actions; None takes the most likely ones.
+            masks: Valid options, bool [n, m], or [m] for a single observation; None if all are.
 
         Returns:
-            Actions, int64 [n] or float32 [n, a]. Without a head, the first output. For a single
-            observation, without the first axis.
+            Actions, int64 [n] or [n, a], or float32 [n, a]. Without a head, the first output. For a
+            single observation, without the first axis.
 
         Raises:
             UsageError: The observations have another shape, or contain NaN.
         """
+        observations = self._array(observations)
         outputs = self.outputs(observations)
         if self.head is None:
             return outputs
         alone = np.shape(observations) == self.shape
-        actions = self.head.actions(np.atleast_2d(outputs), rng)
+        given = None if masks is None else np.atleast_2d(masks)
+        actions = self.head.actions(np.atleast_2d(outputs), rng, given)
         return np.asarray(actions[0]) if alone else actions
 
-    def outputs(self, observations: Array) -> Array:
+    def outputs(self, observations: Observations) -> Array:
         """Compute the first output.
 
         Args:
@@ -131,8 +158,8 @@ class Policy:
         """
         return self.run(observations)[self.names[0]]
 
-    def run(self, observations: Array) -> dict[str, Array]:
-        """Compute every output.
+    def run(self, observations: Observations) -> dict[str, Array]:
+        """Compute every output, without the states.
 
         Args:
             observations: Array `[n, *shape]`, or `[*shape]` for a single observation.
@@ -143,14 +170,31 @@ class Policy:
         Raises:
             UsageError: The observations have another shape, or contain NaN.
         """
-        x = np.asarray(observations, np.float32)
+        x = self._array(observations)
         alone = x.shape == self.shape
         x = x[None] if alone else x
         if x.shape[1:] != self.shape or not len(x):
-            raise wrong_shape(np.shape(observations), self.shape)
+            raise wrong_shape(x.shape[1:] if alone else x.shape, self.shape)
         x = self._counted(x)
-        outputs = self._run(x)
+        outputs = self._run(x) if self.columns is None else self._run_columns(x)
         return {name: outputs[name][0] if alone else outputs[name] for name in self.names}
+
+    @property
+    def played(self) -> Outputs:
+        """The policy for episodes that are played side by side, whose states are given.
+
+        Returns:
+            `outputs`, or `RecurrentOutputs` for a policy with states.
+        """
+        columns = self.columns
+        if columns is None or not columns.states:
+            return self.outputs
+
+        def run(rows: Array) -> Mapping[str, Array]:
+            seen = self._counted(rows[:, : columns.observed].reshape(-1, *self.shape))
+            return self._run(columns.joined(seen, rows[:, columns.observed :]))
+
+        return RecurrentOutputs(run, columns.states, self.names[0])
 
     @property
     def program(self) -> Program:
@@ -180,6 +224,29 @@ class Policy:
         assert self._static is not None
         return Network(self._static.session.graph, program, load_profile("policy-int8"), {})
 
+    def _array(self, observations: Observations) -> Array:
+        """Observations as one array, float32."""
+        if self.columns is not None:
+            return self.columns.array(observations)
+        if isinstance(observations, Mapping):
+            raise UsageError("the policy takes one array, not a dictionary of observations")
+        return np.asarray(observations, np.float32)
+
+    def _run_columns(self, x: Array) -> Mapping[str, Array]:
+        """Every output of observations [n, *shape]; states are carried."""
+        columns = self.columns
+        assert columns is not None
+        states = columns.first_states(len(x)) if self._states is None else self._states
+        if len(states) != len(x):
+            raise UsageError(
+                f"{len(x)} observations follow {len(states)}: states belong to as many",
+                hint="call `reset` to begin episodes",
+            )
+        outputs = self._run(columns.joined(x, states))
+        if columns.states:
+            self._states = next_states(columns.states, outputs)
+        return outputs
+
     def _counted(self, x: Array) -> Array:
         """Count x, and clip it for the dynamic form, whose actor refuses NaN."""
         self.counts["observations"] += len(x)
@@ -201,7 +268,12 @@ class Policy:
     def _runner(self, packed: Packed, level: str) -> Run:
         if self.form == PackedForm.DYNAMIC:
             actor = Actor(packed.sections["block"], level)
-            if actor.shape != self.shape or actor.outputs != self.names:
+            names, columns = self.names, self.columns
+            shape = self.shape
+            if columns is not None:
+                shape = (columns.observed + size_of(columns.states),)
+                names = (*names, *(state.output for state in columns.states))
+            if actor.shape != shape or actor.outputs != names:
                 raise ValueError("its block belongs to another policy")
             return actor.run
         if self.form != PackedForm.STATIC:

@@ -10,12 +10,21 @@ from qgraph.errors import GraphError, UnsupportedError
 from qgraph.interpret import needed_for
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.attributes import AxisAttrs
+from qgraph.ir.states import mark_states
 from qgraph.ir.types import Array, Shape
 from qgraph.ops.movement import TransposeAttrs
 from qgraph.passes import PassManager
 from qgraph.recipes import POLICY
 from qgraph.rl.actor.program import ActorProgram, ActorStep
-from qgraph.rl.policy.action_output import check_state_is_kept, keep_action_output
+from qgraph.rl.actor.program_state import ProgramState, Selection
+from qgraph.rl.policy.action_output import (
+    check_state_is_kept,
+    keep_action_output,
+    with_states_last,
+)
+from qgraph.rl.policy.layered_states import separate_layers
+from qgraph.rl.policy.observation_columns import ObservationColumns
+from qgraph.rl.policy.one_input import check_parts, with_one_input
 from qgraph.rl.policy.rules import RULES
 from qgraph.rl.policy.writer import ActorProgramWriter, no_actor
 from qgraph.rl.setting_text import SettingText
@@ -34,6 +43,8 @@ class PolicyNetwork:
         graph: The graph that it was read from, with the same input and outputs.
         images_first: Whether the network was trained on images [c, h, w]. The program and the graph
             take [h, w, c].
+        columns: The columns of the program's observation, if the graph has several inputs; the
+            states of a recurrent policy are the last ones. None for a single input.
 
     Examples:
         >>> from qgraph.rl.policy import read_policy
@@ -46,6 +57,17 @@ class PolicyNetwork:
     weights: Mapping[str, Array]
     graph: Graph
     images_first: bool = False
+    columns: ObservationColumns | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of an observation, without states."""
+        return self.program.shape if self.columns is None else self.columns.shape
+
+    @property
+    def states(self) -> tuple[ProgramState, ...]:
+        """The states of a recurrent policy."""
+        return self.program.states
 
 
 def read_policy(
@@ -56,20 +78,25 @@ def read_policy(
     input_shapes: Mapping[str, Shape] | None = None,
     signature: str | None = None,
     trust: bool = False,
+    states: Mapping[str, str] | None = None,
 ) -> PolicyNetwork:
     """Read a trained policy, in any format that `qgraph.load` reads.
 
     An argmax at the end is removed, since the head computes it. Constant outputs of a file are left
-    out, unless `outputs` names them.
+    out, unless `outputs` names them. Several inputs become one row of numbers: the parts of the
+    observation one after the other, then the states.
 
     Args:
         model: Path of the model, or a graph.
-        inputs: Input tensors, if they are not detected.
+        inputs: Input tensors, if they are not detected. Needed for an observation of several
+            inputs.
         outputs: Output tensors, the one with the actions first. Needed if a file has several that
             depend on the observation. A graph has its own outputs.
         input_shapes: Shapes of inputs by name, with None for unknown dimensions.
         signature: Signature of a SavedModel.
         trust: Whether a Keras file may run code.
+        states: The states of a recurrent policy: each state input, with the output that has its
+            next value.
 
     Returns:
         The policy.
@@ -86,18 +113,33 @@ def read_policy(
     """
     from qgraph.frontends import load
 
+    follows = dict(states or {})
+    if outputs is not None:
+        outputs = [*outputs, *(name for name in follows.values() if name not in outputs)]
+    named = None if inputs is None else [*inputs, *(n for n in follows if n not in inputs)]
     graph = load(
         model,
-        inputs=inputs,
+        inputs=named,
         outputs=outputs,
         input_shapes=input_shapes,
         signature=signature,
         trust=trust,
     )
+    if isinstance(model, Graph):
+        graph = graph.copy()
+    separate_layers(graph, follows)
+    mark_states(graph, follows)
     check_state_is_kept(graph)
     PassManager(POLICY).run(graph)
     if outputs is None and not isinstance(model, Graph):
         keep_action_output(graph)
+    graph.outputs = with_states_last(graph)
+    used = [node.name for node in needed_for(graph, graph.outputs.values()) if node.op == "input"]
+    if len(used) > 1:
+        check_parts(graph, used, inputs)
+        rows, columns = with_one_input(graph)
+        network = _PolicyReader(rows, columns).read()
+        return replace(network, graph=graph, columns=columns)
     graph = _with_open_batch(graph)
     images_first = _take_images_last(graph)
     return replace(_PolicyReader(graph).read(), images_first=images_first)
@@ -176,8 +218,8 @@ def _is_number(graph: Graph, value: str) -> bool:
 class _PolicyReader:
     """Reads a graph in order; a bias and an activation are merged into the layer before them."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph, self.writer = graph, ActorProgramWriter(graph)
+    def __init__(self, graph: Graph, columns: ObservationColumns | None = None) -> None:
+        self.graph, self.writer, self.columns = graph, ActorProgramWriter(graph), columns
         self.outputs = {public: self._scores(value) for public, value in graph.outputs.items()}
         self.order = [
             node for node in needed_for(graph, self.outputs.values()) if node.op != "const"
@@ -185,6 +227,7 @@ class _PolicyReader:
 
     def read(self) -> PolicyNetwork:
         observation, shape = self._observation()
+        self.writer.observation = observation
         for node in self.order:
             if node.name == observation or node.name in self.writer.aliases:
                 continue
@@ -199,11 +242,17 @@ class _PolicyReader:
                     node=value,
                     hint="leave it out",
                 )
-        steps, names = self._with_public_names(observation)
+        steps, names, own = self._with_public_names(observation)
         weights = {name: self.writer.weights[name] for step in steps for name in step.weights}
         shapes = {name: array.shape for name, array in weights.items()}
         self.graph.outputs = self.outputs
-        program = ActorProgram(shape, tuple(steps), names, shapes, observation)
+        selections = tuple(
+            Selection(own[name], int(columns.min()))
+            for name, columns in self.writer.selected.items()
+            if own[name] in {step.output for step in steps}
+        )
+        states = () if self.columns is None else self.columns.states
+        program = ActorProgram(shape, tuple(steps), names, shapes, observation, selections, states)
         return PolicyNetwork(program, weights, self.graph)
 
     def _scores(self, value: str) -> str:
@@ -246,8 +295,10 @@ class _PolicyReader:
                 self.writer.aliases[cast.name] = node.name
         return node.name, sample
 
-    def _with_public_names(self, observation: str) -> tuple[list[ActorStep], tuple[str, ...]]:
-        """Steps and outputs, with the public names of outputs in the graph."""
+    def _with_public_names(
+        self, observation: str
+    ) -> tuple[list[ActorStep], tuple[str, ...], dict[str, str]]:
+        """Steps and outputs, with the public names of outputs in the graph, and all new names."""
         names = {value: value for value in [observation, *self.writer.steps]}
         for public, value in self.outputs.items():
             own = self.writer.value(value)
@@ -258,7 +309,7 @@ class _PolicyReader:
             for s in self.writer.steps.values()
         ]
         found = [names[self.writer.value(value)] for value in self.outputs.values()]
-        return _needed(steps, found), tuple(dict.fromkeys(found))
+        return _needed(steps, found), tuple(dict.fromkeys(found)), names
 
 
 def _needed(steps: list[ActorStep], outputs: list[str]) -> list[ActorStep]:

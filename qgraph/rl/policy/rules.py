@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -212,12 +212,30 @@ def _softmax(writer: ActorProgramWriter, node: Node) -> None:
 def _concat(writer: ActorProgramWriter, node: Node) -> None:
     if node.typed(AxisAttrs).axis not in (-1, len(writer.sample(node.name))):
         raise no_actor(node, " along another axis than the last")
-    writer.add(node.name, "concat", *node.inputs)
+    rows = [writer.reshaped.get(value) for value in node.inputs]
+    if None in rows:
+        _joined(writer, node.name, [writer.value(value) for value in node.inputs])
+        return
+    _joined(writer, f"{node.name}/row", [writer.value(row or "") for row in rows])
+    writer.reshaped[node.name] = f"{node.name}/row"
+
+
+def _joined(writer: ActorProgramWriter, name: str, values: Sequence[str]) -> None:
+    """Values one after the other; columns of the observation are selected together."""
+    if not all(value in writer.selected for value in values):
+        writer.add(name, "concat", *values)
+        return
+    columns = np.concatenate([writer.selected[value] for value in values])
+    total = (writer.sample(writer.observation) or (0,))[0]
+    if len(columns) == total and (columns == np.arange(len(columns))).all():
+        writer.aliases[name] = writer.observation
+    else:
+        writer.select(name, columns)
 
 
 def _reshape(writer: ActorProgramWriter, node: Node) -> None:
     x = writer.reshaped.get(node.inputs[0], node.inputs[0])
-    before, after = writer.graph.types[x].shape or (), writer.graph.types[node.name].shape or ()
+    before, after = writer.shape(x), writer.graph.types[node.name].shape or ()
     if before[1:] == after[1:]:
         writer.aliases[node.name] = x
     elif len(after) == 2 and None not in after[1:]:
@@ -229,6 +247,7 @@ def _reshape(writer: ActorProgramWriter, node: Node) -> None:
 def _slice(writer: ActorProgramWriter, node: Node) -> None:
     """Columns of a value, computed by columns of its layers and of the steps after them."""
     x = node.inputs[0]
+    row = writer.reshaped.get(x)  # a vector in another shape, of the same last axis
     attrs = node.typed(PartAttrs)
     begin, end, strides = attrs.begin, attrs.end, attrs.strides
     for axis, size in enumerate(writer.graph.types[x].shape or ()):
@@ -240,7 +259,12 @@ def _slice(writer: ActorProgramWriter, node: Node) -> None:
     if channels is None:
         raise no_actor(node)
     columns = np.arange(channels)[slice(begin[-1], end[-1], strides[-1])]
-    writer.aliases[node.name] = writer.columns(node, writer.value(x), columns, channels)
+    if row is None:
+        writer.aliases[node.name] = writer.columns(node, writer.value(x), columns, channels)
+    elif writer.shape(row)[1:] == (channels,):
+        writer.reshaped[node.name] = writer.columns(node, writer.value(row), columns, channels)
+    else:
+        raise no_actor(node, " of a value that was reshaped")
 
 
 def _identity(writer: ActorProgramWriter, node: Node) -> None:
@@ -267,6 +291,8 @@ RULES: Mapping[str, Rule] = {
     "softmax": _softmax,
     "concat": _concat,
     "reshape": _reshape,
+    "expand_dims": _reshape,
+    "squeeze": _reshape,
     "identity": _identity,
     "slice": _slice,
 }

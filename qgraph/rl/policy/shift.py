@@ -33,8 +33,8 @@ class Shift:
 def shift(head: Head, wanted: Array, found: Array) -> Shift:
     """The `Shift` of two policies, from their outputs for the same observations, [n, m]."""
     ours, theirs = head.actions(found), head.actions(wanted)
-    if head.discrete:
-        same = ours == theirs
+    if head.integers:
+        same = (ours == theirs).reshape(len(ours), -1).all(-1)
     else:
         head = _bounded(head, np.concatenate([theirs, ours]))
         span = np.subtract(head.high, head.low)
@@ -65,8 +65,8 @@ def difference_warning(head: Head, wanted: Array, found: Array) -> str | None:
     wanted, found: the outputs of both for the same observations, [n, m]. None if they agree well.
     """
     ours, theirs = head.actions(found), head.actions(wanted)
-    if head.discrete:
-        same = float((ours == theirs).mean())
+    if head.integers:
+        same = float((ours == theirs).reshape(len(ours), -1).all(-1).mean())
         if same >= MIN_SAME:
             return None
         return f"only {same:.1%} of {len(ours)} actions equal those of the float policy"
@@ -78,9 +78,14 @@ def difference_warning(head: Head, wanted: Array, found: Array) -> str | None:
 
 
 def frequencies(head: Head, actions: Array, outputs: int) -> Array:
-    """The frequency of each action, [1, outputs]; or of each bin of each number, [a, 32]."""
+    """The frequency of each action, [1, outputs]; of each option of each choice, [a, options]; or
+    of each bin of each number, [a, 32].
+    """
     if head.discrete:
         return np.bincount(actions, minlength=outputs)[None]
+    if head.composite:
+        most = max(head.choices)
+        return np.stack([np.bincount(column, minlength=most) for column in actions.T])
     return np.stack(
         [
             np.histogram(actions[:, i], BINS, (low, high))[0]
@@ -105,6 +110,14 @@ def divergences(head: Head, wanted: Array, found: Array) -> Array | None:
     if head.kind == "categorical":
         p, q = _log_softmax(p), _log_softmax(q)
         return np.asarray((np.exp(p) * (p - q)).sum(-1))
+    if head.kind == "multi_categorical":
+        pairs = zip(head.parts(p), head.parts(q), strict=True)
+        logs = [(_log_softmax(a), _log_softmax(b)) for a, b in pairs]
+        return np.asarray(np.sum([(np.exp(a) * (a - b)).sum(-1) for a, b in logs], 0))
+    if head.kind == "bernoulli":
+        on, off = (_log_sigmoid(s * p) - _log_sigmoid(s * q) for s in (1, -1))
+        share = np.exp(_log_sigmoid(p))
+        return np.asarray((share * on + (1 - share) * off).sum(-1))
     if head.kind == "gaussian":
         apart = (p - q) / np.exp(np.asarray(head.log_std))
         return np.asarray((apart**2 / 2).sum(-1))
@@ -114,6 +127,10 @@ def divergences(head: Head, wanted: Array, found: Array) -> Array | None:
         wide = (np.exp(2 * p_log) + (p - q) ** 2) / (2 * np.exp(2 * q_log))
         return np.asarray((q_log - p_log + wide - 0.5).sum(-1))
     return None
+
+
+def _log_sigmoid(x: Array) -> Array:
+    return np.asarray(-np.logaddexp(0, -x))
 
 
 def _log_softmax(x: Array) -> Array:

@@ -16,6 +16,7 @@ from qgraph.ir.parsing import parse_graph
 from qgraph.ir.types import Array, Codes, Exponent, Fixed
 from qgraph.numerics import quantize
 from qgraph.program import Program, lower
+from qgraph.quant.sequences import takes_one_sample
 from qgraph.records import from_json
 from qgraph.rl.policy.file import Packed, PolicyManifest
 from qgraph.runtime import Session
@@ -44,11 +45,16 @@ class StaticRunner:
     def __init__(self, packed: Packed, level: str = "auto") -> None:
         facts = from_json(PolicyManifest, packed.manifest)
         self._packed, self._level = packed, level
-        self._name = facts.input or ""
+        self._name, self._columns = facts.input or "", facts.columns
         self.reach: tuple[Array, Array] | None = None
         self.session = self._parsed(facts.facts)
+        if facts.columns is not None:
+            self.run: Callable[[Array], Mapping[str, Array]] = self._run_rows
+            self.outputs = set(self.session.graph.outputs)
+            self._alone = takes_one_sample(self.session.graph)
+            return
         if facts.entry is None:
-            self.run: Callable[[Array], Mapping[str, Array]] = self._run_session
+            self.run = self._run_session
             graph = self.session.graph
             self._dtype, self.outputs = np.dtype(graph.types[self._name].dtype), set(graph.outputs)
             return
@@ -85,6 +91,21 @@ class StaticRunner:
 
     def _run_session(self, observations: Array) -> Mapping[str, Array]:
         return self.session.run({self._name: np.ascontiguousarray(observations, self._dtype)})
+
+    def _run_rows(self, rows: Array) -> Mapping[str, Array]:
+        """Outputs and next states of rows: observations with states, which are exact in float32."""
+        if self._alone and len(rows) > 1:
+            parts = [self._run_rows(row[None]) for row in rows]
+            return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        assert self._columns is not None
+        types, feeds = self.session.graph.types, self._columns.feeds(rows)
+        for state in self._columns.states:
+            shape = [size or 1 for size in (types[state.name].shape or ())[1:]]
+            feeds[state.name] = feeds[state.name].reshape(-1, *shape)
+        outputs = self.session.run(
+            {name: np.ascontiguousarray(x, types[name].dtype) for name, x in feeds.items()}
+        )
+        return {name: y.reshape(len(rows), -1) for name, y in outputs.items()}
 
     def _run_floats(self, observations: Array) -> Mapping[str, Array]:
         assert self._floats is not None

@@ -18,18 +18,30 @@ from qgraph.rl.actor.program import ActorProgram, Weights
 from qgraph.rl.head import Head
 from qgraph.rl.policy.affine import FLOAT, HALF, Simulated
 from qgraph.rl.policy.build import STATIC_BITS, pack
-from qgraph.rl.policy.play import Outputs, Returns, play, watch
+from qgraph.rl.policy.play import Outputs, Returns, play, sequences_of, watch, watch_episodes
 from qgraph.rl.policy.policy import Policy
 from qgraph.rl.policy.read import PolicyNetwork
+from qgraph.rl.policy.recurrent_outputs import ProgramRunner, played
 from qgraph.rl.policy.shift import Shift, frequencies, shift
 
-Way = Callable[[ActorProgram, Weights, int], Outputs]
+Way = Callable[[ActorProgram, Weights, int], ProgramRunner]
 
 
-def _as_actors_run_it(program: ActorProgram, weights: Weights, bits: int) -> Outputs:
+def _as_actors_run_it(program: ActorProgram, weights: Weights, bits: int) -> ProgramRunner:
     from qgraph.rl.actor import Actor, Packer, end_bits
 
     return Actor(Packer(program, bits, *end_bits(program, bits)).pack(weights))
+
+
+def calibration(
+    network: PolicyNetwork, head: Head, environment: str, steps: int, seed: int
+) -> Array:
+    """The observations of the float policy: [n, *shape], or sequences for a recurrent policy."""
+    floating = played(network.program, Simulated(network.program, network.weights))
+    if not network.states:
+        return watch(environment, floating, head, steps, seed)
+    episodes = watch_episodes(environment, floating, head, steps, seed)
+    return sequences_of(episodes, network.program.observed, network.shape)
 
 
 WAYS: Mapping[str, Way] = MappingProxyType(
@@ -127,14 +139,13 @@ def forms(
     program, weights = network.program, network.weights
     for way in [way for way in ways if way in WAYS]:
         for b in [b for b in bits if b in PACKED.get(way, range(FLOAT))]:
-            yield PolicyForm(way, b, WAYS[way](program, weights, b))
+            yield PolicyForm(way, b, played(program, WAYS[way](program, weights, b)))
     packed = [way for way in ways if way in PACKED_FORMS]
     if packed and head is not None and environment is not None:
-        floating = Simulated(program, weights)
-        seen = watch(environment, floating, head, CALIBRATION, CALIBRATION_SEED)
+        seen = calibration(network, head, environment, CALIBRATION, CALIBRATION_SEED)
         for way in packed:
             for b in [b for b in bits if b in PACKED[way]]:
-                yield PolicyForm(way, b, Policy(pack(network, head, b, way, seen)).outputs)
+                yield PolicyForm(way, b, Policy(pack(network, head, b, way, seen)).played)
 
 
 def study(

@@ -16,6 +16,9 @@ from qgraph.rewrite.constants import channel_vector
 from qgraph.rl.actor.ops import OPS, ChannelRule
 from qgraph.rl.actor.program import NOTHING, ActorStep
 
+# Steps whose result has the channels of their first input.
+ALIKE = (ChannelRule.SEPARATE, ChannelRule.PAIRED)
+
 
 class ActorProgramWriter:
     """The steps of a program, written from the nodes of `graph` in its order."""
@@ -27,6 +30,8 @@ class ActorProgramWriter:
         self.aliases: dict[str, str] = {}  # values that a step computes under another name
         self.means: dict[str, str] = {}  # means over the last axis, by name: the value
         self.reshaped: dict[str, str] = {}  # values in another shape for a while: the value
+        self.observation = ""
+        self.selected: dict[str, Array] = {}  # columns of the observation, by step that takes them
 
     def value(self, name: str) -> str:
         """The value of the program that `name` stands for."""
@@ -37,15 +42,21 @@ class ActorProgramWriter:
         return name
 
     def before(self, value: str) -> ActorStep | None:
-        """The step that computes `value`, unless the value has other users."""
+        """The step that computes `value`, unless the value has other users or is selected."""
         alone = self.graph.use_count(value) == 1
         while alone and value in self.aliases:
             value = self.aliases[value]
             alone = self.graph.use_count(value) == 1
-        return self.steps.get(value) if alone else None
+        return self.steps.get(value) if alone and value not in self.selected else None
 
     def sample(self, value: str) -> tuple[int | None, ...]:
         return (self.graph.types[value].shape or ())[1:]
+
+    def shape(self, value: str) -> tuple[int | None, ...]:
+        """The shape of a value of the graph, or of a vector that columns were taken for."""
+        if value in self.graph.types:
+            return self.graph.types[value].shape or ()
+        return (None, self._width(value))
 
     def constant(self, node: Node, index: int = 1) -> Array:
         array = self.graph.constant(node.inputs[index])
@@ -83,14 +94,18 @@ class ActorProgramWriter:
     def columns(self, node: Node, value: str, columns: Array, channels: int) -> str:
         """The value of some columns of `value`, [..., channels], computed by new steps.
 
-        Layers and steps on single channels can compute some columns alone. Raises UnsupportedError
-        for a step that mixes channels, and for columns of the observation.
+        Layers and steps on single channels can compute some columns alone, and a selection takes
+        columns of an observation that is a vector. Raises UnsupportedError for other steps.
         """
         if len(columns) == channels and (columns == np.arange(channels)).all():
             return value
         step, name = self.steps.get(value), f"{node.name}/{value}"
         if name in self.steps:
             return name
+        if value in self.selected:
+            return self.select(name, self.selected[value][columns])
+        if value == self.observation and len(self.sample(value)) == 1:
+            return self.select(name, columns)
         weights = {} if step is None else {n.rsplit("/", 1)[-1]: n for n in step.weights}
         taken = {role: self.weights[n][..., columns] for role, n in weights.items()}
         if step is not None and step.definition.layer:
@@ -98,8 +113,38 @@ class ActorProgramWriter:
         elif step is not None and step.definition.channels is ChannelRule.SEPARATE:
             part = self.columns(node, step.inputs[0], columns, channels)
             self.add(name, step.op, part, attrs=step.attrs, **taken)
+        elif step is not None and step.definition.channels is ChannelRule.PAIRED:
+            whole = [self._width(each) == channels for each in step.inputs]
+            parts = [
+                self.columns(node, each, columns, channels) if own else each
+                for each, own in zip(step.inputs, whole, strict=True)
+            ]
+            self.add(name, step.op, *parts)
         else:
-            raise no_actor(node, " of a value that mixes channels, or of the observation")
+            raise no_actor(node, " of a value that mixes channels")
+        return name
+
+    def _width(self, value: str) -> int | None:
+        """The size of the last axis of a value of the program."""
+        step = self.steps.get(value)
+        if value in self.selected:
+            return len(self.selected[value])
+        if step is not None and step.weights:
+            return int(self.weights[step.weights[-1]].shape[-1])
+        if step is not None and step.op == "concat":
+            return sum(self._width(value) or 0 for value in step.inputs)
+        if step is not None and step.definition.channels in ALIKE:
+            return self._width(step.inputs[0])
+        return (self.sample(value) or (None,))[-1] if value in self.graph.types else None
+
+    def select(self, name: str, columns: Array) -> str:
+        """A step that takes some columns of the observation."""
+        (total,) = self.sample(self.observation)
+        kernel = np.zeros((int(total or 0), len(columns)), np.float32)
+        kernel[columns, np.arange(len(columns))] = 1
+        bias = np.zeros(len(columns), np.float32)
+        self.selected[name] = columns
+        self.add(name, "dense", self.observation, kernel=kernel, bias=bias)
         return name
 
     def weight(self, step: ActorStep, role: str) -> Array:

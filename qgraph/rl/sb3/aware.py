@@ -9,6 +9,7 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from torch.nn import functional
 
+from qgraph.errors import UnsupportedError
 from qgraph.foreign import TorchModule, TorchTensor
 from qgraph.rl.policy import affine
 from qgraph.rl.policy.affine import FLOAT, HALF
@@ -50,6 +51,11 @@ class QuantizationAware(BaseCallback):  # type: ignore[misc]  # sb3 is not type-
         return True
 
     def _begin(self) -> None:
+        if any(isinstance(module, torch.nn.LSTM) for module in self.model.policy.modules()):
+            raise UnsupportedError(
+                "the layers of an LSTM are not trained with quantized weights",
+                hint="QuantizedCollection acts with quantized weights, and learns in float",
+            )
         if self._changed or self.num_timesteps < self.quant_delay:
             return
         self._changed = list(layers(self.model.policy))

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import gymnasium
 import torch
+from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecNormalize
 
+from qgraph.errors import UnsupportedError
 from qgraph.files import write_whole
 from qgraph.foreign import GymObject, TorchModule, TorchTensor
 from qgraph.rl.sb3.aware import in_float
@@ -24,8 +26,9 @@ def export_onnx(
     """Write the network of a model's actor as ONNX, from `observation` to `action`.
 
     `action` are the outputs in front of the head. Observations are those of the environment, also
-    uint8 images, as float32 [n, ...]. The head is written to `policy.json` beside `policy.onnx`,
-    for `qgraph rl quantize` and `qgraph rl evaluate`.
+    uint8 images, as float32 [n, ...]. A dictionary of observations has an input for each part. The
+    states of a RecurrentPPO are inputs and outputs. The head is written to `policy.json` beside
+    `policy.onnx`, for `qgraph rl quantize` and `qgraph rl evaluate`.
 
     Args:
         model: The model.
@@ -49,36 +52,66 @@ def export_onnx(
     path, found = Path(path), read(model, normalizer)
     policy, family = model.policy, family_of(model.policy)
 
+    if found.flat is not None and any(part.options for part in found.flat.parts):
+        raise UnsupportedError(
+            "observations that are one of several choices have no form in this file",
+            hint="`pack(read(model), read(model).head)` packs the policy without it",
+        )
+    columns = found.columns
+    inputs = ["observation"] if columns is None else [part.name for part in columns.parts]
+    states = list(found.states)
+    after = [f"{state.name}_next" for state in states]
+
     class ExportedActor(torch.nn.Module):  # type: ignore[misc]  # torch is not type-checked
-        def forward(self, observation: TorchTensor) -> TorchTensor:
+        def forward(self, *given: TorchTensor) -> TorchTensor | tuple[TorchTensor, ...]:
+            seen = given[: len(inputs)]
+            observation = (
+                seen[0] if not _is_dictionary(model) else dict(zip(inputs, seen, strict=True))
+            )
             if found.normalizer is not None:
                 observation = found.normalizer.tensor(observation)
+            if family.steps is not None:
+                return family.steps(policy, observation, *given[len(inputs) :])
             return family.outputs(policy, observation)
 
     actor = ExportedActor()
     actor.policy = policy  # so that its parameters are found
     training, content = policy.training, io.BytesIO()
     actor.eval()
-    sample = torch.zeros(2, *model.observation_space.shape, device=policy.device)
+    shapes = (
+        [model.observation_space.shape] if columns is None else [p.shape for p in columns.parts]
+    )
+    sizes = [*shapes, *((state.size,) for state in states)]
+    samples = tuple(torch.zeros(2, *size, device=policy.device) for size in sizes)
+    names = [*inputs, *(state.name for state in states)]
+    outputs = ["action", *after]
     with warnings.catch_warnings(), in_float(policy):
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            actor, (sample,), content, input_names=["observation"], output_names=["action"],
-            dynamic_axes={"observation": {0: "n"}, "action": {0: "n"}}, dynamo=False,
+            actor, samples, content, input_names=names, output_names=outputs,
+            dynamic_axes={name: {0: "n"} for name in (*names, *outputs)}, dynamo=False,
         )  # fmt: skip
     policy.set_training_mode(training)
     head = found.head
-    about = {
+    about: dict[str, object] = {
         "algorithm": type(model).__name__.lower(),
         "env": _environment(model),
         "action": head.kind,
         "head": head.as_json(),
-        "input": "observation",
+        "input": inputs[0],
         "output": "action",
     }
+    if len(inputs) > 1:
+        about["inputs"] = inputs
+    if states:
+        about["states"] = {state.name: name for state, name in zip(states, after, strict=True)}
     write_whole(path, content.getvalue())
     write_whole(path.with_suffix(".json"), (json.dumps(about, indent=1) + "\n").encode())
     return path
+
+
+def _is_dictionary(model: TorchModule) -> bool:
+    return isinstance(model.observation_space, spaces.Dict)
 
 
 def _environment(model: TorchModule) -> str | None:

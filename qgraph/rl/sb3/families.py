@@ -6,15 +6,17 @@ Classes are looked up exactly: a subclass, such as RecurrentPPO's, may compute s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 import torch
 from gymnasium import spaces
 from stable_baselines3.common import policies as common
 from stable_baselines3.common.distributions import (
+    BernoulliDistribution,
     CategoricalDistribution,
     DiagGaussianDistribution,
+    MultiCategoricalDistribution,
 )
 from stable_baselines3.dqn import policies as dqn
 from stable_baselines3.sac import policies as sac
@@ -22,11 +24,12 @@ from stable_baselines3.td3 import policies as td3
 
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import TorchModule, TorchTensor
-from qgraph.rl.sb3.modules import ModuleReader
+from qgraph.rl.actor.program_state import ProgramState
+from qgraph.rl.sb3.modules import ModuleReader, states_of_lstm
 
 ALGORITHMS = (
-    "A2C, PPO, DQN, DDPG, TD3 and SAC, and of sb3_contrib TRPO, QRDQN, TQC, CrossQ and ARS, "
-    "with MlpPolicy or CnnPolicy"
+    "A2C, PPO, DQN, DDPG, TD3 and SAC, and of sb3_contrib TRPO, RecurrentPPO, MaskablePPO, QRDQN, "
+    "TQC, CrossQ and ARS, with MlpPolicy, CnnPolicy or MultiInputPolicy"
 )
 
 
@@ -35,32 +38,28 @@ class Family:
     """Policy classes that compute their actions in the same way.
 
     read: adds their modules to a reader; outputs: the same computed by torch, observations
-    [n, ...] to what the head takes; head: the kind of head, which refuses action spaces.
+    [n, ...] to what the head takes; head: the kind of head, which refuses action spaces. masks:
+    whether valid actions are given. states: those of the actor. steps: for policies with states,
+    observations and states to what the head takes and the next states.
     """
 
     read: Callable[[ModuleReader, TorchModule], None]
     outputs: Callable[[TorchModule, TorchTensor], TorchTensor]
     head: Callable[[TorchModule], str | None]
+    masks: bool = False
+    states: Callable[[TorchModule], tuple[ProgramState, ...]] = lambda policy: ()
+    steps: Callable[..., tuple[TorchTensor, ...]] | None = None
 
 
 def family_of(policy: TorchModule) -> Family:
     """The family of a policy. Raises UnsupportedError for a class that is not supported."""
     found = families().get(type(policy))
     if found is None:
-        name = type(policy).__name__
-        why = next((text for part, text in REASONS.items() if part in name), "")
         raise UnsupportedError(
-            f"policy `{name}` is not supported{why}", hint=f"supported: those of {ALGORITHMS}"
+            f"policy `{type(policy).__name__}` is not supported",
+            hint=f"supported: those of {ALGORITHMS}",
         )
     return found
-
-
-# What classes that are refused would lose, by a part of their name.
-REASONS: Mapping[str, str] = {
-    "Recurrent": ": its LSTM carries state from step to step, which actors do not support",
-    "Maskable": ": it needs the mask of valid actions, which no actor takes",
-    "MultiInput": ": it takes a dictionary of observations, an actor one array",
-}
 
 
 def _read_actor_critic(reader: ModuleReader, policy: TorchModule) -> None:
@@ -77,10 +76,76 @@ def _run_actor_critic(policy: TorchModule, observation: TorchTensor) -> TorchTen
 
 
 def _actor_critic_head(policy: TorchModule) -> str | None:
-    if isinstance(policy.action_space, spaces.Discrete):
-        return "categorical" if type(policy.action_dist) is CategoricalDistribution else None
-    gaussian = type(policy.action_dist) is DiagGaussianDistribution and not policy.squash_output
-    return "gaussian" if gaussian else None
+    if type(policy.action_dist) is DiagGaussianDistribution and policy.squash_output:
+        return None
+    return _heads().get(type(policy.action_dist))
+
+
+@cache
+def _heads() -> Mapping[type, str]:
+    """The head of each distribution of actions."""
+    found: dict[type, str] = {
+        CategoricalDistribution: "categorical",
+        DiagGaussianDistribution: "gaussian",
+        MultiCategoricalDistribution: "multi_categorical",
+        BernoulliDistribution: "bernoulli",
+    }
+    try:
+        from sb3_contrib.common.maskable import distributions as maskable
+    except ImportError:
+        return found
+    return {
+        **found,
+        maskable.MaskableCategoricalDistribution: "categorical",
+        maskable.MaskableMultiCategoricalDistribution: "multi_categorical",
+        maskable.MaskableBernoulliDistribution: "multi_categorical",  # two options a switch
+    }
+
+
+def _read_recurrent(reader: ModuleReader, policy: TorchModule) -> None:
+    reader.features(_recurrent_extractor(policy))
+    reader.lstm(policy.lstm_actor, LSTM)
+    reader.modules(policy.mlp_extractor.policy_net, "policy_net")
+    reader.module(policy.action_net, "action_net")
+
+
+def _recurrent_extractor(policy: TorchModule) -> TorchModule:
+    shared = policy.share_features_extractor
+    return policy.features_extractor if shared else policy.pi_features_extractor
+
+
+def _recurrent_states(policy: TorchModule) -> tuple[ProgramState, ...]:
+    return states_of_lstm(policy.lstm_actor, LSTM)
+
+
+def _step_recurrent(
+    policy: TorchModule, observation: TorchTensor, *states: TorchTensor
+) -> tuple[TorchTensor, ...]:
+    """Outputs in front of the head, and next states, of observations and states [n, units]."""
+    extract = common.BaseModel.extract_features
+    x, lstm, after = (
+        extract(policy, observation, _recurrent_extractor(policy)),
+        policy.lstm_actor,
+        [],
+    )
+    for layer in range(lstm.num_layers):
+        hidden, cell = states[2 * layer : 2 * layer + 2]
+        weights = [getattr(lstm, f"{name}_l{layer}") for name in ("weight_ih", "weight_hh")]
+        biases = [
+            getattr(lstm, f"{name}_l{layer}") if lstm.bias else None
+            for name in ("bias_ih", "bias_hh")
+        ]
+        gates = torch.nn.functional.linear(x, weights[0], biases[0])
+        gates = gates + torch.nn.functional.linear(hidden, weights[1], biases[1])
+        i, f, g, o = gates.chunk(4, -1)
+        cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+        x = o.sigmoid() * cell.tanh()
+        after += [x, cell]
+    return policy.action_net(policy.mlp_extractor.forward_actor(x)), *after
+
+
+def _no_outputs(policy: TorchModule, observation: TorchTensor) -> TorchTensor:
+    raise UnsupportedError("a recurrent policy has no outputs without its states")
 
 
 def _read_dqn(reader: ModuleReader, policy: TorchModule) -> None:
@@ -152,7 +217,12 @@ def _ars_head(policy: TorchModule) -> str | None:
     return "scale" if policy.squash_output else "clip"
 
 
+LSTM = "lstm_actor"
 ACTOR_CRITIC = Family(_read_actor_critic, _run_actor_critic, _actor_critic_head)
+MASKABLE = replace(ACTOR_CRITIC, masks=True)
+RECURRENT = Family(
+    _read_recurrent, _no_outputs, _actor_critic_head, False, _recurrent_states, _step_recurrent
+)
 DQN = Family(_read_dqn, lambda policy, seen: policy.q_net(seen), lambda policy: "argmax")
 QRDQN = Family(_read_qrdqn, _run_qrdqn, lambda policy: "argmax")
 TD3 = Family(_read_td3, lambda policy, seen: policy.actor(seen), lambda policy: "scale")
@@ -166,15 +236,21 @@ def families() -> Mapping[type, Family]:
     found: dict[type, Family] = {
         common.ActorCriticPolicy: ACTOR_CRITIC,
         common.ActorCriticCnnPolicy: ACTOR_CRITIC,
+        common.MultiInputActorCriticPolicy: ACTOR_CRITIC,
         dqn.DQNPolicy: DQN,
         dqn.CnnPolicy: DQN,
+        dqn.MultiInputPolicy: DQN,
         td3.TD3Policy: TD3,
         td3.CnnPolicy: TD3,
+        td3.MultiInputPolicy: TD3,
         sac.SACPolicy: SAC,
         sac.CnnPolicy: SAC,
+        sac.MultiInputPolicy: SAC,
     }
     try:
         from sb3_contrib.ars import policies as ars
+        from sb3_contrib.common.maskable import policies as maskable
+        from sb3_contrib.common.recurrent import policies as recurrent
         from sb3_contrib.crossq import policies as crossq
         from sb3_contrib.qrdqn import policies as qrdqn
         from sb3_contrib.tqc import policies as tqc
@@ -184,9 +260,17 @@ def families() -> Mapping[type, Family]:
         **found,
         qrdqn.QRDQNPolicy: QRDQN,
         qrdqn.CnnPolicy: QRDQN,
+        qrdqn.MultiInputPolicy: QRDQN,
         tqc.TQCPolicy: SAC,
         tqc.CnnPolicy: SAC,
+        tqc.MultiInputPolicy: SAC,
         crossq.CrossQPolicy: SAC,
         ars.ARSPolicy: ARS,
         ars.ARSLinearPolicy: ARS,
+        maskable.MaskableActorCriticPolicy: MASKABLE,
+        maskable.MaskableActorCriticCnnPolicy: MASKABLE,
+        maskable.MaskableMultiInputActorCriticPolicy: MASKABLE,
+        recurrent.RecurrentActorCriticPolicy: RECURRENT,
+        recurrent.RecurrentActorCriticCnnPolicy: RECURRENT,
+        recurrent.RecurrentMultiInputActorCriticPolicy: RECURRENT,
     }

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
-from stable_baselines3.common.torch_layers import FlattenExtractor, NatureCNN
+from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor, NatureCNN
 from torch import nn
 
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import TorchModule, TorchTensor
 from qgraph.ir.types import Array
 from qgraph.rl.actor.program import ActorProgram, ActorStep
+from qgraph.rl.actor.program_state import ProgramState, Selection, selection_kernel, size_of
+from qgraph.rl.actor.recurrent_cells import GATES, CellKind, RecurrentCell
 from qgraph.rl.sb3.normalizer import Normalizer
 
 ACTIVATIONS: Mapping[TorchModule, str] = {
@@ -35,19 +38,74 @@ class ModuleReader:
     Modules are read by their exact class: a subclass may compute anything.
     """
 
-    def __init__(self, shape: tuple[int, ...], images: bool) -> None:
-        self.images = images
+    def __init__(
+        self, shape: tuple[int, ...], images: bool, states: Sequence[ProgramState] = ()
+    ) -> None:
+        self.images, self.states = images, tuple(states)
         self.shape = (*shape[1:], shape[0]) if images else shape
         self.steps: list[ActorStep] = []
         self.parameters: dict[str, Read] = {}
         self.value = "observation"
+        self.selections: list[Selection] = []
+        self._select_states()
         self.flattened: tuple[int, ...] | None = (
             None  # the shape of an image before it was flattened
         )
 
     def program(self) -> ActorProgram:
         shapes = {name: read().shape for name, read in self.parameters.items()}
-        return ActorProgram(self.shape, tuple(self.steps), (self.value,), shapes)
+        outputs = (self.value, *(state.output for state in self.states))
+        return ActorProgram(
+            self.shape,
+            tuple(self.steps),
+            outputs,
+            shapes,
+            selections=tuple(self.selections),
+            states=self.states,
+        )
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of values so far."""
+        shapes = {name: read().shape for name, read in self.parameters.items()}
+        return ActorProgram(self.shape, tuple(self.steps), (self.value,), shapes).shapes()
+
+    def _select_states(self) -> None:
+        """Selections of the observation and of each state; the former is then `value`."""
+        if not self.states:
+            return
+        if len(self.shape) != 1:
+            raise UnsupportedError(
+                f"a recurrent policy on observations of shape {list(self.shape)} is not supported",
+                hint="recurrent policies take vectors; flatten the observations",
+            )
+        observed, total = self.shape[0], self.shape[0] + size_of(self.states)
+        at, sizes = 0, [("observed", observed), *((s.name, s.size) for s in self.states)]
+        self.shape = (total,)
+        for name, size in sizes:
+            kernel = selection_kernel(at, size, total)
+            bias = np.zeros(size, np.float32)
+            self.add(
+                "dense",
+                name,
+                "observation",
+                kernel=partial(_same, kernel),
+                bias=partial(_same, bias),
+            )
+            self.selections.append(Selection(name, at))
+            at += size
+        self.value = "observed"
+
+    def lstm(self, module: TorchModule, name: str) -> None:
+        """Layers of an LSTM, whose states are named NAME_hidden_LAYER and NAME_cell_LAYER."""
+        if module.bidirectional or module.proj_size:
+            raise UnsupportedError("actors do not support such an LSTM", node=name)
+        for layer in range(module.num_layers):
+            cell = cell_of(module, name, layer)
+            states = [f"{name}_{state}_{layer}" for state in cell.states]
+            self.steps += cell.steps(self.value, *states)
+            for own in cell.weight_shapes():
+                self.parameters[own] = partial(_cell_weight, module, cell, layer, own)
+            self.value = cell.next("hidden")
 
     def add(
         self,
@@ -69,19 +127,18 @@ class ModuleReader:
             raise UnsupportedError("VecNormalize over images of 0..255 is not supported")
         if len(self.shape) > 1:
             self.add("flatten", "flattened")
-        size = normalizer.scale().size
         self.add("affine", "normalized", scale=normalizer.scale, offset=normalizer.offset)
-        self.add(
-            "clip", "clipped",
-            low=lambda: np.full(size, -normalizer.limit(), np.float32),
-            high=lambda: np.full(size, normalizer.limit(), np.float32),
-        )  # fmt: skip
+        self.add("clip", "clipped", low=lambda: -normalizer.limits(), high=normalizer.limits)
 
     def features(self, extractor: TorchModule) -> None:
         if self.images:
             channels = self.shape[-1]
             scale = np.full(channels, 1 / 255, np.float32)
             self.add("affine", "scaled", scale=lambda: scale, offset=lambda: np.zeros_like(scale))
+        if type(extractor) is CombinedExtractor and all(
+            type(part) is nn.Flatten for part in extractor.extractors.values()
+        ):
+            return  # the parts of a dictionary are one after the other already
         if type(extractor) is FlattenExtractor:
             self.module(extractor.flatten, "flatten")
         elif type(extractor) is NatureCNN and self.images:
@@ -91,7 +148,8 @@ class ModuleReader:
             raise UnsupportedError(
                 f"actors do not support `{type(extractor).__name__}`",
                 node="features_extractor",
-                hint="FlattenExtractor, or NatureCNN on images of 0..255",
+                hint="FlattenExtractor, CombinedExtractor without images, or NatureCNN on images "
+                "of 0..255",
             )
 
     def modules(self, sequence: TorchModule, name: str) -> None:
@@ -202,12 +260,45 @@ class ModuleReader:
         self.add("affine", name, scale=read_scale, offset=read_offset)
 
     def _flatten(self, name: str) -> None:
-        before = self.program().shapes()[self.value]
+        before = self._shapes()[self.value]
         if len(before) == 1:
             return
         if len(before) == 3 and self.images:
             self.flattened = before
         self.add("flatten", name)
+
+
+def states_of_lstm(module: TorchModule, name: str) -> tuple[ProgramState, ...]:
+    """The states of an LSTM, layer by layer."""
+    cells = [cell_of(module, name, layer) for layer in range(module.num_layers)]
+    return tuple(
+        ProgramState(f"{name}_{state}_{layer}", cell.units, cell.next(state))
+        for layer, cell in enumerate(cells)
+        for state in cell.states
+    )
+
+
+def cell_of(module: TorchModule, name: str, layer: int) -> RecurrentCell:
+    """A layer of an LSTM."""
+    inputs = module.hidden_size if layer else module.input_size
+    return RecurrentCell(CellKind.LSTM, f"{name}.{layer}", inputs, module.hidden_size)
+
+
+def _cell_weight(module: TorchModule, cell: RecurrentCell, layer: int, name: str) -> Array:
+    """The weight of a gate, from rows of all gates."""
+    place, role = name.removeprefix(f"{cell.name}/").split("/")
+    gate, part = place.split("_")
+    kind = "ih" if part == "input" else "hh"
+    if role == "bias" and not module.bias:
+        return np.zeros(cell.units, np.float32)
+    word = "weight" if role == "kernel" else "bias"
+    rows = numbers(getattr(module, f"{word}_{kind}_l{layer}"))
+    at = GATES[cell.kind].index(gate) * cell.units
+    return np.asarray(rows[at : at + cell.units].T)
+
+
+def _same(array: Array) -> Array:
+    return array
 
 
 def numbers(parameter: TorchTensor) -> Array:

@@ -75,8 +75,18 @@ def test_columns_of_what_mixes_them_are_refused():
     graph.outputs = {"out": part(graph, last, 0, 3)}
     with pytest.raises(UnsupportedError, match="mixes channels"):
         read_policy(graph)
+
+
+def test_columns_of_the_observation_are_selected():
     graph = Graph("history")
-    x = part(graph, graph.input("seen", "float32", (None, 5)), 0, 2)
-    graph.outputs = {"out": graph.add("matmul", x, graph.const(np.ones((2, 2), np.float32)))}
-    with pytest.raises(UnsupportedError, match="of the observation"):
-        read_policy(graph)
+    x = graph.input("seen", "float32", (None, 5))
+    old, new = part(graph, x, 0, 2), part(graph, x, 2, 5)
+    old = graph.add("tanh", old)  # which is not part of the selection
+    both = graph.add("concat", new, old, attrs={"axis": -1})
+    weights = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
+    graph.outputs = {"out": graph.add("matmul", both, graph.const(weights))}
+    network, x = read_policy(graph), 1e4 * seen()
+    assert sorted(selection.first for selection in network.program.selections) == [0, 2]
+    wanted = evaluate(graph, {"seen": x})["out"]
+    policy = Policy(pack(network, bits=8, first_bits=32, last_bits=32))
+    assert np.abs(policy.outputs(x) / wanted - 1).max() < 1e-3  # float16 takes numbers as they are

@@ -33,7 +33,7 @@ REFUSED = {
     "rl_games": (rl_games.continuous, UsageError, "`mu`, `log_std`, `value`"),
     "sb3": (stable_baselines.actor_and_critic, UsageError, "`27`, `28`"),
     "godot": (stable_baselines.godot, UsageError, "`output`, `state_outs`"),
-    "lstm": (rsl_rl.recurrent, UnsupportedError, r"`h_in`, `c_in`(.|\n)*with its states"),
+    "lstm": (rsl_rl.recurrent, UnsupportedError, r"`h_in`, `c_in`(.|\n)*in states, each with"),
     "drawn": (
         ml_agents.continuous,
         UnsupportedError,
@@ -43,7 +43,7 @@ REFUSED = {
     "lstm of buffers": (
         lambda: without_state("LSTM"),
         UnsupportedError,
-        r"remembers nothing(.|\n)*with them",
+        r"remembers nothing(.|\n)*name them in states",
     ),
     "gru of buffers": (lambda: without_state("GRU"), UnsupportedError, "remembers nothing"),
 }

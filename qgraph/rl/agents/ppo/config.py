@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 from qgraph.errors import UsageError
+from qgraph.rl.actor.recurrent_cells import CellKind
 from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.agents.setting import NOT_NEGATIVE, POSITIVE, SHARE, Interval, Panel, SettingValues
 from qgraph.rl.agents.shared_settings import (
@@ -21,6 +22,7 @@ from qgraph.rl.setting_text import SettingText
 if TYPE_CHECKING:
     import numpy as np
 
+    from qgraph.rl.environments import Environment
     from qgraph.rl.head import Head
     from qgraph.rl.learn.exploration import Exploration
     from qgraph.rl.learn.limiter import RateLimiter
@@ -89,6 +91,17 @@ class PpoConfig(RunConfig):
         0.0, "First logarithm of the deviation of continuous actions.", LOG_STDS
     )
 
+    recurrent: CellKind | None = ALGORITHM.setting(  # noqa: RUF009
+        None,
+        "Recurrent layer of the policy and the critic, which then are one network: lstm or gru.",
+        unit="cell",
+        default_text="none",
+    )
+    recurrent_units: int = ALGORITHM.number_of("units", 64, "Units of the recurrent layer.")
+    sequence_length: int = ALGORITHM.number_of(
+        "steps", 16, "Steps of a sequence that gradients of a recurrent policy pass through."
+    )
+
     tasks: ClassVar[Mapping[str, SettingValues]] = MappingProxyType(
         {
             "ALE/*": {
@@ -123,6 +136,8 @@ class PpoConfig(RunConfig):
                 hint=SettingText("{steps} {batch} or more", batch=self.batch_size),
             )  # fmt: skip
         self.check_batch_of(self.minibatch_size, f"minibatches of {self.minibatch_size}")
+        if self.recurrent is not None:
+            self._check_recurrent()
         if not self.synchronous:
             return
         self.check_batch_of(self.actors, f"{self.actors} actors that wait for each other")
@@ -136,6 +151,43 @@ class PpoConfig(RunConfig):
                     ),
                     hint=SettingText(f"{{{name}}} 1, or turn {{synchronous}} off"),
                 )
+
+    def _check_recurrent(self) -> None:
+        if self.minibatch_size % self.sequence_length:
+            raise UsageError(
+                SettingText(
+                    "{minibatch_size} {value} is not a multiple of {sequence_length} {length}",
+                    value=self.minibatch_size, length=self.sequence_length,
+                ),
+                hint=SettingText("minibatches of a recurrent policy consist of sequences"),
+            )  # fmt: skip
+        for name in ("compress", "train_bits"):
+            if getattr(self, name):
+                raise UsageError(
+                    SettingText(f"{{{name}}} is not for a recurrent policy"),
+                    hint=SettingText("leave {option} out, or {recurrent}", option=name),
+                )
+        if self.broadcast_bits not in (None, self.actor_bits):
+            raise UsageError(
+                SettingText("{broadcast_bits} must equal {actor_bits} for a recurrent policy"),
+                hint=SettingText("leave {broadcast_bits} out"),
+            )
+
+    def check_observations(self, environment: Environment) -> None:
+        super().check_observations(environment)
+        if self.recurrent is not None and len(environment.shape) != 1:
+            raise UsageError(
+                SettingText("{recurrent} is for vectors; `{name}` gives {shape}",
+                            name=self.environment, shape=list(environment.shape)),
+                hint=SettingText("leave {recurrent} out"),
+            )  # fmt: skip
+
+    @property
+    def state_size(self) -> int:
+        """Numbers in the states of a recurrent policy; 0 for others."""
+        if self.recurrent is None:
+            return 0
+        return self.recurrent_units * (2 if self.recurrent is CellKind.LSTM else 1)
 
     @property
     def record_steps(self) -> int:

@@ -24,11 +24,15 @@ from qgraph.rl.environments import Environment
 from qgraph.rl.head import Head
 from qgraph.rl.learn.adam import Adam
 from qgraph.rl.learn.networks import (
+    OBSERVED,
+    SELECTED,
     TINY,
+    RecurrentNetworks,
     actor_critic,
     is_trained,
     network,
     orthogonal_weights,
+    recurrent_actor_critic,
     with_log_std,
 )
 from qgraph.rl.learn.queue import follows
@@ -73,13 +77,21 @@ class PpoLearner(BitsLearner):
         rng = np.random.default_rng(config.seed)
         outputs = actions.count or len(actions.low)
         self.critic = None
-        if len(shape) > 1:
+        self.recurrent: RecurrentNetworks | None = None
+        if config.recurrent is not None:
+            self.recurrent = recurrent_actor_critic(
+                shape, config.hidden_sizes, outputs, config.recurrent, config.recurrent_units
+            )
+            self.program, self.network = self.recurrent.policy, self.recurrent.network
+        elif len(shape) > 1:
             self.program, self.network = actor_critic(shape, config.hidden_sizes, outputs, 1)
         else:
             self.program = network(shape, config.hidden_sizes, outputs, activation="tanh")
             self.network = self.program
             self.critic = network(shape, config.critic_hidden_sizes, 1, activation="tanh")
         parts = {"policy": orthogonal_weights(self.network, rng, TINY)}
+        if self.recurrent is not None:
+            parts["policy"] |= self.recurrent.fixed
         if self.critic is not None:
             parts["critic"] = orthogonal_weights(self.critic, rng, 1.0)
         if not actions.discrete:
@@ -127,26 +139,34 @@ class PpoLearner(BitsLearner):
         """Learn from a rollout [n]: the critic's error of each step, and the mean loss."""
         records = batch.records
         columns = [*(records[name] for name in TRANSITION), follows(records)]
-        errors, measures = self._compiled(*columns, records["log_probability"])
+        states = [records["state"]] if self.recurrent is not None else []
+        errors, measures = self._compiled(*columns, records["log_probability"], *states)
         self.measures = Measures(*(float(measure) for measure in measures))
         return errors.numpy(), self.measures.loss
 
     def _step(
         self, x: Tensor, action: Tensor, reward: Tensor, discount: Tensor, following: Tensor,
-        same_episode: Tensor, log_mu: Tensor,
+        same_episode: Tensor, log_mu: Tensor, states: Tensor | None = None,
     ) -> tuple[Tensor, Measures]:  # fmt: skip
-        config = self.config
-        (_, value), (_, next_value) = self._outputs(x), self._outputs(following)
+        config, after = self.config, None
+        if states is None:
+            (_, value), (_, next_value) = self._outputs(x), self._outputs(following)
+        else:  # by the states of the actor, so all steps at once
+            _, value, after = self._next(x, states)
+            _, next_value, _ = self._next(following, after)
         errors = config.reward_scale * reward + discount * next_value - value
         advantage = advantages(errors, config.gae_lambda * discount * same_episode)
         rollout = Minibatch(x, action, log_mu, advantage, advantage + value, value)
+        memory = () if states is None else (states, same_episode)
         places, share = self._places(), self._share_of_rate()
         count = places.shape[0]
         self.taken.assign_add(1)
 
         def learn(at: Tensor, sums: Measures) -> tuple[Tensor, Measures]:
             drawn = Minibatch(*(tf.gather(column, places[at]) for column in rollout))
-            measures = self._learn(drawn, share)
+            measures = self._learn(
+                drawn, share, *(tf.gather(column, places[at]) for column in memory)
+            )
             sums = Measures(*(a + b for a, b in zip(sums, measures, strict=True)))
             return tf.where(self._is_near(measures.kl), at + 1, count), sums
 
@@ -156,10 +176,17 @@ class PpoLearner(BitsLearner):
         n = sums.minibatches
         return tf.abs(advantage), Measures(sums.loss / n, sums.kl / n, sums.clipped / n, n)
 
-    def _learn(self, minibatch: Minibatch, share: Tensor) -> Measures:
-        """A step of Adam, unless the policy is too far from the one that acted."""
+    def _learn(self, minibatch: Minibatch, share: Tensor, *memory: Tensor) -> Measures:
+        """A step of Adam, unless the policy is too far from the one that acted.
+
+        memory: for a recurrent policy, states of the actor [n, s], and 1 where the next step is of
+        the same episode [n].
+        """
         with tf.GradientTape() as tape:
-            outputs, value = self._outputs(minibatch.observation)
+            if memory:
+                outputs, value = self._unrolled(minibatch.observation, *memory)
+            else:
+                outputs, value = self._outputs(minibatch.observation)
             log_pi, entropy = self._density(outputs, minibatch.action)
             measures = objective(self.config, minibatch, log_pi, entropy, value)
         gradients = self.adam.gradients(tape, measures.loss)
@@ -185,6 +212,39 @@ class PpoLearner(BitsLearner):
             values = [run(self.critic, critic, x, bfloat16=self.bfloat16)]
         return outputs, values[0][:, 0]
 
+    def _next(self, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The policy's output [n, m], values [n] and the next states, of a recurrent network."""
+        assert self.recurrent is not None
+        sizes = [state.size for state in self.program.states]
+        given = {OBSERVED: tf.cast(x, tf.float32)}
+        for state, value in zip(self.program.states, tf.split(states, sizes, -1), strict=True):
+            given[f"{SELECTED}{state.name}"] = value
+        weights = part(self.weights, "policy")
+        outputs, values, *after = run_all(
+            self.network, weights, None, bfloat16=self.bfloat16, given=given
+        )
+        return outputs, values[:, 0], tf.concat(after, -1)
+
+    def _unrolled(self, x: Tensor, states: Tensor, same_episode: Tensor) -> tuple[Tensor, Tensor]:
+        """Outputs [n, m] and values [n] of sequences, one behind the other in n steps.
+
+        The first step of a sequence, and of an episode, begins with the actor's state, from which
+        no gradient flows; others with the state that the network has after the step before.
+        """
+        length = self.config.sequence_length
+        x, states, going = (
+            tf.reshape(column, [-1, length, *column.shape[1:]])
+            for column in (x, states, same_episode)
+        )
+        state, found = states[:, 0], []
+        for t in range(length):
+            outputs, value, after = self._next(x[:, t], state)
+            found.append((outputs, value))
+            if t + 1 < length:
+                state = tf.where(going[:, t, None] > 0, after, states[:, t + 1])
+        outputs, values = (tf.stack(column, 1) for column in zip(*found, strict=True))
+        return tf.reshape(outputs, [-1, outputs.shape[-1]]), tf.reshape(values, [-1])
+
     def _density(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """The log probability [n] of actions, and the entropy [n] of their distributions."""
         if self.actions.discrete:
@@ -197,11 +257,17 @@ class PpoLearner(BitsLearner):
         return kl <= KL_MARGIN * target if target else tf.constant(True)
 
     def _places(self) -> Tensor:
-        """The steps of each minibatch [epochs * minibatches, n], by the seed and the rollout."""
+        """The steps of each minibatch [epochs * minibatches, n], by the seed and the rollout.
+
+        Those of a recurrent policy are whole sequences.
+        """
         config = self.config
-        shape = [config.epochs, config.batch_size]
+        length = 1 if self.recurrent is None else config.sequence_length
+        shape = [config.epochs, config.batch_size // length]
         drawn = tf.random.stateless_uniform(shape, tf.stack([config.seed, self.taken]))
-        return tf.reshape(tf.argsort(drawn), [-1, config.minibatch_size])
+        first = length * tf.argsort(drawn)
+        places = first if length == 1 else first[..., None] + tf.range(length)
+        return tf.reshape(places, [-1, config.minibatch_size])
 
     def _share_of_rate(self) -> Tensor:
         """The share of the learning rate, which is 1 in the first rollout."""

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/aligned.h"
 #include "core/quantize.h"
 
 namespace qgraph {
@@ -41,15 +42,24 @@ inline void add_up_blocks(std::vector<double>& partial, int64_t blocks, int64_t 
 
 // One value for each channel, then the values from the first on again: kLanes consecutive values
 // can be read from any channel on.
-inline std::vector<float> repeated(const float* values, int64_t channels) {
-    std::vector<float> made(static_cast<size_t>(channels + kLanes - 1));
-    for (size_t i = 0; i < made.size(); ++i) made[i] = values[i % static_cast<size_t>(channels)];
+inline AlignedVector<float> repeated(const float* values, int64_t channels) {
+    AlignedVector<float> made(values, values + channels);
+    made.resize(static_cast<size_t>(channels + kLanes - 1));
+    for (size_t i = channels; i < made.size(); ++i) made[i] = made[i - channels];
     return made;
 }
 
+// A sum for each slot: channels, and kLanes - 1 slots of the first channels again. If channels are
+// a multiple of 8, no vector of sums spans two cache lines.
+using Slots = AlignedVector<double>;
+
 // Adds sums in such slots to those of their channels.
-inline void fold_slots(const std::vector<double>& slots, double* sums, int64_t channels) {
-    for (size_t i = 0; i < slots.size(); ++i) sums[i % static_cast<size_t>(channels)] += slots[i];
+inline void fold_slots(const Slots& slots, double* sums, int64_t channels) {
+    const auto count = static_cast<int64_t>(slots.size());
+    for (int64_t first = 0; first < count; first += channels) {
+        const int64_t end = std::min(channels, count - first);
+        for (int64_t i = 0; i < end; ++i) sums[i] += slots[first + i];
+    }
 }
 
 // Adds up kLanes sums into the first: the upper half is added to the lower until one is left.

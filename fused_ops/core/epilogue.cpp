@@ -20,7 +20,7 @@ struct Partial {
 
 // A norm, with its vectors as `repeated` makes them.
 struct NormVectors {
-    std::vector<float> centre, scale, shift;
+    AlignedVector<float> centre, scale, shift;
 
     NormVectors(const Norm& norm, int64_t channels)
         : centre(repeated(norm.centre, channels)),
@@ -60,7 +60,7 @@ class Pass {
   private:
     void run(int64_t block, Partial* partial) const {
         // These have extra elements after the last channel.
-        std::vector<double> bias, high, scale, shift;
+        Slots bias, high, scale, shift;
         Strip strip = strip_of(block);
         if (partial != nullptr) {
             bias.resize(bias_.size());
@@ -154,7 +154,8 @@ class Pass {
                           norm_->centre.data(),
                           norm_->scale.data(),
                           norm_->shift.data(),
-                          {scale_sums, shift_sums}};
+                          {scale_sums, shift_sums},
+                          nullptr};
             strip.x = normalized;
             strip.g = g == nullptr ? nullptr : g + at;
             strip.out = out + at;
@@ -192,7 +193,7 @@ class Pass {
         std::copy_n(out, part, to);
     }
 
-    void fold(const std::vector<double>& slots, std::vector<double>& sums, int64_t block) const {
+    void fold(const Slots& slots, std::vector<double>& sums, int64_t block) const {
         fold_slots(slots, sums.data() + block * e_.channels, e_.channels);
     }
 
@@ -204,7 +205,7 @@ class Pass {
     float* out_;
     int64_t count_;
     bool stream_;
-    std::vector<float> bias_, high_, last_;
+    AlignedVector<float> bias_, high_, last_;
 };
 
 // d loss / d log2 t of a quantizer, from the sums of blocks.

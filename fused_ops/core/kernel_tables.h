@@ -2,6 +2,7 @@
 // its compiler flags select the set.
 #pragma once
 
+#include "core/codes_body.h"
 #include "core/conv_body.h"
 #include "core/epilogue_body.h"
 #include "core/norm_body.h"
@@ -20,7 +21,8 @@ constexpr TileKernels kKernels{
     kEpilogues<true>,
     kConvKernels,
     add_products,
-    kNormKernels};
+    kNormKernels,
+    kCodeKernels};
 
 }  // namespace
 }  // namespace qgraph

@@ -38,14 +38,15 @@ void moments(const float* x, int64_t count, int64_t channels, const float* origi
     std::fill_n(mean, channels, 0.0);
     std::fill_n(variance, channels, 0.0);
     if (count == 0) return;
-    const std::vector<float> centre = repeated(origin, channels);
+    const AlignedVector<float> centre = repeated(origin, channels);
     const int64_t blocks = (count + kBlock - 1) / kBlock;
     std::vector<double> first(static_cast<size_t>(blocks * channels)), second(first.size());
     parallel_tasks(blocks, count / kGrain, [&](int64_t block) {
         const int64_t at = block * kBlock;
-        std::vector<double> sums(centre.size()), squares(centre.size());
+        Slots sums(centre.size()), squares(centre.size());
         NormRows rows{x + at,   nullptr,       nullptr, 0,       at % channels,
-                      channels, centre.data(), nullptr, nullptr, {sums.data(), squares.data()}};
+                      channels, centre.data(), nullptr, nullptr, {sums.data(), squares.data()},
+                      nullptr};
         run_rows(kernels().norm.moments, rows, std::min(kBlock, count - at), centre.data());
         fold_slots(sums, first.data() + block * channels, channels);
         fold_slots(squares, second.data() + block * channels, channels);
@@ -64,13 +65,13 @@ void moments(const float* x, int64_t count, int64_t channels, const float* origi
 void add_normalized(const float* g, const float* x, float* out, int64_t count, int64_t channels,
                     const Norm& norm) {
     if (count == 0) return;
-    const std::vector<float> centre = repeated(norm.centre, channels);
-    const std::vector<float> scale = repeated(norm.scale, channels);
-    const std::vector<float> shift = repeated(norm.shift, channels);
+    const AlignedVector<float> centre = repeated(norm.centre, channels);
+    const AlignedVector<float> scale = repeated(norm.scale, channels);
+    const AlignedVector<float> shift = repeated(norm.shift, channels);
     parallel_tasks((count + kBlock - 1) / kBlock, count / kGrain, [&](int64_t block) {
         const int64_t at = block * kBlock;
-        NormRows rows{x + at,        g + at,       out + at,     0, at % channels, channels,
-                      centre.data(), scale.data(), shift.data(), {}};
+        NormRows rows{x + at,        g + at,       out + at,     0,  at % channels, channels,
+                      centre.data(), scale.data(), shift.data(), {}, nullptr};
         run_rows(kernels().norm.add, rows, std::min(kBlock, count - at), centre.data());
     });
 }

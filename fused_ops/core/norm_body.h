@@ -68,16 +68,20 @@ inline void norm_gradients(const NormRows& given) {
     });
 }
 
+template <bool Scaled>
 inline void add_normalized_rows(const NormRows& given) {
     const NormRows s = given;
     each_vector(s.rows, s.channel, s.channels, [&](int64_t at, int64_t slot) {
         const NormValue d = norm_load(s.x, at) - norm_load(s.centre, slot);
         const NormValue v = d * norm_load(s.scale, slot) + norm_load(s.shift, slot);
-        store<Type::float32, kWidth, false>(s.out, at, norm_load(s.g, at) + v);
+        NormValue g = norm_load(s.g, at);
+        if constexpr (Scaled) g = g * norm_load(s.factor, slot);
+        store<Type::float32, kWidth, false>(s.out, at, g + v);
     });
 }
 
-constexpr NormKernels kNormKernels{add_moments, normalize, norm_gradients, add_normalized_rows};
+constexpr NormKernels kNormKernels{add_moments, normalize, norm_gradients,
+                                   add_normalized_rows<false>, add_normalized_rows<true>};
 
 }  // namespace
 }  // namespace qgraph

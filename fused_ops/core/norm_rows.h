@@ -18,15 +18,17 @@ struct NormRows {
     const float* scale;
     const float* shift;
     double* sums[2];
+    const float* factor;  // of g, for add_scaled
 };
 
 using NormKernel = void (*)(const NormRows&);
 
 struct NormKernels {
-    NormKernel moments;    // sums of x - centre and of its square
-    NormKernel normalize;  // out = (x - centre) * scale + shift
-    NormKernel gradients;  // out = g * scale; sums of g * (x - centre) and of g
-    NormKernel add;        // out = g + ((x - centre) * scale + shift)
+    NormKernel moments;     // sums of x - centre and of its square
+    NormKernel normalize;   // out = (x - centre) * scale + shift
+    NormKernel gradients;   // out = g * scale; sums of g * (x - centre) and of g
+    NormKernel add;         // out = g + ((x - centre) * scale + shift)
+    NormKernel add_scaled;  // out = g * factor + ((x - centre) * scale + shift)
 };
 
 }  // namespace qgraph

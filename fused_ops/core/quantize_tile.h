@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "core/codes_span.h"
 #include "core/conv_tile.h"
 #include "core/epilogue_strip.h"
 #include "core/norm_rows.h"
@@ -33,7 +34,7 @@ struct ByRounding {
 };
 
 // The forward and backward kernel for each type and rounding mode, and the kernels of epilogues,
-// convolutions, rounding and batch norms.
+// convolutions, rounding, batch norms and codes in bytes.
 struct TileKernels {
     ByRounding forward[kTypes];
     ByRounding backward[kTypes];
@@ -42,6 +43,7 @@ struct TileKernels {
     ConvKernels conv;
     RoundingKernel rounding;
     NormKernels norm;
+    CodeKernels codes;
 };
 
 // Each returns null if this build does not contain it.

@@ -36,6 +36,10 @@ std::vector<float> samples(size_t count, unsigned seed);
 // enough values.
 std::vector<float> with_extremes(std::vector<float> values);
 
+// The sum of each channel, in the order of epilogue.h.
+std::vector<double> sums_of_channels(const std::vector<double>& values, size_t channels);
+
+void test_codes();
 void test_quantizer();
 void test_narrow_types();
 void test_grid();

@@ -154,6 +154,7 @@ int main() {
     test_epilogue();
     test_epilogue_grid();
     test_norm();
+    test_codes();
     test_broadcast();
     test_rounding();
     test_significand();

@@ -14,20 +14,8 @@
 #include "tests/check.h"
 
 namespace qgraph {
-namespace {
 
-struct Results {
-    std::vector<float> y, gx;
-    double inner = 0, outer = 0;
-    std::vector<double> bias, high;
-};
-
-Quantizer quantizer(const Grid& grid, Rounding rounding) {
-    return {&grid.f, 1, grid.low, grid.high, rounding};
-}
-
-// The gradients of each channel, in the order of epilogue.h.
-std::vector<double> of_channels(const std::vector<float>& values, size_t channels) {
+std::vector<double> sums_of_channels(const std::vector<double>& values, size_t channels) {
     const size_t lanes = kLanes;
     const size_t block = lanes * kLeafRows * kLeaves;
     std::vector<double> total(channels), span(channels);
@@ -47,6 +35,18 @@ std::vector<double> of_channels(const std::vector<float>& values, size_t channel
     }
     for (size_t i = 0; i < channels; ++i) total[i] += span[i];
     return total;
+}
+
+namespace {
+
+struct Results {
+    std::vector<float> y, gx;
+    double inner = 0, outer = 0;
+    std::vector<double> bias, high;
+};
+
+Quantizer quantizer(const Grid& grid, Rounding rounding) {
+    return {&grid.f, 1, grid.low, grid.high, rounding};
 }
 
 Results expected(const std::vector<float>& x, const std::vector<float>& g, const Epilogue& e) {
@@ -79,8 +79,9 @@ Results expected(const std::vector<float>& x, const std::vector<float>& g, const
     }
     quantize_gradients(x.data(), gz.data(), r.gx.data(), &r.inner, size,
                        quantizer(e.inner, e.rounding));
-    r.bias = of_channels(gz, channels);
-    if (e.activation == Activation::clip) r.high = of_channels(gh, channels);
+    r.bias = sums_of_channels({gz.begin(), gz.end()}, channels);
+    if (e.activation == Activation::clip)
+        r.high = sums_of_channels({gh.begin(), gh.end()}, channels);
     return r;
 }
 

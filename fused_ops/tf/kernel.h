@@ -91,6 +91,8 @@ inline void* data(const Tensor& tensor) { return TF_TensorData(tensor.get()); }
 
 inline float* floats(const Tensor& tensor) { return static_cast<float*>(data(tensor)); }
 
+inline uint8_t* bytes(const Tensor& tensor) { return static_cast<uint8_t*>(data(tensor)); }
+
 inline Shape shape(const Tensor& tensor) {
     Shape dims(static_cast<size_t>(TF_NumDims(tensor.get())));
     for (size_t i = 0; i < dims.size(); ++i) dims[i] = TF_Dim(tensor.get(), static_cast<int>(i));
@@ -131,10 +133,10 @@ class Run {
     }
 
     Tensor float_output(int index, const Shape& dims) {
-        return Tensor(
-            TF_AllocateOutput(context_, index, TF_FLOAT, dims.data(), static_cast<int>(dims.size()),
-                              static_cast<size_t>(size(dims)) * sizeof(float), status_.get()));
+        return output(index, TF_FLOAT, sizeof(float), dims);
     }
+
+    Tensor byte_output(int index, const Shape& dims) { return output(index, TF_UINT8, 1, dims); }
 
     // Temporary memory on the device.
     Tensor workspace(int64_t bytes) {
@@ -192,6 +194,12 @@ class Run {
     }
 
   private:
+    Tensor output(int index, TF_DataType type, size_t bytes, const Shape& dims) {
+        return Tensor(TF_AllocateOutput(context_, index, type, dims.data(),
+                                        static_cast<int>(dims.size()),
+                                        static_cast<size_t>(size(dims)) * bytes, status_.get()));
+    }
+
     TF_OpKernelContext* context_;
     Status status_;
 };

@@ -7,11 +7,12 @@ The separate nodes compute the same. They run if the fused ops do not load, unde
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from qgraph.foreign import Tensor, TFModule
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.reading import spec_of
+from qgraph.ir.ops.attributes import SlidingAttrs
+from qgraph.ir.reading import marks_of, spec_of
 from qgraph.ir.types import Overflow, Rounding
 from qgraph.train.quantizer import chosen
 
@@ -23,7 +24,8 @@ class Epilogue:
     """`outer(activation(inner(x) + bias))`, where `inner` and `outer` are quantizers.
 
     nodes: names of all nodes in order. activation: `none`, `relu`, `relu6`, or `clip`, which clips
-    to 0 and the value `high` [channels].
+    to 0 and the value `high` [channels]. product: a layer before `inner` that multiplies each
+    channel by a number, as a batch norm does that could not be folded; it is the first node then.
     """
 
     inner: Node
@@ -32,11 +34,21 @@ class Epilogue:
     high: str | None
     outer: Node
     nodes: tuple[str, ...]
+    product: Node | None = None
 
     @property
     def x(self) -> str:
         """The input value."""
+        return (self.product or self.inner).inputs[0]
+
+    @property
+    def layer(self) -> str:
+        """The value that `inner` quantizes."""
         return self.inner.inputs[0]
+
+    def without_product(self) -> Epilogue:
+        """The ops behind the product."""
+        return replace(self, nodes=self.nodes[1:], product=None) if self.product else self
 
     @property
     def attributes(self) -> dict[str, object]:
@@ -99,7 +111,30 @@ def _ending_at(graph: Graph, outer: Node) -> Epilogue | None:
     bias, inner = node.inputs[1], before()
     if inner.op != "quantize" or not _fits(graph, inner, outer, bias, high):
         return None
-    return Epilogue(inner, bias, activation, high, outer, tuple(node.name for node in nodes))
+    product = before()
+    names = tuple(node.name for node in nodes)
+    if product is inner:
+        return Epilogue(inner, bias, activation, high, outer, names)
+    if not _multiplies_channels(graph, product, bias):
+        return Epilogue(inner, bias, activation, high, outer, names[1:])
+    return Epilogue(inner, bias, activation, high, outer, names, product)
+
+
+def _multiplies_channels(graph: Graph, node: Node, bias: str) -> bool:
+    """Whether a node multiplies each channel by a number. bias: a vector of these channels."""
+    if not marks_of(node).batch_norm:
+        return False
+    (channels,) = graph.types[bias].shape or (None,)
+    known = {"mul": (channels,), "depthwise_conv2d": (1, 1, channels, 1)}
+    if graph.types[node.inputs[1]].shape != known.get(node.op):
+        return False
+    attributes = node.attributes
+    if not isinstance(attributes, SlidingAttrs):
+        return True
+    return (
+        attributes.strides == (1, 1)
+        and graph.types[node.name].shape == graph.types[node.inputs[0]].shape
+    )
 
 
 def _fits(graph: Graph, inner: Node, outer: Node, bias: str, high: str | None) -> bool:

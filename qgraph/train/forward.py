@@ -31,13 +31,16 @@ class Chain:
 
     x: the input value. run: computes the value of the last node from the values by name. normed:
     the same for the output of a layer whose batch norm was left out; it takes that norm. None if
-    the fused op is not available.
+    the fused op is not available. layer: the value before the first quantizer, which is x or the
+    first node. without_layer: the chain without this node; None if it is not one of the nodes.
     """
 
     x: str
     nodes: tuple[str, ...]
     run: Callable[[Mapping[str, Tensor]], Tensor]
     normed: Callable[[PendingNorm, Mapping[str, Tensor]], Tensor] | None = None
+    layer: str = ""
+    without_layer: Chain | None = None
 
 
 # Points at which a derivative is checked: on both sides of 0, of all sizes, no whole numbers.
@@ -165,7 +168,7 @@ class Forward:
             if node.op == "input":
                 continue
             chain = chained.get(node.name)
-            if chain and values[chain.x].dtype == tf.float32:
+            if chain and chain.layer not in wide and values[chain.x].dtype == tf.float32:
                 if node.name == chain.nodes[-1]:
                     values[node.name] = chain.run(values)
             elif node.op == "const":

@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 
 from qgraph.foreign import KerasModel, Tensor, Variable
 from qgraph.ir.graph import Graph
+from qgraph.train.compact import InputCodes
 from qgraph.train.forward import Chain, Override, Piece
 from qgraph.train.freezing import Freezing
 from qgraph.train.norms import Update
@@ -24,13 +25,15 @@ RateUnits: TypeAlias = Sequence[tuple[Variable, float]]
 class Replacements:
     """Functions that run instead of the nodes that depend on scales, in one step.
 
-    overrides: by op. chains: nodes that run as one op. pieces: by node. updates: filled while the
-    step runs, with variables that change and are not trained.
+    overrides: by op. chains: nodes that run as one op. pieces: by node. codes: how layers may store
+    their inputs, by layer. updates: filled while the step runs, with variables that change and are
+    not trained.
     """
 
     overrides: Mapping[str, Override]
     chains: Sequence[Chain] = ()
     pieces: Mapping[str, Piece] = field(default_factory=dict)
+    codes: Mapping[str, InputCodes] = field(default_factory=dict)
     updates: Sequence[Update] = ()
 
 

@@ -17,6 +17,7 @@ from qgraph.train.folded import Norm
 from qgraph.train.forward import Chain, Forward, Piece
 from qgraph.train.kind import QuantizerKind, Quantizers
 from qgraph.train.normed_epilogue import PendingNorm
+from qgraph.train.normed_input import normed_input
 from qgraph.train.norms import MOMENTUM, BatchNorms, Update
 from qgraph.train.state import constants_of
 from qgraph.train.tqt import TQT, inexact_in_float32
@@ -91,8 +92,14 @@ class TrainingGraph:
         def normalize(node: Node, piece: Piece, inputs: Sequence[Tensor]) -> Tensor:
             layer = self.norms.by_layer[node.name]
             weights = self.weights[layer.weights]
-            pending = node.name in behind
-            y, changed = layer.run(weights, piece, inputs, self.momentum, pending=pending)
+            pending, codes = node.name in behind, run.codes.get(node.name)
+            normed = False
+            if layer.input is not None and codes is not None and codes.ops is not None:
+                piece = normed_input(layer.input, piece, codes, self.momentum, updates)
+                normed = True
+            y, changed = layer.run(
+                weights, piece, inputs, self.momentum, pending=pending, normed=normed
+            )
             updates.extend(changed)
             return y
 
@@ -105,30 +112,45 @@ class TrainingGraph:
         # Normalized inputs are not on a grid of codes.
         pieces = {name: piece for name, piece in run.pieces.items() if not moves_input(name)}
         may_wait = batch_statistics and not wide
-        behind = self._pending(run.chains, updates, frozenset(wanted or ())) if may_wait else {}
-        chains = [behind.get(chain.x, chain) for chain in run.chains]
-        constants = self.constants()
+        chains = [self._with_norm_outside(chain, batch_statistics) for chain in run.chains]
+        gains = self.norms.gains()
+        behind = self._pending(chains, gains, updates, frozenset(wanted or ())) if may_wait else {}
+        chains = [behind.get(chain.layer, chain) for chain in chains]
+        constants = self.norms.folded(self.weights, gains)
         values = self._forward(inputs, constants, run.overrides, around, wide, chains, pieces)
         return values, [*updates, *run.updates]
 
     def _pending(
-        self, chains: Iterable[Chain], updates: list[Update], wanted: Collection[str]
+        self,
+        chains: Iterable[Chain],
+        gains: Mapping[str, Tensor],
+        updates: list[Update],
+        wanted: Collection[str],
     ) -> dict[str, Chain]:
         """Chains that compute the norm of the layer before them, by layer.
 
-        updates: receives those of running statistics when a chain runs.
+        gains: of norms of outputs, by layer. updates: receives those of running statistics when a
+        chain runs.
         """
         found = {}
         for chain in chains:
-            layer = self.norms.by_layer.get(chain.x)
+            layer = self.norms.by_layer.get(chain.layer)
             if layer is None or layer.output is None or chain.normed is None:
                 continue
-            if chain.x in wanted or self.graph.use_count(chain.x) > 1:
+            if chain.layer in wanted or self.graph.use_count(chain.layer) > 1:
                 continue
             constant = layer.constant(self.weights[layer.weights])
-            norm = PendingNorm(layer.output, constant, self.momentum, updates)
-            found[chain.x] = replace(chain, run=partial(chain.normed, norm))
+            gain = gains[chain.layer]
+            norm = PendingNorm(layer.output, gain, constant, self.momentum, updates)
+            found[chain.layer] = replace(chain, run=partial(chain.normed, norm))
         return found
+
+    def _with_norm_outside(self, chain: Chain, batch_statistics: bool) -> Chain:
+        """The chain without its layer, if a batch norm of the layer's input moves."""
+        layer = self.norms.by_layer.get(chain.layer) if batch_statistics else None
+        if layer is None or layer.input is None or chain.without_layer is None:
+            return chain
+        return chain.without_layer
 
     def wide_now(self) -> frozenset[str]:
         """The nodes whose sums may not be exact in float32 with the current weights."""
@@ -136,7 +158,7 @@ class TrainingGraph:
 
     def constants(self) -> dict[str, Tensor]:
         """Values of the const nodes, batch norms folded."""
-        return self.norms.folded(self.weights)
+        return self.norms.folded(self.weights, self.norms.gains())
 
     @property
     def kernels(self) -> list[Variable]:

@@ -43,6 +43,8 @@ class RunningStatistics:
         self.epsilon = tf.cast(norm.epsilon, tf.float32)
         self.first_mean = tf.cast(norm.mean, tf.float32)
         self.first_energy = tf.cast(norm.variance, tf.float32) + self.epsilon
+        least = tf.maximum(1e-12 * self.first_energy, np.finfo(np.float32).tiny)
+        self.safe_epsilon = tf.maximum(self.epsilon, least)
 
     def scale(self) -> Tensor:
         """The initial deviation over the current one: 1 until the variance changes."""
@@ -65,7 +67,7 @@ class RunningStatistics:
 
         size = _size(gain)
         # Scaled so that epsilon is the same for all channels, as TensorFlow's op requires.
-        unit = tf.sqrt(EPSILON / self._safe_epsilon()) / size
+        unit = tf.sqrt(EPSILON / self.safe_epsilon) / size
         shape = tf.shape(x)
         made = tf.raw_ops.FusedBatchNormV3(
             x=tf.reshape(_scaled(x, unit), [shape[0], -1, 1, x.shape[-1]]),
@@ -86,7 +88,7 @@ class RunningStatistics:
         """The factor of `x - mean` in `normalized`, from the biased variance of x."""
         import tensorflow as tf
 
-        of_batch = variance / tf.square(_size(gain)) + self._safe_epsilon()
+        of_batch = variance / tf.square(_size(gain)) + self.safe_epsilon
         return tf.sqrt((self.variance + self.epsilon) / of_batch)
 
     def updates_from(
@@ -104,12 +106,6 @@ class RunningStatistics:
             variance *= count / least
         return self._updates(mean, variance, gain, constant, momentum)
 
-    def _safe_epsilon(self) -> Tensor:
-        import tensorflow as tf
-
-        least = tf.maximum(1e-12 * self.first_energy, np.finfo(np.float32).tiny)
-        return tf.maximum(self.epsilon, least)
-
     def _updates(
         self, mean: Tensor, variance: Tensor, gain: Tensor, constant: Tensor, momentum: float
     ) -> list[Update]:
@@ -119,10 +115,11 @@ class RunningStatistics:
         size = _size(gain)
         mean = mean / tf.where(gain < 0, -size, size) + constant
         variance = variance / tf.square(size)
-        return [
-            (self.mean, self.mean + (mean - self.mean) * (1 - momentum)),
-            (self.variance, self.variance + (variance - self.variance) * (1 - momentum)),
-        ]
+        moved = []
+        for variable, value in ((self.mean, mean), (self.variance, variance)):
+            before = tf.convert_to_tensor(variable)  # read once
+            moved.append((variable, before + (value - before) * (1 - momentum)))
+        return moved
 
 
 def _size(gain: Tensor) -> Tensor:
@@ -170,9 +167,8 @@ class OutputNorm(RunningStatistics):
         """Factor of the weights, [channels]."""
         return self.gamma * self.scale()
 
-    def offset(self, constant: Tensor) -> Tensor:
+    def offset(self, constant: Tensor, gain: Tensor) -> Tensor:
         """The bias [channels]. constant: a sum added to the output before the batch norm."""
-        gain = self.gain()
         return (self.first_mean - gain * self.mean) + gain * constant
 
     def corrected(
@@ -206,16 +202,18 @@ class NormedLayer:
         self.output = OutputNorm(by_side["output"]) if "output" in by_side else None
         self.input = InputNorm(by_side["input"]) if "input" in by_side else None
 
-    def folded(self, weights: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights and bias of inference: exactly those given, until statistics or gamma change."""
+    def folded(self, weights: Tensor, bias: Tensor, gain: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Weights and bias of inference: exactly those given, until statistics or gamma change.
+
+        gain: of the output's norm.
+        """
         constant = self.constant(weights)
         if self.input is not None:
             weights = weights * self._on_inputs(weights, self.input.scale())
-        if self.output is None:
+        if self.output is None or gain is None:
             return weights, bias + constant
-        return weights * self._on_outputs(weights, self.output.gain()), bias + self.output.offset(
-            constant
-        )
+        offset = self.output.offset(constant, gain)
+        return weights * self._on_outputs(weights, gain), bias + offset
 
     def run(
         self,
@@ -225,15 +223,17 @@ class NormedLayer:
         momentum: float,
         *,
         pending: bool = False,
+        normed: bool = False,
     ) -> tuple[Tensor, list[Update]]:
         """Run `layer` on x and folded weights, with the statistics of this batch.
 
-        weights: the weights before folding. pending: leaves out the norm of the output. Returns the
-        output without bias, and the updates of running statistics.
+        weights: the weights before folding. pending: leaves out the norm of the output. normed:
+        leaves out that of the input, which `layer` computes. Returns the output without bias, and
+        the updates of running statistics.
         """
         x, *rest = inputs
         updates: list[Update] = []
-        if self.input is not None:
+        if self.input is not None and not normed:
             x, updates = self.input.corrected(x, momentum)
         (y,) = layer(x, *rest)
         if self.output is not None and not pending:
@@ -297,10 +297,24 @@ class BatchNorms:
                     found[f"{side}-variance/{name}"] = norm.variance
         return found
 
-    def folded(self, constants: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """`constants` by const node, with batch norms folded into weights and biases."""
+    def gains(self) -> dict[str, Tensor]:
+        """The gains of norms of outputs, by layer."""
+        return {
+            name: layer.output.gain()
+            for name, layer in self.by_layer.items()
+            if layer.output is not None
+        }
+
+    def folded(
+        self, constants: Mapping[str, Tensor], gains: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """`constants` by const node, with batch norms folded into weights and biases.
+
+        gains: as `gains` returns them; computing them once saves many small ops.
+        """
         made = dict(constants)
-        for layer in self.by_layer.values():
+        for name, layer in self.by_layer.items():
             weights, bias = layer.weights, layer.bias
-            made[weights], made[bias] = layer.folded(constants[weights], constants[bias])
+            given = constants[weights], constants[bias], gains.get(name)
+            made[weights], made[bias] = layer.folded(*given)
         return made

@@ -6,7 +6,7 @@ This file imports TensorFlow.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -40,6 +40,16 @@ class Rate:
         return rate * (ANNEALED + (1 - ANNEALED) * (1 + tf.cos(math.pi * share)) / 2)
 
 
+@dataclass(frozen=True)
+class StepScalars:
+    """What the updates of all variables share in one step; float32 scalars."""
+
+    weight_rate: Tensor
+    threshold_rate: Tensor
+    beta1_power: Tensor
+    beta2_power: Tensor
+
+
 class TqtAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
     """Adam that updates thresholds with one learning rate and other variables with another.
 
@@ -58,11 +68,13 @@ class TqtAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
         epsilon: float = 1e-8,
         name: str = "TqtAdam",
     ) -> None:
-        super().__init__(name=name, jit_compile=False)
+        # Keras would take a weight decay of 0 for one, and change each variable a second time.
+        super().__init__(name=name, jit_compile=False, weight_decay=None)
         self._learning_rate = self._build_learning_rate(weights.start)
         self.weight_rate, self.threshold_rate, self.freezing = weights, thresholds, freezing
         self.betas, self.epsilon = tuple(betas), epsilon
         self.units = {self._var_key(variable): unit for variable, unit in units}
+        self._now: StepScalars | None = None
 
     def build(self, variables: Sequence[Variable]) -> None:
         """Create the moments of `variables`."""
@@ -73,20 +85,39 @@ class TqtAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
         self.first = [self.add_variable_from_reference(v, "m") for v in variables]
         self.second = [self.add_variable_from_reference(v, "v") for v in variables]
 
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Tensor, Variable]], *args: object, **kwargs: object
+    ) -> Variable:
+        """As in Keras. Rates and powers are computed once: for each variable, they would be a dozen
+        ops, which take longer than small layers."""
+        self._now = self._scalars()
+        try:
+            return super().apply_gradients(grads_and_vars, *args, **kwargs)
+        finally:
+            self._now = None
+
+    def _scalars(self) -> StepScalars:
+        beta1, beta2 = self.betas
+        step = tf.identity(self.iterations)
+        t = tf.cast(step + 1, tf.float32)
+        rates = (self.weight_rate.at(step), self.threshold_rate.at(step))
+        return StepScalars(*rates, tf.pow(beta1, t), tf.pow(beta2, t))
+
     def update_step(self, gradient: Tensor, variable: Variable) -> None:
         """Update one variable."""
         index = self._index_dict[self._var_key(variable)]
         first, second = self.first[index], self.second[index]
         is_thresholds = self._var_key(variable) == self._var_key(self.freezing.ranges)
-        rate = (self.threshold_rate if is_thresholds else self.weight_rate).at(self.iterations)
-        rate *= self.units.get(self._var_key(variable), 1.0)
+        now = self._now or self._scalars()
+        rate = now.threshold_rate if is_thresholds else now.weight_rate
+        if (unit := self.units.get(self._var_key(variable), 1.0)) != 1.0:
+            rate *= unit
         beta1, beta2 = self.betas
-        t = tf.cast(self.iterations + 1, tf.float32)
         before = tf.identity(variable) if is_thresholds else None
         # One op: written out, the formula is a dozen ops, which take longer than small layers.
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle, m=first.handle, v=second.handle, lr=rate, grad=gradient,
-            beta1=beta1, beta1_power=tf.pow(beta1, t), beta2=beta2, beta2_power=tf.pow(beta2, t),
+            beta1=beta1, beta1_power=now.beta1_power, beta2=beta2, beta2_power=now.beta2_power,
             epsilon=self.epsilon,
         )  # fmt: skip
         if is_thresholds:

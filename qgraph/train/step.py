@@ -106,7 +106,7 @@ class Steps:
         loss, right, total = (self.replicas.values(x)[0] for x in summed)
         first = [self.replicas.values(gradient)[0] for gradient in gradients]
         # Adam keeps squares of gradients: an overflow there would spoil a later step.
-        sums = [total, *(tf.reduce_sum(tf.square(gradient)) for gradient in first)]
+        sums = [total, *map(tf.nn.l2_loss, first)]
         finite = tf.reduce_all(tf.math.is_finite(tf.stack(sums)))
 
         def apply(gradients: Sequence[Tensor], values: Sequence[Tensor]) -> None:

@@ -6,7 +6,7 @@ A training graph with them computes what inference computes, number by number.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 
 import numpy as np
@@ -20,12 +20,24 @@ from qgraph.ir.reading import spec_if_any, spec_of
 from qgraph.ir.types import Overflow, Rounding
 from qgraph.numerics import aligned
 from qgraph.quant.topology import QUANTIZERS, ValueExponents, sources, value_exponent
-from qgraph.train.compact import coded_inputs, keeping_codes
+from qgraph.train.compact import (
+    InputCodes,
+    code_ops,
+    coded_inputs,
+    keeping_codes,
+    pool_keeping_codes,
+    separate_windows,
+)
 from qgraph.train.epilogue import Epilogue, epilogue_op, epilogues
 from qgraph.train.forward import Chain, Override, Piece, piece_of
 from qgraph.train.freezing import Freezing
 from qgraph.train.kind import QuantizerKind, RateUnits, Replacements
-from qgraph.train.normed_epilogue import PendingNorm, norm_ops, normed_epilogue
+from qgraph.train.normed_epilogue import (
+    PendingNorm,
+    epilogue_of_product,
+    norm_ops,
+    normed_epilogue,
+)
 from qgraph.train.options import Options
 from qgraph.train.quantizer import Spec, quantize, with_even_codes
 from qgraph.train.softmax import integer_softmax
@@ -39,11 +51,18 @@ class ScaledOps:
 
     quantize: like `qgraph.train.quantizer.quantize`. epilogue: returns the op for an `Epilogue`, or
     None to run its nodes separately. normed: returns the ops for one behind a batch norm, or None.
+    codes: returns the ops that pack codes into bytes, or None for TensorFlow's own.
     """
 
     quantize: Callable[[Tensor, Tensor, int, bool, str], Tensor] = quantize
     epilogue: Callable[[], TFModule | None] = epilogue_op
     normed: Callable[[], TFModule | None] = norm_ops
+    codes: Callable[[], TFModule | None] = code_ops
+
+    @classmethod
+    def stock(cls, quantize: Callable[[Tensor, Tensor, int, bool, str], Tensor]) -> ScaledOps:
+        """TensorFlow's own ops, and this function for quantizers."""
+        return cls(quantize, *[lambda: None] * (len(fields(cls)) - 1))
 
 
 class TqtQuantizers:
@@ -109,12 +128,26 @@ class TqtQuantizers:
             "integer_softmax": partial(self._on_codes, integer_softmax, ranges),
             "relu6": partial(self._relu6, ranges),
         }
-        keeping = {
-            name: keeping_codes(pieces[name], spec_of(node), self.scales.log2_t(node, ranges))
+        codes = self._codes(ranges)
+        keeping = {name: self._keeping(pieces[name], name, kept) for name, kept in codes.items()}
+        chains = [] if wanted is None else self._chains(ranges, frozenset(wanted))
+        return Replacements(overrides, chains, keeping, codes)
+
+    def _codes(self, ranges: Mapping[str, Tensor]) -> dict[str, InputCodes]:
+        """The codes of inputs that layers keep, by layer."""
+        import tensorflow as tf
+
+        ops = self.ops.codes()
+        return {
+            name: InputCodes(spec_of(node), tf.stop_gradient(self.scales.log2_t(node, ranges)), ops)
             for name, node in self.coded_inputs.items()
         }
-        chains = [] if wanted is None else self._chains(ranges, frozenset(wanted))
-        return Replacements(overrides, chains, keeping)
+
+    def _keeping(self, piece: Piece, name: str, codes: InputCodes) -> Piece:
+        windows = separate_windows(self.graph, self.graph.nodes[name]) if codes.ops else None
+        if windows is None:
+            return keeping_codes(piece, codes)
+        return pool_keeping_codes(piece, codes, windows)
 
     # -- ops that depend on a scale -----------------------------------------------------------
 
@@ -191,6 +224,8 @@ class TqtQuantizers:
 
     def _chains(self, ranges: Mapping[str, Tensor], wanted: frozenset[str]) -> list[Chain]:
         """The epilogues that can run as one op, because none of their inner values is wanted."""
+        import tensorflow as tf
+
         op = self.ops.epilogue()
         if op is None:
             return []
@@ -200,22 +235,31 @@ class TqtQuantizers:
             inner, outer = (self.scales.log2_t(node, ranges) for node in (found.inner, found.outer))
             return (*found.inputs(values, self._six(ranges, found.inner)), inner, outer)
 
+        def factor(found: Epilogue, values: Mapping[str, Tensor]) -> Tensor | None:
+            return tf.reshape(values[found.product.inputs[1]], [-1]) if found.product else None
+
         def run(found: Epilogue, values: Mapping[str, Tensor]) -> Tensor:
-            return op(*inputs(found, values), **found.attributes)
+            given, by = inputs(found, values), factor(found, values)
+            if by is None:
+                return op(*given, **found.attributes)
+            return epilogue_of_product(normed_ops, by, given, found.attributes)
 
         def normed(found: Epilogue, norm: PendingNorm, values: Mapping[str, Tensor]) -> Tensor:
-            return normed_epilogue(norm, normed_ops, inputs(found, values), found.attributes)
+            given, by = inputs(found, values), factor(found, values)
+            return normed_epilogue(norm, normed_ops, given, found.attributes, by)
 
-        return [
-            Chain(
+        def chain(found: Epilogue) -> Chain:
+            return Chain(
                 found.x,
                 found.nodes,
                 partial(run, found),
                 None if normed_ops is None else partial(normed, found),
+                found.layer,
+                chain(found.without_product()) if found.product else None,
             )
-            for found in self.epilogues
-            if wanted.isdisjoint(found.nodes[:-1])
-        ]
+
+        usable = (e.without_product() if normed_ops is None else e for e in self.epilogues)
+        return [chain(found) for found in usable if wanted.isdisjoint(found.nodes[:-1])]
 
 
 def _adam(options: Options, freezing: Freezing, units: RateUnits) -> KerasModel:

@@ -14,7 +14,12 @@ import pytest
 from qgraph.compiler import quantize
 from qgraph.frontends import load_keras
 from qgraph.ir.types import QuantSpec
-from qgraph.train.compact import coded_inputs, keeping_codes
+from qgraph.train.compact import (
+    InputCodes,
+    code_ops,
+    coded_inputs,
+    keeping_codes,
+)
 from qgraph.train.folded import norms_of
 from qgraph.train.forward import piece_of
 from qgraph.train.model import TrainingGraph
@@ -73,9 +78,11 @@ def compare(seed: int, signed: bool) -> None:
         piece = piece_of(graph, node)
         given = _inputs(graph, node, spec, rng)
         log2_t = tf.constant(float(spec.bits - spec.signed - spec.exponent))
-        kept = keeping_codes(piece, spec, log2_t)
-        for wanted, got in zip(_run(piece, given), _run(kept, given), strict=True):
-            assert wanted.tobytes() == got.tobytes(), name
+        wanted = _run(piece, given)
+        for ops in {None, code_ops()}:
+            kept = keeping_codes(piece, InputCodes(spec, log2_t, ops))
+            for a, b in zip(wanted, _run(kept, given), strict=True):
+                assert a.tobytes() == b.tobytes(), name
 
 
 def _inputs(graph, node, spec: QuantSpec, rng) -> list:

@@ -53,7 +53,7 @@ def write_meta_graphs(path: Path, graph: Graph, norms: Sequence[Norm]) -> None:
 
 def _build(graph: Graph, norms: Sequence[Norm], of_batch: bool) -> dict[str, Variable]:
     """Build the ops in the default graph; all variables by their names in the checkpoint."""
-    one_by_one = ScaledOps(partial(quantize, form=QuantizerForm.NATIVE), lambda: None)
+    one_by_one = ScaledOps.stock(partial(quantize, form=QuantizerForm.NATIVE))
     network = TrainingGraph(graph, norms, kind=tqt_with(one_by_one))
     loss_of = loss_for(graph, graph, True, LossKind.LABELS)
     kinds = {name: graph.types[name] for name in graph.inputs}

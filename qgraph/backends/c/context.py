@@ -27,7 +27,7 @@ class CArray:
     guard: str = ""
 
 
-class Scratch(NamedTuple):
+class LayerScratch(NamedTuple):
     """Memory that a layer needs while it runs: its name, type and elements."""
 
     name: str
@@ -41,7 +41,7 @@ class CFunction:
 
     name: str
     arguments: tuple[str, ...]
-    scratch: tuple[Scratch, ...]
+    scratch: tuple[LayerScratch, ...]
     text: str
 
 

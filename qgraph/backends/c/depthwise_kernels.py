@@ -24,7 +24,8 @@ TAP = {
 #define TAP(p, q, k) \\
     do { \\
         int32_t v, w, s, t; \\
-        __asm__ volatile("ldr %0, %8\\n\\tldr %1, %9\\n\\tSIGNxtb16 %2, %0\\n\\tsxtb16 %3, %1\\n\\t" \\
+        __asm__ volatile("ldr %0, %8\\n\\tldr %1, %9\\n\\t" \\
+            "SIGNxtb16 %2, %0\\n\\tsxtb16 %3, %1\\n\\t" \\
             "smlabb %4, %2, %3, %4\\n\\tsmlatt %6, %2, %3, %6\\n\\t" \\
             "SIGNxtb16 %0, %0, ror #8\\n\\tsxtb16 %1, %1, ror #8\\n\\t" \\
             "smlabb %5, %0, %1, %5\\n\\tsmlatt %7, %0, %1, %7" \\

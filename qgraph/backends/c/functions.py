@@ -15,7 +15,7 @@ from qgraph.backends.c.c_text import (
     number,
     strides,
 )
-from qgraph.backends.c.context import CContext, CFunction, Scratch
+from qgraph.backends.c.context import CContext, CFunction, LayerScratch
 from qgraph.backends.c.elements import EXPRESSIONS, CStep, bits_for, expression
 from qgraph.backends.c.kernels import WINDOW_FIELDS
 from qgraph.backends.c.moves import WALKS, write_rows, write_take, write_walk
@@ -51,7 +51,7 @@ class FunctionWriter:
         self.tensors: Mapping[str, Tensor] = source.program.tensors
         self.text = Text()
         self.bits = bits_for(self.program, layer.steps)
-        self.scratch: list[Scratch] = []
+        self.scratch: list[LayerScratch] = []
         self.read = [v for v in layer.read if v not in self.program.constants]
         self.targets = self._targets()
         self.shape = self.tensors[layer.head.output].shape
@@ -138,7 +138,7 @@ class FunctionWriter:
 
     def max_pool(self, head: Step) -> None:
         x, attrs = self.tensors[head.inputs[0]], head.attrs_as(MaxPoolAttrs)
-        self.scratch = [Scratch("row", x.storage, self.shape[-1])]
+        self.scratch = [LayerScratch("row", x.storage, self.shape[-1])]
         self.window(x.shape[1:], attrs.ksize, attrs.strides, ONE, attrs.pads, 1)
         name = self.source.kernel("max_pool", x.storage, "", "")
         with self.pixels(x) as (counters, image, place):
@@ -186,7 +186,7 @@ class FunctionWriter:
         """A kernel for each row of x; its other operand is a table."""
         channels, storage = self.shape[-1], self.tensors[head.output].storage
         outer = [(f"d{k}", size) for k, size in enumerate(self.shape[:-1])]
-        self.scratch = [Scratch("row", storage, channels)]
+        self.scratch = [LayerScratch("row", storage, channels)]
         x, *tables = head.inputs
         types = [self.tensors[v].storage for v in (x, *tables)]
         name = self.source.kernel(kernel, types[0], "".join(types[1:]), storage)
@@ -199,7 +199,7 @@ class FunctionWriter:
     def row_of_sums(self, head: Step) -> str:
         """The type of sums; a row of them is the layer's scratch."""
         sums = f"int{bits_for(self.program, [head])}"
-        self.scratch = [Scratch("row", sums, self.shape[-1])]
+        self.scratch = [LayerScratch("row", sums, self.shape[-1])]
         return sums
 
     @contextmanager
@@ -236,7 +236,7 @@ class FunctionWriter:
 
     def scratch_of(self, name: str, kind: str, count: int) -> None:
         """Take memory while the layer runs."""
-        self.scratch.append(Scratch(name, kind, count))
+        self.scratch.append(LayerScratch(name, kind, count))
 
     # -- loops over elements ------------------------------------------------------------------
 

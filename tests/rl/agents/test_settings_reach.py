@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from qgraph import rl
+from qgraph.rl.actor import Actor, Packer
 from qgraph.rl.agents import AGENTS, config_class
 from qgraph.rl.agents.registry import config_classes, learner_for
 from qgraph.rl.agents.setting import Panel
@@ -22,18 +23,22 @@ LEARNING = (Panel.LEARNING, Panel.ALGORITHM, Panel.EXPLORATION, Panel.REPLAY)
 SMALL = {
     "actors": 2, "hidden_sizes": (4,), "critic_hidden_sizes": (4,), "batch_size": 20,
     "min_replay_size": 8, "epsilon_steps": 0, "learning_rate": 0.1, "minibatch_size": 10,
+    "sequence_length": 5,
 }  # fmt: skip
 # The other value, where that is neither half a number, the next one, nor the other truth value.
 OTHER = {
     "correction": "tree_backup", "float16_methods": "loss-scaling", "significand": 9,
     "replay_capacity": 16, "target_update_period": 1, "policy_delay": 1, "epsilon_steps": 400,
     "unroll_length": 10, "batch_size": 40, "minibatch_size": 20, "target_kl": 1e-6,
+    "recurrent": "gru", "sequence_length": 2,
 }  # fmt: skip
 # Settings without which one has no effect.
 BESIDE = {
     "float16_methods": {"precision": "mixed_float16"},
     "epsilon_hold": {"epsilon": 0.5},
     "significand": {"float16_methods": "all"},
+    "recurrent_units": {"recurrent": "gru"},
+    "sequence_length": {"recurrent": "gru"},
 }
 ELSEWHERE = {"replicas"}  # needs processors to divide: tests/rl/learn/test_replicas.py
 
@@ -53,10 +58,16 @@ def short_run(monkeypatch, discrete, config):
     """A digest of what two actors, their memory and two steps of a learner come to."""
     place = Episodes(REWARDS, count=3 if discrete else 0)
     monkeypatch.setattr(worker, "make", lambda name: place)
-    learner, memory = learner_for(config, place), config.memory(record_type(place))
+    learner, memory = (
+        learner_for(config, place),
+        config.memory(record_type(place, config.state_size)),
+    )
     acting = learner.acting.spec.program
     size = acting.size(acting.outputs[0])
     policy = FixedPolicy(np.linspace(0, 0.5, size))
+    if config.state_size:
+        weights = {name: np.asarray(v) for name, v in learner.acting.weights.items()}
+        policy = Actor(Packer(acting, 32).pack(weights))
     for index in range(config.actors):
         actor = worker.ActorWorker(config, index, learner.head, lambda taken: policy)
         for _ in range(60):

@@ -58,3 +58,14 @@ def test_masked_scores_are_codes(kind, number, tmp_path):
     kept = np.broadcast_to(data["mask"].transpose(0, 2, 1) > 0, one.shape)
     np.testing.assert_array_equal(one[kept], other[kept])  # masked rows have no share
     assert verify(out, forms=["engine", "onnx-integer"]).equal
+
+
+@pytest.mark.parametrize(("number", "warned"), [(1, False), (2, True), (-1, True)])
+def test_numbers_other_than_0_and_1_are_reported(number, warned, tmp_path):
+    onnx.save(attention("int64", -1e4), tmp_path / "net.onnx")
+    data = samples("int64")
+    data["mask"][data["mask"] == 1] = number
+    made = quantize(tmp_path / "net.onnx", data, effort="plain")
+    found = [w for w in made.facts.warnings if "a mask of scores" in w]
+    assert len(found) == warned
+    assert not warned or "input `mask` is within" in found[0]

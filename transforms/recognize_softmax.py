@@ -16,6 +16,7 @@ from qgraph.quant.topology import behind_layers
 from qgraph.rewrite.masks import (
     EXCLUDED,
     FAR,
+    OF_INTEGERS,
     SUMS,
     masked_scores,
     masks_all,
@@ -135,7 +136,7 @@ def _as_condition(rewriter: Rewriter, mask: str, name: str) -> str:
     if kind == "bool":
         return mask
     zero = rewriter.const(np.zeros((), kind), f"{name}/zero")
-    return rewriter.add("not_equal", mask, zero, name=f"{name}/kept")
+    return rewriter.add("not_equal", mask, zero, name=f"{name}{OF_INTEGERS}")
 
 
 def _mask_before(graph: Graph, value: str) -> str | None:

@@ -18,6 +18,7 @@ from qgraph.ir.types import Array
 from qgraph.parallel import over_chunks
 from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.thresholds import Range, range_of
+from qgraph.rewrite.masks import OF_INTEGERS
 
 # An input with at least this many numbers per sample is probably an image.
 IMAGE_NUMBERS = 64
@@ -44,6 +45,22 @@ def doubts(graph: Graph, seen: Mapping[str, Range], with_norms: bool) -> list[st
             found.append(f"input `{name}` is {low:g} everywhere: nothing can be calibrated on it")
         elif not with_norms:
             found += _against_scaling(graph, name, low, high)
+    return found + _odd_masks(graph, seen)
+
+
+def _odd_masks(graph: Graph, seen: Mapping[str, Range]) -> list[str]:
+    """Warnings for masks of integers other than 0 and 1."""
+    found = []
+    for mask in (n for n in graph.nodes.values() if n.name.endswith(OF_INTEGERS)):
+        source = graph.producer(mask.inputs[0])
+        while len(source.inputs) == 1:
+            source = graph.producer(source.inputs[0])
+        low, high = seen.get(source.name, (0.0, 1.0))
+        if low < 0 or high > 1:
+            found.append(
+                f"input `{source.name}` is within {low:g} to {high:g}, and the network uses it as "
+                "a mask of scores: in fixed point, all numbers but 0 count as 1"
+            )
     return found
 
 

@@ -14,6 +14,7 @@ from qgraph.ir.types import Array
 EXCLUDED = -64.0  # an addend from here on leaves no share: exp(-64) is 2^-92
 FAR = -(2.0**100)  # stands for all of these, and saturates at any exponent
 SUMS = ("add", "bias_add")
+OF_INTEGERS = "/mask_of_integers"  # ends the name of a condition that was integers 0 and 1
 MASK_BITS, WIDER = 15, 2  # of the codes of a mask, or so many more than scores have
 
 

@@ -12,7 +12,6 @@ from typing import Annotated
 import typer
 
 from benchmarks.real import (
-    calibration_images,
     cifar,
     constant_channels,
     data_free,
@@ -50,7 +49,6 @@ NETWORKS: dict[str, Callable[[], Iterator[Table]]] = {
     "policies": policies.tables,
     "efforts": efforts.tables,
     "constant-channels": constant_channels.tables,
-    "calibration-images": calibration_images.tables,
     "plan-variants": plan_variants.tables,
     "plan-choice": plan_choice.tables,
     "noise-factors": noise_factors.tables,

@@ -61,7 +61,7 @@ VALIDATIONS = 5  # in an epoch
 COMPARED = 16
 # A larger network, whose whole epochs would take too long.
 CIFAR_OPTIONS = replace(OPTIONS, epochs=1, batch_size=32, norm_epochs=0.5)
-CIFAR_TRAINING, CIFAR_VALIDATION = 40_000, 2_000
+CIFAR_TRAINING, CIFAR_VALIDATION = 16_000, 2_000
 BEST_AND_MEAN = ("mobilenet_v1", "vgg")
 BOTH_WAYS = ("mobilenet_v1", "mobilenet_v2", "cifar_10_model")
 # Networks that are trained with several orders of the batches.

@@ -98,6 +98,34 @@ DISTILLATION = Topic(
     Bars("agreement with float", percent=True),
 )
 
+FOUR = ("static INT4", FROM_STATIC, "static INT4/4", "INT4/4 from static")
+
+
+def _four_bits(result: Result) -> Table:
+    made = Table("", {"": "", "accuracy": ".2%"})
+    (row,) = result.tables[0].rows
+    for way in ("FP32", *FOUR):
+        made.add(way, row[way])
+    return made
+
+
+def _four_bits_headline(result: Result) -> str:
+    (row,) = result.tables[0].rows
+    shares = ", ".join(f"{way} {row[way]:.2%}" for way in FOUR)
+    return f"cifar_10_model: {shares}; float {row['FP32']:.2%}"
+
+
+CIFAR_4_BITS = Topic(
+    "cifar_4_bits",
+    "cifar_10_model with 4 bits, static and trained",
+    _four_bits_headline,
+    "INT4: weights of 4 bits; INT4/4: activations too; one run each; 10,000 test images",
+    first_table,
+    _four_bits,
+    Bars("accuracy", percent=True),
+)
+
+
 MOVING, FROZEN, TFMOT = "qgraph", "qgraph, batch norms frozen", "TFMOT"
 
 
@@ -193,5 +221,6 @@ MOBILENET_V2 = Topic(
 )
 
 TOPICS = (
-    FAMILIES_RETRAINED, FAMILIES_FROM_STATIC, QUANTIZERS, MOBILENET_V2, DISTILLATION, TRAINING_STEP,
+    FAMILIES_RETRAINED, FAMILIES_FROM_STATIC, CIFAR_4_BITS, QUANTIZERS, MOBILENET_V2,
+    DISTILLATION, TRAINING_STEP,
 )  # fmt: skip

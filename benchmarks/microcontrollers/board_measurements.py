@@ -76,7 +76,7 @@ class BoardMeasurement:
 
 @dataclass(frozen=True)
 class BoardProgram:
-    """What is linked with the harness: objects, and whether they are C++."""
+    """Objects that are linked with the harness, and whether they are C++."""
 
     objects: Sequence[Path]
     cpp: bool = False

@@ -73,7 +73,7 @@ BOARDS: Mapping[str, Board] = {
 
 @dataclass(frozen=True)
 class BoardRun:
-    """What a program printed, and instructions by function, of all samples together."""
+    """The output of a program, and its instructions by function, of all samples together."""
 
     printed: str
     functions: Mapping[str, int]

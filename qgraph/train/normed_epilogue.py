@@ -93,8 +93,8 @@ def _run(
         return factor * norm.scale_of_batch(variance * tf.square(factor), gain)
 
     def run(x: Tensor, shift: Tensor, *given: Tensor) -> TFModule:
-        kept, shift, *given = map(tf.stop_gradient, (x, shift, *given))
-        fixed, parameters = given[:INPUTS], given[INPUTS:]
+        kept, shift, *others = map(tf.stop_gradient, (x, shift, *given))
+        fixed, parameters = others[:INPUTS], others[INPUTS:]
         scale = scale_of(variance, *parameters)
         y = ops.qgraph_normed_epilogue(kept, *fixed, mean, scale, shift, **attributes)
 

@@ -42,7 +42,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class StepScalars:
-    """What the updates of all variables share in one step; float32 scalars."""
+    """Scalars that the updates of all variables share in one step, float32."""
 
     weight_rate: Tensor
     threshold_rate: Tensor

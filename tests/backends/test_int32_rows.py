@@ -115,7 +115,7 @@ def test_carried_digits_are_small(numbers) -> None:
 
 
 def test_a_wrong_op_is_found(monkeypatch) -> None:
-    """The comparison of layer norms does not hold by itself."""
+    """The comparison of layer norms can fail."""
     rows, span = rows_of(SPANS["int8"], 16, 0), SPANS["int8"]
     attrs = StandardizeAttrs(guard=14, epsilon=100, shift=18)
     write = NumpyInt32.write

@@ -32,7 +32,7 @@ class LayerScratch(NamedTuple):
 
     name: str
     kind: str
-    count: int
+    elements: int
 
 
 @dataclass(frozen=True)

@@ -184,7 +184,7 @@ class _Unit:
                     size = elements(tensor) * np.dtype(tensor.storage).itemsize
                     lives[name] = Lifetime(size, i, i)
             for one in written.scratch if written else ():
-                lives[i, one.name] = Lifetime(one.count * np.dtype(one.kind).itemsize, i, i)
+                lives[i, one.name] = Lifetime(one.elements * np.dtype(one.kind).itemsize, i, i)
         return plan(lives)
 
     def _in_arena(self, kind: str, offset: int) -> str:

@@ -124,7 +124,7 @@ class TfliteFile:
         return self.program.entries
 
     def completeness(self) -> JsonObject:
-        """What the file contains of the network."""
+        """The parts of the network that the file contains."""
         missing = None if self.missing is None else [self.missing.node, self.missing.message]
         return {"complete": self.is_complete, "missing": missing, "inputs": None, "outputs": {}}
 

@@ -121,7 +121,7 @@ class _PolicyWriter:
         body = head_body(self.parts.head, count, self.arrays)
         stages = [*entries, leave, HEAD.format(**self._mask, name=self.name, body=body)]
         members, memory = self._memory(count)
-        arrays = [array for _, _, array in self.net.data] + [*self.arrays.held.values()]
+        arrays = [array.codes for array in self.net.data] + [*self.arrays.held.values()]
         facts = CPolicyFacts(
             self.name,
             self.net.net,

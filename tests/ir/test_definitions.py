@@ -48,6 +48,7 @@ GIVEN: dict[str, Example] = {
     "batch_norm": Example({"epsilon": 1e-3}, [IMAGE, *STATISTICS]),
     "layer_norm": Example({"epsilon": 1e-3}, [IMAGE, *STATISTICS[:2]]),
     "leaky_relu": Example({"alpha": 0.1}, [IMAGE]),
+    "tabulated": Example({"log2_steps": 2, "first": -3, "values": (0.5, -1.0, 2.0, 0.0)}, [IMAGE]),
     "composed": Example({"steps": (("tanh", (0,), ()), ("mul", (1, 0.5), ()))}, [IMAGE]),
     "cast": Example({"dtype": "float32"}, [IMAGE]),
     "select": Example({}, [IMAGE, IMAGE, IMAGE]),

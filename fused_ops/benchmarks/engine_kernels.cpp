@@ -1,7 +1,7 @@
 // Times the engine's kernels on the layers of MobileNetV1 and ResNet50, on one thread, beside a
 // loop that does nothing but multiply and add. Prints lines of tab-separated numbers for
-// benchmarks/engine_kernels.py. Arguments: rounds, number of the level, number of a layer (default:
-// all).
+// benchmarks/engine_kernels.py. Arguments: rounds, number of the level, number of a layer (all
+// without it).
 
 #include <algorithm>
 #include <chrono>

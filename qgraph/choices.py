@@ -162,6 +162,13 @@ class LearnerDevice(StrEnum):
     GPU = "gpu"
 
 
+class CellKind(StrEnum):
+    """Recurrent cells of policies."""
+
+    LSTM = "lstm"
+    GRU = "gru"
+
+
 class LossKind(StrEnum):
     """Losses of training (`qgraph.train.losses`)."""
 

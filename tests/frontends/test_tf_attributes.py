@@ -60,7 +60,7 @@ def verdict(graph_def, op):
 @pytest.mark.parametrize(("op", "attr"), ATTRIBUTES, ids=[f"{o}-{a.name}" for o, a in ATTRIBUTES])
 def test_every_attribute_is_read_or_the_node_is_not(op, attr):
     graph_def = graph_def_for(op)
-    verdicts = Counter(verdict(changed(graph_def, op, attr, v), op) for v in values_of(attr))
+    verdicts = Counter(verdict(changed(graph_def, op, attr, v), op) for v in values_of(op, attr))
     assert verdicts["read"] or (op, attr.name) in LEFT, verdicts
 
 

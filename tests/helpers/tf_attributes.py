@@ -56,6 +56,9 @@ NODES: dict[str, Callable[[Any], Any]] = {
     "AvgPool": lambda x: raw.AvgPool(
         value=x, ksize=[1, 3, 3, 1], strides=[1, 1, 1, 1], padding="SAME"
     ),
+    "AvgPool3D": lambda x: raw.AvgPool3D(
+        input=tf.stack([x] * 3, 1), ksize=[1, 2, 3, 3, 1], strides=[1] * 5, padding="SAME"
+    ),
     "BatchMatMul": lambda x: raw.BatchMatMul(x=x[0, 0, :4], y=weights(x, 4, 4)),
     "BatchMatMulV2": lambda x: raw.BatchMatMulV2(x=x, y=weights(x, 4, 4)),
     "BatchMatMulV3": lambda x: raw.BatchMatMulV3(x=x, y=weights(x, 4, 4), Tout=tf.float32),
@@ -66,6 +69,12 @@ NODES: dict[str, Callable[[Any], Any]] = {
     "Cast": lambda x: cast(raw.Cast(x=x, DstT=tf.float64)),
     "Const": lambda x: x + weights(x, 4),
     "Conv2D": conv,
+    "Conv3D": lambda x: raw.Conv3D(
+        input=tf.stack([x] * 3, 1),
+        filter=weights(x, 2, 3, 3, 4, 5),
+        strides=[1] * 5,
+        padding="SAME",
+    ),
     "Conv2DBackpropInput": lambda x: raw.Conv2DBackpropInput(
         input_sizes=[*FIXED[:3], 5],
         filter=weights(x, 3, 3, 5, 4),
@@ -86,6 +95,9 @@ NODES: dict[str, Callable[[Any], Any]] = {
     "Max": lambda x: raw.Max(input=x, axis=[1, 2]),
     "MaxPool": lambda x: raw.MaxPool(
         input=x, ksize=[1, 3, 3, 1], strides=[1, 1, 1, 1], padding="SAME"
+    ),
+    "MaxPool3D": lambda x: raw.MaxPool3D(
+        input=tf.stack([x] * 3, 1), ksize=[1, 2, 3, 3, 1], strides=[1] * 5, padding="SAME"
     ),
     "MaxPoolV2": lambda x: raw.MaxPoolV2(
         input=x, ksize=[1, 3, 3, 1], strides=[1, 2, 1, 1], padding="SAME"
@@ -151,8 +163,14 @@ def changed(graph_def: Any, op: str, attr: Any, value: Any) -> Any:
     return result
 
 
-def values_of(attr: Any) -> tuple[Any, ...]:
-    return VALUES.get(attr.name) or VALUES[attr.type]
+def values_of(op: str, attr: Any) -> tuple[Any, ...]:
+    """Values to try; windows of volumes have one more axis."""
+    values = VALUES.get(attr.name) or VALUES[attr.type]
+    if not op.endswith("3D"):
+        return values
+    if attr.name == "data_format":
+        return (b"NDHWC", b"NCDHW")
+    return tuple([v[0], 1, *v[1:]] if isinstance(v, list) and len(v) == 4 else v for v in values)
 
 
 def without_defaults(graph_def: Any) -> Any:

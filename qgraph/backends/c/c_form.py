@@ -14,8 +14,8 @@ from typing import ClassVar
 import numpy as np
 
 from qgraph.backends.c.check import check
-from qgraph.backends.c.functions import LOWERINGS
 from qgraph.backends.c.header import header
+from qgraph.backends.c.layer_functions import LOWERINGS
 from qgraph.backends.c.source import CUnit, unit
 from qgraph.backends.network_forms import Network, Runner
 from qgraph.errors import ExactnessError, UnsupportedError
@@ -58,7 +58,12 @@ class CForm:
     def renamed(self, network: Network) -> Mapping[str, str]:
         made = unit(network.program, file_stem(network.program.name))
         ports = {port.tensor: port.name for port in (*made.entries, *made.exits)}
-        return {name: held for name, held in {**made.identifiers, **ports}.items() if held != name}
+        arrays = {array.name for array in made.data}  # packed weights are not among them
+        return {
+            name: held
+            for name, held in {**made.identifiers, **ports}.items()
+            if held != name and (held in arrays or name not in network.program.constants)
+        }
 
     def runner(self, network: Network, folder: Path) -> Runner:
         """A runner that returns every tensor. Raises UnsupportedError without a compiler."""

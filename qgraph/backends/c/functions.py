@@ -16,18 +16,15 @@ from qgraph.backends.c.c_text import (
     strides,
 )
 from qgraph.backends.c.context import CContext, CFunction, LayerScratch
-from qgraph.backends.c.elements import EXPRESSIONS, CStep, bits_for, expression
+from qgraph.backends.c.elements import CStep, bits_for, expression
 from qgraph.backends.c.kernels import WINDOW_FIELDS
 from qgraph.backends.c.moves import WALKS, write_rows, write_take, write_walk
-from qgraph.backends.c.packed_layers import byte_depthwise, packed_product
 from qgraph.names import comment, identifier
 from qgraph.ops.attribute_types import Pads, Pair
-from qgraph.ops.lowerings import Lowerings
 from qgraph.ops.windows import ONE
 from qgraph.program import Step, Tensor
 from qgraph.program.layers import Layer, elements
 from qgraph.program.ops import (
-    OPS,
     Conv2dAttrs,
     MaxPoolAttrs,
     ReduceMaxAttrs,
@@ -40,12 +37,9 @@ from qgraph.program.ops import (
 Counters = list[tuple[str, int]]
 
 
-def function(layer: Layer, source: CContext) -> CFunction:
-    """Write a layer; adds helpers and constants that it needs to `source`."""
-    return FunctionWriter(layer, source).function()
-
-
 class FunctionWriter:
+    """Writes the function of one layer; adds helpers and constants that it needs to `source`."""
+
     def __init__(self, layer: Layer, source: CContext) -> None:
         self.layer, self.source, self.program = layer, source, source.program
         self.tensors: Mapping[str, Tensor] = source.program.tensors
@@ -61,12 +55,13 @@ class FunctionWriter:
             return {self.layer.stored[0]: "to"}
         return {v: self.source.names.fresh(f"to_{identifier(v)}") for v in self.layer.stored}
 
-    def function(self) -> CFunction:
+    def function(self, write: Callable[[FunctionWriter, Step], None]) -> CFunction:
+        """The function of the layer. write: writes the loops of its first step."""
         head = self.layer.head
         name = self.source.names.fresh(f"layer_{identifier(head.output)}")
         body_text = Text()
         self.text, signature = body_text, Text()
-        LOWERINGS.of(head.op, head.output)(self, head)
+        write(self, head)
         parameters = [
             *(f"const {self.tensors[v].storage}_t *{self.source.idents[v]}" for v in self.read),
             *(f"{one.kind}_t *{one.name}" for one in self.scratch),
@@ -115,14 +110,11 @@ class FunctionWriter:
     # -- loops over rows of channels ----------------------------------------------------------
 
     def depthwise(self, head: Step) -> None:
-        if byte_depthwise(self, head):
-            return
         multiplied = self.tensors[head.inputs[1]].shape[3] > 1
         self._convolution(head, "depthwise_conv2d_multiplied" if multiplied else head.op)
 
     def conv2d(self, head: Step) -> None:
-        if not packed_product(self, head):
-            self._convolution(head, head.op)
+        self._convolution(head, head.op)
 
     def _convolution(self, head: Step, kernel: str) -> None:
         x, w = (self.tensors[v] for v in head.inputs)
@@ -146,8 +138,6 @@ class FunctionWriter:
             self._chain_of_row(counters)
 
     def matmul(self, head: Step) -> None:
-        if packed_product(self, head):
-            return
         x, w = (self.tensors[v] for v in head.inputs)
         sums = self.row_of_sums(head)
         counters = [*zip(("n", "c"), self.shape, strict=True)]
@@ -367,25 +357,3 @@ def _inside(line: str) -> str:
     """A line of a function; those for the preprocessor are not indented."""
     bare = line.lstrip()
     return bare if bare.startswith("#") else "    " + line if line else ""
-
-
-# The function that writes a layer, by the op of its first step.
-LOWERINGS: Lowerings[Callable[[FunctionWriter, Step], None]] = Lowerings(
-    "backends/c/functions",
-    OPS,
-    {
-        "conv2d": FunctionWriter.conv2d,
-        "depthwise_conv2d": FunctionWriter.depthwise,
-        "matmul": FunctionWriter.matmul,
-        "batch_matmul": FunctionWriter.batch_matmul,
-        **dict.fromkeys(EXPRESSIONS, FunctionWriter.elements),
-        "max_pool": FunctionWriter.max_pool,
-        "reduce_max": FunctionWriter.elements,
-        "standardize": FunctionWriter.standardize,
-        "softmax": FunctionWriter.softmax,
-        **dict.fromkeys(WALKS, FunctionWriter.walk),
-        "pad": FunctionWriter.pad,
-        "take": FunctionWriter.take,
-        "embedding": FunctionWriter.embedding,
-    },
-)

@@ -14,8 +14,8 @@ import numpy as np
 from qgraph.backends.c.arithmetic import helpers
 from qgraph.backends.c.c_text import Text, numbers, short
 from qgraph.backends.c.context import CArray, CContext, CFunction
-from qgraph.backends.c.functions import function
 from qgraph.backends.c.kernels import WINDOW
+from qgraph.backends.c.layer_functions import function
 from qgraph.backends.c.memory import Lifetime, Place, plan
 from qgraph.backends.c.packed_kernels import packed_kernels
 from qgraph.backends.c.target_instructions import targets

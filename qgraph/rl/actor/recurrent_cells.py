@@ -9,21 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
+from qgraph.choices import CellKind
 from qgraph.ir.types import Array
 from qgraph.rl.actor.ops import Shape
 from qgraph.rl.actor.program import ActorStep
-
-
-class CellKind(StrEnum):
-    """Recurrent cells."""
-
-    LSTM = "lstm"
-    GRU = "gru"
-
 
 GATES = {CellKind.LSTM: "ifgo", CellKind.GRU: "rzn"}  # in the order of PyTorch's weights
 PARTS = ("input", "recurrent")

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from qgraph.choices import CellKind
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, ActorStep
 from qgraph.rl.actor.program_state import ProgramState, Selection, selection_kernel
-from qgraph.rl.actor.recurrent_cells import CellKind, RecurrentCell
+from qgraph.rl.actor.recurrent_cells import RecurrentCell
 
 Shape = tuple[int, ...]
 NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # channels, kernel, stride (Mnih et al., 2015)

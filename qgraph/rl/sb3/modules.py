@@ -9,12 +9,13 @@ import numpy as np
 from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor, NatureCNN
 from torch import nn
 
+from qgraph.choices import CellKind
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import TorchModule, TorchTensor
 from qgraph.ir.types import Array
 from qgraph.rl.actor.program import ActorProgram, ActorStep
 from qgraph.rl.actor.program_state import ProgramState, Selection, selection_kernel, size_of
-from qgraph.rl.actor.recurrent_cells import GATES, CellKind, RecurrentCell
+from qgraph.rl.actor.recurrent_cells import GATES, RecurrentCell
 from qgraph.rl.sb3.normalizer import Normalizer
 
 ACTIVATIONS: Mapping[TorchModule, str] = {

@@ -16,7 +16,7 @@ OPAQUE = {
         "Resize",
     ),
     "TopK": (one_op("TopK", ROW, ints(2), outputs=("y", "z")), "TopK"),
-    "3d": (one_op("Conv", f(1, 2, 3, 4, 5), f(2, 2, 2, 2, 2)), "Conv"),
+    "3d": (one_op("ConvTranspose", f(1, 2, 3, 4, 5), f(2, 2, 2, 2, 2)), "ConvTranspose"),
     "integers": (one_op("Div", np.arange(6).reshape(2, 3), np.int64(-2)), "Div"),
 }
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from qgraph.choices import CellKind
 from qgraph.errors import UsageError
 from qgraph.rl.actor import Actor, Packer
-from qgraph.rl.actor.recurrent_cells import CellKind, RecurrentCell
+from qgraph.rl.actor.recurrent_cells import RecurrentCell
 from qgraph.rl.agents import config_for
 from qgraph.rl.agents.ppo.learner import LOG_STD, PpoLearner
 from qgraph.rl.learn.networks import OBSERVED, SELECTED, recurrent_actor_critic

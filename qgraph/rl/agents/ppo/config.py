@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
+from qgraph.choices import CellKind
 from qgraph.errors import UsageError
-from qgraph.rl.actor.recurrent_cells import CellKind
 from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.agents.setting import NOT_NEGATIVE, POSITIVE, SHARE, Interval, Panel, SettingValues
 from qgraph.rl.agents.shared_settings import (

@@ -66,7 +66,7 @@ def _direction() -> Trained:
 
 
 def _detection() -> Trained:
-    # its output is a map of scores, so that there are no classes to teach
+    # The output is a map of scores, not classes.
     losses = (LossKind.MSE, LossKind.BLOCKS)
     return Trained(
         _of_text("PP-OCR detection"), text.pictures(600, text.DETECTED, seed=6),

@@ -1,5 +1,5 @@
 // TensorFlow op QgraphMaxPoolCodesGrad on the CPU: the gradient of a max pool whose input is kept
-// as codes in bytes (core/max_pool.h). The windows do not overlap, and there is no padding.
+// as codes in bytes (core/max_pool.h). Windows do not overlap and have no padding.
 
 #include "core/max_pool.h"
 #include "tf/kernel.h"

@@ -19,6 +19,7 @@ Triple = tuple[int, int, int]
 VolumePads = tuple[Pair, Pair, Pair]
 Planes = tuple[str, tuple[int, ...]]  # images, and the shape that makes them a volume again
 NO_PADS: VolumePads = ((0, 0), (0, 0), (0, 0))
+TO_LAST, TO_FIRST = (0, 2, 3, 4, 1), (0, 4, 1, 2, 3)  # of the channels
 
 
 def sizes_of_volume(site: AnySite, x: str) -> tuple[int, int, int, int]:

@@ -191,7 +191,7 @@ def compare_whole_run(made: Form, network: Network, folder: Path) -> int:
 
 
 def no_codes(codes: Codes) -> Codes:
-    raise AssertionError("there are no cases")
+    raise AssertionError("no case to compare")
 
 
 def carried(made: Form, program: Program, why_not: str = "") -> Program:

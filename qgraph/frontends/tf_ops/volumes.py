@@ -8,6 +8,8 @@ from types import MappingProxyType
 from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.volumes import (
     NO_PADS,
+    TO_FIRST,
+    TO_LAST,
     Planes,
     Triple,
     VolumePads,
@@ -17,7 +19,6 @@ from qgraph.frontends.volumes import (
     sizes_of_volume,
 )
 
-TO_LAST, TO_FIRST = (0, 2, 3, 4, 1), (0, 4, 1, 2, 3)  # of the channels
 ONES = (1,) * 5
 
 

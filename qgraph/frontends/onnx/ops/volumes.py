@@ -10,6 +10,8 @@ from qgraph.frontends.onnx.builder import OnnxSite
 from qgraph.frontends.onnx.ops.layout import check_kernel, refuse_pads, sizes_of
 from qgraph.frontends.volumes import (
     NO_PADS,
+    TO_FIRST,
+    TO_LAST,
     Planes,
     Triple,
     VolumePads,
@@ -18,8 +20,6 @@ from qgraph.frontends.volumes import (
     same_pads,
     sizes_of_volume,
 )
-
-TO_LAST, TO_FIRST = (0, 2, 3, 4, 1), (0, 4, 1, 2, 3)  # of the channels
 
 
 def conv_of_volume(site: OnnxSite) -> str:

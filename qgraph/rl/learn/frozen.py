@@ -7,7 +7,7 @@ Imports TensorFlow: import it late.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import tensorflow as tf
@@ -16,7 +16,7 @@ from tensorflow.python.framework.convert_to_constants import (  # of TensorFlow'
 )
 
 from qgraph.files import write_whole
-from qgraph.foreign import Tensor
+from qgraph.foreign import Proto, Tensor
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram
 from qgraph.rl.learn.networks import OBSERVED, SELECTED
@@ -46,11 +46,18 @@ def write_policy(
     ends = {tensor.op.name: name for tensor, name in zip(frozen.outputs, names, strict=True)}
     for node in message.node:  # no node takes an output of the function
         node.name = ends.get(node.name, node.name)
-    write_whole(path, message.SerializeToString())
+    _sort(message, [tensor.op.name for tensor in frozen.inputs])
+    write_whole(path, message.SerializeToString(deterministic=True))
     facts: dict[str, object] = {"input": "observation:0", "output": "action:0", **about}
     if program.states:
         facts["states"] = {state.name: f"{state.name}_next" for state in program.states}
     write_whole(path.with_suffix(".json"), (json.dumps(facts, indent=1) + "\n").encode())
+
+
+def _sort(message: Proto, inputs: Sequence[str]) -> None:
+    """Order nodes: inputs as in the signature, then names. TensorFlow's order differs by run."""
+    places = {name: place for place, name in enumerate(inputs)}
+    message.node.sort(key=lambda node: (places.get(node.name, len(places)), node.name))
 
 
 def _signature(program: ActorProgram) -> list[Tensor]:

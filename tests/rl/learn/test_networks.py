@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from qgraph.choices import CellKind
 from qgraph.rl.actor import Actor, Packer
 from qgraph.rl.agents.d4pg.learner import project
 from qgraph.rl.learn.frozen import write_policy
-from qgraph.rl.learn.networks import initial_weights, network
+from qgraph.rl.learn.networks import initial_weights, network, recurrent_actor_critic
 from qgraph.rl.learn.tensors import run
 from qgraph.rl.policy import read_policy
 from qgraph.rl.policy.about import about
@@ -56,6 +57,27 @@ def test_a_written_policy_is_read_as_what_was_learnt(program, tmp_path):
     found = actor(read.program, read.weights)(x)
     assert found == pytest.approx(actor(program, weights)(x), rel=1e-4, abs=1e-5)
     assert about(tmp_path / "policy.pb").environment == "CartPole-v1"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [NETWORKS["dueling"], recurrent_actor_critic((5,), (8,), 3, CellKind.LSTM, 4).policy],
+    ids=["dueling", "lstm"],
+)
+def test_the_same_weights_make_the_same_file(program, tmp_path):
+    """TensorFlow gives the nodes of a function another order each time, even the inputs."""
+    rng = np.random.default_rng(0)
+    weights = {k: rng.normal(size=s).astype("f4") for k, s in program.weight_shapes.items()}
+    path, files = tmp_path / "policy.pb", set()
+    for _ in range(10):
+        write_policy(path, program, weights, {})
+        files.add(path.read_bytes())
+    assert len(files) == 1
+    states = [state.name for state in program.states]
+    inputs = [
+        n.name for n in tf.compat.v1.GraphDef.FromString(*files).node if n.op == "Placeholder"
+    ]
+    assert inputs == ["observation", *states]
 
 
 def test_advantages_have_no_mean_of_their_own():

@@ -102,7 +102,7 @@ def _litert(model: Graph, case: Case) -> Predict:
 
 
 def _onnx_runtime(model: Graph, case: Case) -> Predict:
-    data = onnx_at_logits(case.onnx) if case.onnx else float_onnx(model, None)
+    data = onnx_at_logits(case.onnx) if case.onnx else float_onnx(model)
     to_images = _from_channels_first if case.onnx else np.asarray
     int8 = quantized(data, to_images(case.calibration), 1, per_channel=True)
     session = OnnxRuntime(int8, optimized=False)  # gives the exact result on every processor

@@ -150,7 +150,7 @@ def prepare(name: str, folder: Path) -> None:
 
     network = NETWORKS[name]
     model, images = network.load(), network.images(CALIBRATION)
-    plain = float_onnx(model, None)
+    plain = float_onnx(model)
     (folder / "fp32.onnx").write_bytes(plain)
     (folder / "int8.onnx").write_bytes(quantized(plain, images, 1, per_channel=True))
     for batch in BATCHES:

@@ -1,6 +1,10 @@
 """Quantize a Keras file with MCT, Sony's model-compression-toolkit, and run it on images.
 
-    PYTHON benchmarks/mobilenet_v2/by_mct.py NETWORK.h5 CALIBRATION.npy IMAGES.npy SCORES.npy
+    PYTHON by_mct.py NETWORK.h5 CALIBRATION.npy IMAGES.npy SCORES.npy BITS [EPOCHS]
+
+BITS are those of weights. The first and the last layer have 8. With EPOCHS, weights
+learn from the calibration images without labels (MCT's gradient-based rounding), instead of plain
+calibration.
 
 PYTHON is that of an environment with `model-compression-toolkit` and a TensorFlow that it supports
 (2.14 or 2.15). Nothing else of the project is imported here, because qgraph needs a newer one.
@@ -18,7 +22,9 @@ import numpy as np
 BATCH, AT_ONCE = 32, 500  # images of a batch of calibration, and images that run together
 
 
-def main(network: str, calibration: str, images: str, scores: str) -> None:
+def main(
+    network: str, calibration: str, images: str, scores: str, bits: str, epochs: str = "0"
+) -> None:
     """Write the scores of the quantized network, [n, classes]."""
     import model_compression_toolkit as mct
 
@@ -28,8 +34,36 @@ def main(network: str, calibration: str, images: str, scores: str) -> None:
         for i in range(0, len(samples), BATCH):
             yield [samples[i : i + BATCH]]
 
-    made, _ = mct.ptq.keras_post_training_quantization(_read(network), batches)
+    model = _read(network)
+    config = mct.core.CoreConfig(bit_width_config=_bit_widths(model, int(bits)))
+    if int(epochs):
+        learning = mct.gptq.get_keras_gptq_config(n_epochs=int(epochs))
+        made, _ = mct.gptq.keras_gradient_post_training_quantization(
+            model, batches, gptq_config=learning, core_config=config
+        )
+    else:
+        made, _ = mct.ptq.keras_post_training_quantization(model, batches, core_config=config)
     np.save(scores, made.predict(tested, batch_size=AT_ONCE, verbose=0))
+
+
+def _bit_widths(model: Any, bits: int) -> Any:
+    """The bits of weights, as MCT takes them. The last layer, which is dense, keeps 8."""
+    import model_compression_toolkit as mct
+    import tensorflow as tf
+    from model_compression_toolkit.core.common.network_editors import (
+        NodeNameFilter,
+        NodeTypeFilter,
+    )
+
+    found = mct.core.BitWidthConfig()
+    if bits != 8:
+        first = next(each for each in model.layers if isinstance(each, tf.keras.layers.Conv2D))
+        for kind, weights in (("Conv2D", "kernel"), ("DepthwiseConv2D", "depthwise_kernel")):
+            layers = NodeTypeFilter(getattr(tf.keras.layers, kind))
+            found.set_manual_weights_bit_width(layers, bits, weights)
+        folded = NodeNameFilter(f"{first.name}_bn")  # its name with the batch norm behind it
+        found.set_manual_weights_bit_width(folded, 8, "kernel")
+    return found
 
 
 def _read(path: str) -> Any:

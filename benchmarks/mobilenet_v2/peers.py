@@ -1,7 +1,8 @@
 """The same network by other tools: LiteRT, ONNX Runtime and MCT without training, TFMOT with it.
 
-All have 8 bits and float scales, one for each channel of weights; MCT has powers of two for
-activations. Results are kept in a folder and not repeated.
+All have float scales, one for each channel of weights; MCT has powers of two for activations. With
+weights of 4 bits, the first and the last layer keep 8; LiteRT's converter has no such weights.
+Results are kept in a folder and not repeated.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from qgraph.train.data import TrainingData, training_data
 from qgraph.train.options import Options
 
 AT_ONCE = 500  # images that run together, where a tool can
+ROUNDED = 20  # epochs over the calibration images in which MCT learns how to round weights
 BY_MCT = Path(__file__).with_name("by_mct.py")
 
 
@@ -55,11 +57,17 @@ def peers(options: Options, mct: Path | None, tfmot: bool) -> Mapping[str, Score
     options: for the training by TFMOT. mct: the interpreter of an environment with MCT. tfmot:
     whether TFMOT is installed.
     """
-    found: dict[str, Scores] = {"INT8, static, LiteRT": _litert, "INT8, static, ONNX Runtime": _ort}
+    found: dict[str, Scores] = {"INT8, static, LiteRT": _litert}
+    for bits in (8, 4):
+        found[f"INT{bits}, static, ONNX Runtime"] = partial(_ort, bits=bits)
+        if mct:
+            found[f"INT{bits}, static, MCT"] = partial(_mct, python=mct, bits=bits)
+        if tfmot:
+            found[f"INT{bits}, trained, TFMOT"] = partial(_tfmot, options=options, bits=bits)
     if mct:
-        found["INT8, static, MCT"] = partial(_mct, python=mct)
-    if tfmot:
-        found["INT8, trained, TFMOT"] = partial(_tfmot, options=options)
+        found[f"INT4, static, MCT, {ROUNDED} epochs of rounding"] = partial(
+            _mct, python=mct, bits=4, epochs=ROUNDED
+        )
     return found
 
 
@@ -87,30 +95,31 @@ def _litert(network: FloatNetwork, data: Split) -> Array:
     return LiteRT(full_integer(load(network.path), data.calibration, 1)).predict(data.test.images)
 
 
-def _ort(network: FloatNetwork, data: Split) -> Array:
-    int8 = quantized(float_onnx(load(network.path), None), data.calibration, 1, per_channel=True)
-    return OnnxRuntime(int8, optimized=False).predict(data.test.images, AT_ONCE)
+def _ort(network: FloatNetwork, data: Split, bits: int) -> Array:
+    model = float_onnx(load(network.path))
+    made = quantized(model, data.calibration, 1, per_channel=True, weight_bits=bits)
+    return OnnxRuntime(made, optimized=False).predict(data.test.images, AT_ONCE)
 
 
-def _mct(network: FloatNetwork, data: Split, python: Path) -> Array:
+def _mct(network: FloatNetwork, data: Split, python: Path, bits: int, epochs: int = 0) -> Array:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         network.keras().save(folder / "float.h5")
         np.save(folder / "calibration.npy", data.calibration)
         np.save(folder / "images.npy", data.test.images)
         given = [folder / n for n in ("float.h5", "calibration.npy", "images.npy", "scores.npy")]
-        subprocess.run([python, BY_MCT, *given], check=True)
+        subprocess.run([python, BY_MCT, *given, str(bits), str(epochs)], check=True)
         scores: Array = np.load(given[-1])
     return scores
 
 
-def _tfmot(network: FloatNetwork, data: Split, options: Options) -> Array:
+def _tfmot(network: FloatNetwork, data: Split, options: Options, bits: int) -> Array:
     graph = load(network.path)
 
     def batches(part: Part, size: int) -> TrainingData:
         return training_data((part.images, part.labels), graph, size, options.seed)
 
     learnt, held = batches(data.training, options.batch_size), batches(data.validation, AT_ONCE)
-    made, _ = best_by_validation(network.keras(), learnt, held, options)
+    made, _ = best_by_validation(network.keras(), learnt, held, options, bits)
     tested = batches(data.test, AT_ONCE).batches(None)
     return np.concatenate([made.predict_on_batch(*batch.inputs.values()) for batch in tested])

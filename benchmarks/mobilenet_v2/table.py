@@ -1,8 +1,8 @@
 """MobileNetV2 on CIFAR-10, float, static and trained: ``python -m benchmarks.mobilenet_v2.table``.
 
 Trains the float network and quantizes it with 8 bits and with weights of 4 bits: plain, by the
-search of static mode, and trained from the result of the search; and by other tools with 8 bits,
-TFMOT where it is installed, MCT with `--mct`. A call ends after `--minutes`; the same command
+search of static mode, and trained from the result of the search; and by other tools, TFMOT where it
+is installed, MCT with `--mct`. A call ends after `--minutes`; the same command
 continues and repeats no finished work. Checkpoints are chosen on 10,000 validation
 images; the 10,000 test images are used for the table only.
 """
@@ -173,7 +173,7 @@ def main(
         f"a rate of {weight_rate:g} for weights; they begin as the static network, or as the plain "
         "one",
         "INT4: weights of 4 bits, those of the first and the last layer of 8; activations of 8",
-        "LiteRT, ONNX Runtime, MCT, TFMOT: 8 bits, float scales, one for each channel of weights",
+        "LiteRT, ONNX Runtime, MCT, TFMOT: float scales, one for each channel of weights",
         f"{CALIBRATION} training images to calibrate and to search; checkpoints by "
         f"{len(data.validation.labels):,} validation images, accuracy on "
         f"{len(data.test.labels):,} test images",

@@ -28,14 +28,15 @@ def full_integer(model: Graph, calibration: Array, batch: int) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.pb"
         path.write_bytes(emit_graph_def(model).SerializeToString())
-        shape = {name: [batch, *(model.types[name].shape or ())[1:]]}
+        shape = {name: [batch, *calibration.shape[1:]]}
         converter = tf.compat.v1.lite.TFLiteConverter.from_frozen_graph(
             str(path), [name], [output], shape
         )
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
         converter.representative_dataset = samples
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
-        converter.inference_input_type = tf.int8
+        if model.types[name].is_float:
+            converter.inference_input_type = tf.int8
         converter.inference_output_type = tf.int8
         data: bytes = converter.convert()
     return data
@@ -55,6 +56,8 @@ class LiteRT:
         self._output = self._interpreter.get_output_details()[0]
 
     def codes(self, x: Array) -> Array:
+        if np.issubdtype(x.dtype, np.integer):
+            return x
         scale, zero = self._input["quantization"]
         found: Array = np.clip(np.rint(x / scale) + zero, -128, 127).astype(np.int8)
         return found

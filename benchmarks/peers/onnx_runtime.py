@@ -1,4 +1,4 @@
-"""ONNX Runtime: float, and static int8 by its quantizer (QDQ, u8 activations, s8 weights)."""
+"""ONNX Runtime: float, and static by its quantizer (QDQ, u8 activations, s8 or s4 weights)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from qgraph.foreign import Proto
 from qgraph.ir.types import Array
 
 
@@ -44,8 +45,16 @@ class OnnxRuntime:
         return np.concatenate([self.run(x[i : i + batch]) for i in range(0, len(x), batch)])
 
 
-def quantized(model: bytes, calibration: Array, batch: int, per_channel: bool) -> bytes:
-    """The model in int8: min-max calibration on NHWC images, after the usual pre-processing."""
+LAYERS = {"Conv": 0, "Gemm": 1, "MatMul": 1}  # the axis of the outputs in their weights
+
+
+def quantized(
+    model: bytes, calibration: Array, batch: int, per_channel: bool, weight_bits: int = 8
+) -> bytes:
+    """The model in integers: min-max calibration on NHWC images, after the usual pre-processing.
+
+    weight_bits: 8 or 4. The first and the last layer keep weights of 8 bits.
+    """
     from onnxruntime.quantization import (
         CalibrationDataReader,
         CalibrationMethod,
@@ -71,19 +80,30 @@ def quantized(model: bytes, calibration: Array, batch: int, per_channel: bool) -
     with tempfile.TemporaryDirectory() as folder:
         first, ready, done = (Path(folder) / f"{n}.onnx" for n in ("float", "ready", "int8"))
         first.write_bytes(model)
-        quant_pre_process(first, ready)
-        name = onnx.load(ready).graph.input[0].name
+        # Inference of symbolic shapes fails for some networks, and no network needs it.
+        quant_pre_process(first, ready, skip_symbolic_shape=True)
+        graph = onnx.load(ready).graph
+        weights = {8: QuantType.QInt8, 4: QuantType.QInt4}
+        ends = _end_weights(graph) if weight_bits != 8 else {}
+        kept = {n: [{"quant_type": weights[8], "axis": axis}] for n, axis in ends.items()}
         quantize_static(
             ready,
             done,
-            Reader(name),
+            Reader(graph.input[0].name),
             quant_format=QuantFormat.QDQ,
             per_channel=per_channel,
             activation_type=QuantType.QUInt8,
-            weight_type=QuantType.QInt8,
+            weight_type=weights[weight_bits],
             calibrate_method=CalibrationMethod.MinMax,
+            extra_options={"TensorQuantOverrides": kept},
         )
         return done.read_bytes()
+
+
+def _end_weights(graph: Proto) -> dict[str, int]:
+    """The weights of the first and the last layer, each with the axis of its outputs."""
+    layers = [node for node in graph.node if node.op_type in LAYERS]
+    return {node.input[1]: LAYERS[node.op_type] for node in (layers[0], layers[-1])}
 
 
 def _nchw(x: Array) -> Array:

@@ -7,6 +7,7 @@ the network as it is: its channels are not equalized.
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -67,12 +68,21 @@ def trained(
 
 
 def best_by_validation(
-    network: Network, training: TrainingData, validation: TrainingData, options: Options
-) -> tuple[Network, list[dict[str, Any]]]:
-    """The network with TFMOT's quantizers in its best state, and all validations."""
+    network: Network, training: TrainingData, validation: TrainingData, options: Options,
+    weight_bits: int = 8,
+) -> tuple[Network, list[dict[str, Any]]]:  # fmt: skip
+    """The network with TFMOT's quantizers in its best state, and all validations.
+
+    weight_bits: of all layers but the first and the last.
+    """
     import tf_keras
 
     quantized = by_tfmot(network)
+    for layer in _weighted(quantized)[1:-1]:
+        layer._weight_vars = [
+            (weight, _with_bits(quantizer, weight_bits), state)
+            for weight, quantizer, state in layer._weight_vars
+        ]
     quantized.compile(
         tf_keras.optimizers.Adam(options.weight_rate),
         tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -92,6 +102,18 @@ def best_by_validation(
                     best, kept = found, quantized.get_weights()
     quantized.set_weights(kept)
     return quantized, history
+
+
+def _weighted(network: Network) -> list[Any]:
+    """TFMOT's wrappers of layers with quantized weights, in order."""
+    return [layer for layer in network.layers if getattr(layer, "_weight_vars", None)]
+
+
+def _with_bits(quantizer: Any, bits: int) -> Any:
+    """A copy with other bits; TFMOT has one quantizer for all layers of a class."""
+    made = copy.copy(quantizer)
+    made.num_bits = bits
+    return made
 
 
 def accuracy(network: Network, data: TrainingData) -> float:

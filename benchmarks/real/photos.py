@@ -160,7 +160,7 @@ def _tensorflow(program: TFProgram, images: Array) -> Array:
 
 def _peers(model: Graph, calibration: Array) -> dict[str, Predict]:
     """Full int8 by other tools, calibrated on the same images."""
-    plain = float_onnx(model, 1)
+    plain = float_onnx(model)
     few = calibration[:2]
     wanted = _tensorflow(TFProgram(emit_graph_def(model)), few)
     if not np.allclose(OnnxRuntime(plain).predict(few, 1), wanted, atol=1e-3):

@@ -98,6 +98,31 @@ DISTILLATION = Topic(
     Bars("agreement with float", percent=True),
 )
 
+
+def _by_loss(result: Result) -> Table:
+    """Agreement with float of the static result and of each training, by network."""
+    made = Table(result.tables[0].title, result.tables[0].columns)
+    for row in result.tables[0].rows:
+        cells = {**row, "loss": row["loss"] or row["state"]}
+        made.add(*cells.values())
+    return made.pivot("network", "loss", "as float")
+
+
+def _trained_by_float_headline(result: Result) -> str:
+    starts = [row for row in result.tables[0].rows if row["loss"] is None]
+    return "; ".join(f"{row['network']} {row['as float']:.1%} as float" for row in starts)
+
+
+TRAINED_BY_FLOAT = Topic(
+    "trained_by_float",
+    "Networks for text and files, trained without labels",
+    _trained_by_float_headline,
+    "8 bits, effort `default`, before training",
+    first_table,
+    _by_loss,
+    Bars("agreement with float", percent=True),
+)
+
 FOUR = ("static INT4", FROM_STATIC, "static INT4/4", "INT4/4 from static")
 
 
@@ -222,5 +247,5 @@ MOBILENET_V2 = Topic(
 
 TOPICS = (
     FAMILIES_RETRAINED, FAMILIES_FROM_STATIC, CIFAR_4_BITS, QUANTIZERS, MOBILENET_V2,
-    DISTILLATION, TRAINING_STEP,
+    DISTILLATION, TRAINED_BY_FLOAT, TRAINING_STEP,
 )  # fmt: skip

@@ -101,9 +101,10 @@ def test_other_tools_run_once(data, tmp_path, monkeypatch):
     float_network = FloatNetwork(trained(SMALL, data, tmp_path, Clock(60)), SMALL.width)
     stub = tmp_path / "stub.py"
     stub.write_text(
-        "import sys; import numpy as np; _, network, samples, images, scores = sys.argv\n"
+        "import sys; import numpy as np; _, network, samples, images, scores, *how = sys.argv\n"
         "assert np.load(samples).shape == (48, 32, 32, 3) and open(network, 'rb').read()\n"
-        "np.save(scores, np.eye(10)[np.zeros(len(np.load(images)), int)])\n"
+        "answer = ['8 0', '4 0', '4 20'].index(' '.join(how))\n"
+        "np.save(scores, np.eye(10)[np.full(len(np.load(images)), answer)])\n"
     )
     monkeypatch.setattr(other_tools, "BY_MCT", stub)
     tools = peers(Ways().options(48), Path(sys.executable), tfmot=False)
@@ -111,8 +112,12 @@ def test_other_tools_run_once(data, tmp_path, monkeypatch):
     with pytest.raises(OutOfTime, match="before INT8, static, LiteRT"):
         dict(right_by_peers(*asked, tools, tmp_path / "peers", Clock(0)))
     found = dict(right_by_peers(*asked, tools, tmp_path / "peers", Clock(60)))
-    assert list(found) == [f"INT8, static, {tool}" for tool in ("LiteRT", "ONNX Runtime", "MCT")]
-    np.testing.assert_array_equal(found["INT8, static, MCT"], data.test.labels == 0)
+    by_mct = ["INT8, static, MCT", "INT4, static, MCT", "INT4, static, MCT, 20 epochs of rounding"]
+    assert {*found} == {
+        "INT8, static, LiteRT", "INT8, static, ONNX Runtime", "INT4, static, ONNX Runtime", *by_mct,
+    }  # fmt: skip
+    for answer, name in enumerate(by_mct):
+        np.testing.assert_array_equal(found[name], data.test.labels == answer)
     again = dict(right_by_peers(*asked, tools, tmp_path / "peers", Clock(0)))
     for name, right in found.items():
         np.testing.assert_array_equal(again[name], right)

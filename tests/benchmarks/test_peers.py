@@ -1,6 +1,7 @@
 """Other tools get the same network, and views of photos are counted by photo."""
 
 import numpy as np
+import onnx
 import pytest
 
 pytest.importorskip("onnxruntime")
@@ -10,7 +11,7 @@ from PIL import Image
 from benchmarks.families.networks import FAMILIES
 from benchmarks.families.train import INPUT, OUTPUT, freeze
 from benchmarks.peers.float_onnx import float_onnx
-from benchmarks.peers.onnx_runtime import OnnxRuntime
+from benchmarks.peers.onnx_runtime import LAYERS, OnnxRuntime, quantized
 from benchmarks.real.measure import statistics_weight
 from benchmarks.real.views import SIZE, VIEWS, Shares, views
 from qgraph.backends.tf.program import TFProgram
@@ -19,24 +20,23 @@ from qgraph.ir.graph import Graph
 from qgraph.quant import layer_codes
 
 
-@pytest.mark.parametrize("batch", [2, None])
-@pytest.mark.parametrize("name", ["vgg", "resnet", "mobilenet_v1", "mobilenet_v2"])
-def test_the_onnx_file_is_the_same_network(name, batch):
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_onnx_file_is_the_same_network(name):
     frozen = freeze(FAMILIES[name]())
     image = np.random.default_rng(0).random((2, 28, 28, 1), np.float32)
     (wanted,) = TFProgram(frozen).run({INPUT: image}, [OUTPUT])
-    found = OnnxRuntime(float_onnx(import_graph_def(frozen), batch)).run(image)
+    found = OnnxRuntime(float_onnx(import_graph_def(frozen))).run(image)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
-def test_factors_of_channels_are_written_for_channels_first():
+def test_images_that_no_layer_takes_come_with_channels_first():
     graph = Graph("net")
     image = np.random.default_rng(0).random((2, 4, 5, 3), np.float32)
     factors = np.array([1, 2, 4], np.float32)
     x = graph.input("x", "float32", (None, 4, 5, 3))
     graph.outputs["y"] = graph.add("mul", x, graph.const(factors, "c"))
-    found = OnnxRuntime(float_onnx(graph, None)).run(image)
-    np.testing.assert_array_equal(found.transpose(0, 2, 3, 1), image * factors)
+    found = OnnxRuntime(float_onnx(graph)).run(image)
+    np.testing.assert_array_equal(found, image * factors)
 
 
 def test_views_are_of_all_parts_and_mirrored():
@@ -67,3 +67,18 @@ def test_errors_are_over_photos():
     assert same.value == same.error == 0
     first = np.arange(16 * VIEWS) % VIEWS == 0
     assert Shares(16).of(said, first).value == 0.5
+
+
+def test_weights_of_4_bits_are_those_between_the_first_and_the_last_layer():
+    model = float_onnx(import_graph_def(freeze(FAMILIES["mobilenet_v2"]())))
+    images = np.random.default_rng(0).random((2, 28, 28, 1), np.float32)
+    made = onnx.load_from_string(quantized(model, images, 1, per_channel=True, weight_bits=4))
+    codes = {tensor.name: tensor.data_type for tensor in made.graph.initializer}
+    scaled = {node.output[0]: node.input[0] for node in made.graph.node}
+    kinds = [
+        codes[scaled[node.input[1]]]
+        for node in made.graph.node
+        if node.op_type in LAYERS and scaled.get(node.input[1]) in codes
+    ]
+    few, many = onnx.TensorProto.INT4, onnx.TensorProto.INT8
+    assert kinds == [many, *[few] * (len(kinds) - 2), many] and len(kinds) == 17

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qgraph.choices import Accelerator, ExportFormat
+from qgraph.choices import Accelerator, CodeLayout, ExportFormat
 from qgraph.cli.choice import choice
 from qgraph.cli.options import OUTPUT_DIRECTORY, Json
 from qgraph.words import alternatives
@@ -71,6 +71,18 @@ def export(
             "--codes", help="With --format tflite: codes as inputs and outputs instead of floats."
         ),
     ] = False,
+    layout: Annotated[
+        CodeLayout | None,
+        choice(
+            CodeLayout,
+            "layout",
+            "--layout",
+            metavar="NAME",
+            help="With --format c: a folder for a build system, with an example that runs: "
+            f"{alternatives(CodeLayout)}.",
+            show_default="only the files of the network",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write a quantized network in a format that computes the same codes, bit for bit.
@@ -89,6 +101,8 @@ def export(
         options["accelerators"] = tuple(accelerators)
     if codes:
         options["codes"] = True
+    if layout:
+        options["layout"] = layout
     checked(form, options)
     with at_work(as_json):
         files = write(_network(directory), form, output, force=force, options=options)

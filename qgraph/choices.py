@@ -80,6 +80,13 @@ class ExportFormat(StrEnum):
     TENSORFLOW = "tensorflow"
 
 
+class CodeLayout(StrEnum):
+    """Layouts of folders around a network in C (`qgraph.backends.c.layouts`)."""
+
+    ARDUINO = "arduino"
+    ZEPHYR = "zephyr"
+
+
 class Accelerator(StrEnum):
     """Arm Ethos-U accelerators that Vela compiles for (`qgraph.backends.vela`)."""
 

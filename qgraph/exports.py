@@ -96,7 +96,7 @@ def export(
         path: A directory, new or empty.
         force: Whether to replace the files of an earlier export. Other files are never replaced.
         options: Options of the format, by name: `samples` and `layers` for `vectors`,
-            `accelerators` for `tosa`, `codes` for `tflite`.
+            `accelerators` for `tosa`, `codes` for `tflite`, `layout` for `c`.
 
     Returns:
         Bytes by file. `export.json` lists tensors that have other names in the files, and under

@@ -7,6 +7,7 @@ from qgraph.errors import UnsupportedError
 from qgraph.foreign import FlatObject
 
 EXTRA = "tflite"
+METADATA = "qgraph"  # the name of what qgraph stores about a file
 IDENTIFIER = b"TFL3"
 
 

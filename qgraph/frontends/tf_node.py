@@ -42,6 +42,11 @@ class TFNode:
     proto: Proto
     attrs: Mapping[str, Proto]  # as in the NodeDef: name -> AttrValue
 
+    @property
+    def label(self) -> str:
+        """The name of the op in the file."""
+        return self.op
+
     def with_attrs(self, attrs: Mapping[str, Proto]) -> TFNode:
         return replace(self, attrs=attrs)
 

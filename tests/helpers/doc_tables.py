@@ -12,6 +12,7 @@ from tests.helpers import (
     levels,
     program_tables,
     project,
+    row_tables,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -22,6 +23,7 @@ TABLES = {
     **program_tables.TABLES,
     **import_tables.TABLES,
     **project.TABLES,
+    **row_tables.TABLES,
     **levels.TABLES,
     **site.TABLES,
 }

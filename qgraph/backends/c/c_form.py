@@ -16,8 +16,10 @@ import numpy as np
 from qgraph.backends.c.check import check
 from qgraph.backends.c.header import header
 from qgraph.backends.c.layer_functions import LOWERINGS
+from qgraph.backends.c.layouts import lay_out, placed
 from qgraph.backends.c.source import CUnit, unit
 from qgraph.backends.network_forms import Network, Runner
+from qgraph.choices import CodeLayout, chosen
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.exact.reference import Reference
 from qgraph.ir.types import Array, Codes, Fixed
@@ -30,30 +32,46 @@ from qgraph.program.run import batch_of
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
 COMPILERS = ("cc", "gcc", "clang")
+SPREAD = 97  # from one code to the next
 MAX_INT32 = 2**31 - 1  # largest number of bytes and of elements of a tensor, for int32
 
 
 @dataclass(frozen=True)
 class CForm:
-    """A .c, a .h, a test program, and a sample with its expected outputs."""
+    """A .c, a .h, a test program, and a sample with its expected outputs.
 
+    layout: a layout of folders around them, with an example that runs the sample.
+    """
+
+    layout: str | None = None
     name: ClassVar[str] = "c"
     lowerings: ClassVar[Lowerings[object]] = LOWERINGS
 
+    def __post_init__(self) -> None:
+        if self.layout is not None:
+            chosen(CodeLayout, self.layout, "layout")
+
     def refusal(self, network: Network) -> str | None:
+        if self.layout is not None and network.program.has_islands:
+            return (
+                f"layout {self.layout} has an example of one function, and float ops lie between "
+                "functions of this network; leave --layout out"
+            )
         return refused(network.program)
 
     def write(self, network: Network, folder: Path) -> None:
         made = write_program(network.program, folder, islands(network.graph, network.program))
-        if not network.sample:
+        if not network.sample and self.layout is None:
             return
         names = [entry.tensor for entry in network.program.entries]
-        values = Reference(network.graph).run(network.sample, names)
-        codes = {n: v.codes for n, v in values.items() if isinstance(v, Fixed)}
         exits = [port.tensor for port in made.exits]
+        codes = sample_codes(network)
         outputs = run(network.program, codes, exits)
-        (folder / f"{made.net}_inputs.bin").write_bytes(packed(made, names, codes))
-        (folder / f"{made.net}_outputs.bin").write_bytes(packed(made, exits, outputs))
+        if network.sample:
+            (folder / f"{made.net}_inputs.bin").write_bytes(packed(made, names, codes))
+            (folder / f"{made.net}_outputs.bin").write_bytes(packed(made, exits, outputs))
+        if self.layout is not None:
+            lay_out(CodeLayout(self.layout), made, folder, {**codes, **outputs})
 
     def renamed(self, network: Network) -> Mapping[str, str]:
         made = unit(network.program, file_stem(network.program.name))
@@ -75,6 +93,22 @@ class CForm:
 
     def executor(self) -> str:
         return compiler_title()
+
+
+def sample_codes(network: Network) -> Mapping[str, Codes]:
+    """Codes of entries from the network's sample; without one, some of their whole ranges."""
+    names = [entry.tensor for entry in network.program.entries]
+    if network.sample:
+        values = Reference(network.graph).run(network.sample, names)
+        return {n: v.codes for n, v in values.items() if isinstance(v, Fixed)}
+    tensors = {name: network.program.tensors[name] for name in names}
+    return {name: _spread(tensor) for name, tensor in tensors.items()}
+
+
+def _spread(tensor: Tensor) -> Codes:
+    """Codes of one sample that are spread over the range of a tensor."""
+    places: Codes = SPREAD * np.arange(elements(tensor), dtype=np.int64)
+    return (tensor.low + places % (tensor.high - tensor.low + 1)).reshape(tensor.shape)
 
 
 def refused(program: Program) -> str | None:
@@ -131,8 +165,9 @@ def titled_compiler(said: str) -> str:
 
 def build(folder: Path, net: str, program: Path, flags: Sequence[str] = ("-O2",)) -> None:
     """Compile the test with the network; warnings are errors. Raises ExactnessError."""
-    files = (str(folder / f"{net}.c"), str(folder / f"{net}_test.c"))
-    command = [compiler(), *STRICT, *flags, *files, "-o", str(program)]
+    files = [str(placed(folder, f"{net}{end}.c")) for end in ("", "_test")]
+    headers = f"-I{placed(folder, f'{net}.h').parent}"
+    command = [compiler(), *STRICT, *flags, headers, *files, "-o", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ExactnessError("does not compile", node=str(files[0]), hint=done.stderr[:2000])

@@ -13,9 +13,8 @@ from qgraph.archives import JsonObject
 from qgraph.backends.tflite.flat_tables import FieldValue, FlatTable, serialized
 from qgraph.ir.types import Array, Exponent
 from qgraph.names import Namespace, onnx_name
-from qgraph.tflite_schema import schema
+from qgraph.tflite_schema import METADATA, schema
 
-METADATA = "qgraph"
 SCHEMA_VERSION = 3
 SIGNATURE = "serving_default"
 # Codes of builtin ops that fit the field of old readers.

@@ -20,6 +20,7 @@ from qgraph.backends.tflite.writer import ANOTHER_PROFILE
 from qgraph.errors import UnsupportedError
 from qgraph.ir.graph import Graph
 from qgraph.ir.reading import spec_of
+from qgraph.ir.states import states_of
 from qgraph.ir.types import Overflow, Role, rounding_of_numbers
 from qgraph.names import Namespace, onnx_name
 from qgraph.program import Entry
@@ -85,6 +86,7 @@ class TfliteFile:
             "entries": self.entries,
             "exits": self.exits,
             "ends": [*self.model.outputs],
+            "states": self._states(),
             "tensors": {
                 name: {"index": index, "name": self.model.name_of(index), **self._scale(name)}
                 for name, index in self.emission.held.items()
@@ -93,6 +95,18 @@ class TfliteFile:
             "lowest_weights": self.emission.lowest_weights,
         }
         return self.model.model(meta)
+
+    def _states(self) -> JsonObject:
+        """The outputs with the next values of states, by input, as the file names them."""
+        graph, known = self.network.graph, io_names_of(self.network.graph, onnx_name)
+        found: JsonObject = {}
+        for state, output in states_of(graph).items():
+            same = [name for name, value in graph.outputs.items() if value == graph.outputs[output]]
+            ends = [known.outputs[name] for name in (output, *same)]
+            end = next((name for name in ends if name in self.model.outputs), None)
+            if end is not None and known.inputs[state] in self.model.inputs:
+                found[known.inputs[state]] = end
+        return found
 
     def begin(self) -> None:
         """Add inputs of the file."""

@@ -45,8 +45,8 @@ def _while(site: TfSite) -> Result:
 
 def _refusal(site: TfSite, reason: str, hint: str) -> UnsupportedError:
     return UnsupportedError(
-        f"{reason} (`{site.node.op}` at `{site.name}`); a fixed-point network has a fixed number "
-        "of steps, all of them written out",
+        f"{reason} (`{site.node.label}` at `{site.name}`); a fixed-point network has a fixed "
+        "number of steps, all of them written out",
         node=layer_of(site.name),
         hint=hint,
     )

@@ -2,44 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
 
 import numpy as np
 
-from qgraph.errors import QGraphError, UnsupportedError
-from qgraph.frontends.builder import GraphBuilder, Importer, Result, TfSite
+from qgraph.errors import GraphError, QGraphError, UnsupportedError
+from qgraph.frontends.builder import Function, GraphBuilder, Importer, Result, TfSite
+from qgraph.frontends.ends import needed
 from qgraph.frontends.grids import QUANTIZED, Grid, mark, spec_of_attributes
 from qgraph.frontends.partial import Partial
 from qgraph.frontends.prelu import prelu
+from qgraph.frontends.site import Ref
 from qgraph.frontends.tf_node import TFNode
 from qgraph.frontends.tf_ops import EVALUATORS
 from qgraph.frontends.tf_ops import IMPORTERS as TF_IMPORTERS
+from qgraph.frontends.tflite.control_flow import taken_branch
+from qgraph.frontends.tflite.list_rows import Rows, joined_rows, sliced_rows
 from qgraph.frontends.tflite.lite_node import LiteNode
 from qgraph.ir.types import TensorType
 
-NO_GRIDS: Mapping[str, Grid] = MappingProxyType({})
+CONST = "Const"
+CONTROL_FLOW = ("If", "While")
+MAX_NESTED = 32  # bodies inside each other
+
+
+@dataclass(frozen=True)
+class LiteBody:
+    """A subgraph as nodes; its arguments are the names of placeholders."""
+
+    nodes: Mapping[str, LiteNode]
+    arguments: tuple[str, ...]
+    results: tuple[Ref, ...]
 
 
 class LiteGraphBuilder(GraphBuilder):
     """Refuses operators that it cannot express, because no other program computes them alone."""
 
     def __init__(
-        self, name: str, nodes: Mapping[str, TFNode], grids: Mapping[str, Grid] = NO_GRIDS
+        self,
+        name: str,
+        nodes: Mapping[str, TFNode],
+        grids: Mapping[str, Grid],
+        bodies: Callable[[int], LiteBody],
     ) -> None:
-        super().__init__(name, nodes, b"", IMPORTERS, EVALUATORS)
+        followed = {
+            "Slice": lambda site: sliced_rows(site, self),
+            "ConcatV2": lambda site: joined_rows(site, self),
+        }
+        super().__init__(name, nodes, b"", {**IMPORTERS, **followed}, EVALUATORS)
+        self.rows: dict[str, Rows] = {}  # of lists
         self._grids = grids  # of constants, by node
+        self._inner_grids: dict[str, Grid] = {}  # of the same constants, as bodies call them
+        self._bodies = bodies  # by the number of the subgraph
+        self._captured: dict[int, tuple[str, ...]] = {}  # constants of functions, by identity
+        self._running: list[Function] = []
         self.refusals: dict[str, QGraphError] = {}  # of nodes that must not stay
+
+    def function(self, name: str) -> Function:
+        """The body in a subgraph. Its constants are imported once, so all steps share them."""
+        if name not in self._functions:
+            body = self._bodies(int(name))
+            order = needed(body.nodes, body.results, body.arguments)
+            inner = [n for n in order if n.name not in body.arguments and n.op != CONST]
+            made = Function(body.arguments, inner, body.results)
+            self._captured[id(made)] = tuple(n.name for n in order if n.op == CONST)
+            for constant in self._captured[id(made)]:
+                super().add(body.nodes[constant])
+            self._functions[name] = made
+        return self._functions[name]
+
+    def call(
+        self, function: Function, name: str, arguments: Sequence[str | None]
+    ) -> tuple[str | None, ...]:
+        """Import the body of a function under a name; its results."""
+        if any(function is one for one in self._running) or len(self._running) >= MAX_NESTED:
+            raise GraphError("a subgraph of the file runs itself, or too many others", node=name)
+        for constant in self._captured[id(function)]:
+            inside = f"{name}/{constant}"
+            self._values[inside] = self._values[constant]
+            if constant in self._grids:
+                self._inner_grids[inside] = self._grids[constant]
+        self._running.append(function)
+        try:
+            return super().call(function, name, arguments)
+        finally:
+            self._running.pop()
+
+    def forget(self, value: str) -> None:
+        super().forget(value)
+        self.rows.pop(value, None)
 
     def add(self, node: TFNode) -> None:
         """Import a node, and mark it with the grid of its constant."""
         before = len(self.graph.nodes)
         super().add(node)
         made = list(islice(reversed(self.graph.nodes), max(len(self.graph.nodes) - before, 0)))
+        if node.op in CONTROL_FLOW:
+            return
         for name, _ in node.inputs[:2]:
-            if name in self._grids:
-                mark(self.graph, node.op, made, self._grids[name])
+            grid = self._grids.get(name) or self._inner_grids.get(name)
+            if grid is not None:
+                mark(self.graph, node.op, made, grid)
 
     def check(self) -> None:
         """Raise the refusal of an operator that an output needs."""
@@ -106,7 +172,8 @@ def _prelu(site: TfSite) -> Result:
 
 OWN: Mapping[str, Importer] = MappingProxyType(
     {
-        "Const": _const,
+        CONST: _const,
+        "If": taken_branch,
         "ReluN1To1": _between(-1, 1),
         "Relu0To1": _between(0, 1),
         "Gelu": _gelu,

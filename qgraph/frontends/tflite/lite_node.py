@@ -14,6 +14,10 @@ class LiteNode(TFNode):
 
     operator: str = ""
 
+    @property
+    def label(self) -> str:
+        return self.operator
+
     def value_as_text(self, key: str) -> str:
         return str(self.attrs[key])
 
@@ -41,6 +45,10 @@ class LiteNode(TFNode):
 
     def dtype(self, key: str = "T", default: str = "float32") -> str:
         return str(self.attrs[key]) if self.has(key) else default
+
+    def function(self, key: str) -> str:
+        """The number of the subgraph in attribute `key`."""
+        return str(self.attrs[key])
 
     def shape(self, key: str = "shape") -> Shape | None:
         return tuple(self.attrs[key]) if self.has(key) else None

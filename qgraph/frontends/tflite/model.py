@@ -1,4 +1,6 @@
-"""The first subgraph of a `.tflite` file: tensors, operators, inputs and outputs.
+"""The subgraphs of a `.tflite` file: tensors, operators, inputs and outputs.
+
+The first one is the network; control flow and initial values of variables have the others.
 
 FlatBuffers have offsets that may lead anywhere, also to the same place many times. Everything is
 read within a budget that grows with the size of the file, and every fault becomes a LoadError.
@@ -13,12 +15,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from qgraph.archives import reading
+from qgraph.archives import parse_json, reading
 from qgraph.errors import LoadError, UnsupportedError
 from qgraph.foreign import FlatObject
 from qgraph.frontends.tflite.tensors import CODES, PACKED, LiteScale, LiteTensor, dtype_of
 from qgraph.ir.types import Array
-from qgraph.tflite_schema import IDENTIFIER, schema
+from qgraph.tflite_schema import IDENTIFIER, METADATA, schema
 
 SUFFIX = ".tflite"
 DAMAGED = "not a sound TensorFlow Lite file"
@@ -38,14 +40,27 @@ class LiteOperator:
 
 
 @dataclass(frozen=True)
-class LiteModel:
-    """A file: `outputs` maps public names to tensors."""
+class LiteSubgraph:
+    """Operators on tensors, which are named by their numbers."""
 
     tensors: tuple[LiteTensor, ...]
     operators: tuple[LiteOperator, ...]
     inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LiteModel:
+    """A file: the first subgraph is the network, whose `outputs` map public names to tensors."""
+
+    subgraphs: tuple[LiteSubgraph, ...]
     outputs: Mapping[str, int]
     size: int  # of the file, in bytes
+    states: Mapping[str, str]  # of an export: outputs with next values, by input
+
+    @property
+    def network(self) -> LiteSubgraph:
+        return self.subgraphs[0]
 
 
 def is_tflite(head: bytes) -> bool:
@@ -101,11 +116,33 @@ class _Reader:
         model = self.package.Model.GetRootAs(self.data, 0)
         if not model.SubgraphsLength():
             raise LoadError("the file has no network", hint=HINT)
-        graph = model.Subgraphs(0)
         codes = [
             self.code(code) for code in self.each(model.OperatorCodesLength(), model.OperatorCodes)
         ]
         buffers = list(self.each(model.BuffersLength(), model.Buffers))
+        subgraphs = tuple(
+            self.subgraph(graph, codes, buffers)
+            for graph in self.each(model.SubgraphsLength(), model.Subgraphs)
+        )
+        network = subgraphs[0]
+        if not network.outputs:
+            raise LoadError("the file has no outputs", hint=HINT)
+        outputs = self.public(model, network.outputs, network.tensors)
+        return LiteModel(subgraphs, outputs, len(self.data), self.states(model, buffers))
+
+    def states(self, model: FlatObject, buffers: list[FlatObject]) -> Mapping[str, str]:
+        """The states that an export of qgraph names in its metadata."""
+        for entry in self.each(model.MetadataLength(), model.Metadata):
+            number = entry.Buffer()
+            if entry.Name() == METADATA.encode() and 0 <= number < len(buffers):
+                held = parse_json(bytes(self.content(buffers[number]))).get("states")
+                pairs = held.items() if isinstance(held, dict) else ()
+                return {str(state): str(output) for state, output in pairs}
+        return {}
+
+    def subgraph(
+        self, graph: FlatObject, codes: list[str], buffers: list[FlatObject]
+    ) -> LiteSubgraph:
         tensors = tuple(
             self.tensor(tensor, buffers)
             for tensor in self.each(graph.TensorsLength(), graph.Tensors)
@@ -116,11 +153,9 @@ class _Reader:
         )
         inputs = self.indices(graph.InputsLength(), graph.InputsAsNumpy, len(tensors))
         outputs = self.indices(graph.OutputsLength(), graph.OutputsAsNumpy, len(tensors))
-        if min((*inputs, *outputs), default=0) < 0 or not outputs:
-            raise LoadError("the file has no outputs, or omits an input", hint=HINT)
-        return LiteModel(
-            tensors, operators, inputs, self.public(model, outputs, tensors), len(self.data)
-        )
+        if min((*inputs, *outputs), default=0) < 0:
+            raise LoadError("the file omits an input or an output", hint=HINT)
+        return LiteSubgraph(tensors, operators, inputs, outputs)
 
     def code(self, code: FlatObject) -> str:
         """The name of an operator; newer files have large numbers in a second field."""

@@ -15,7 +15,8 @@ import numpy as np
 from qgraph.frontends.grids import ACTIVATION_BITS, QUANTIZED, Grid, ScalesOfFile, grid_of
 from qgraph.frontends.site import Ref
 from qgraph.frontends.tflite.operators.codes import MOVES
-from qgraph.frontends.tflite.tensors import DTYPES, LiteScale, LiteTensor
+from qgraph.frontends.tflite.operators.control import CONTROL
+from qgraph.frontends.tflite.tensors import DTYPES, LiteTensor, same_scale
 from qgraph.frontends.tflite.translation import Translation
 from qgraph.ir.types import Array
 
@@ -25,13 +26,9 @@ GATHER = "GATHER"  # of a constant table: the quantizer stays, since the table h
 
 @dataclass
 class LiteQuantizers:
-    """keep: whether scales with a grid stay. `grids` are those of constants, by node.
-
-    converted: tensors that only QUANTIZE reads.
-    """
+    """keep: whether scales with a grid stay. `grids` are those of constants, by node."""
 
     keep: bool
-    converted: Collection[int] = ()
     grids: dict[str, Grid] = field(default_factory=dict)
     scales: int = 0
     with_grid: int = 0
@@ -66,23 +63,32 @@ class LiteQuantizers:
         lowest = np.iinfo(DTYPES[tensor.kind]).min
         return ("Relu", {}) if (tensor.scale.zeros == lowest).all() else ("Identity", {})
 
-    def after(self, t: Translation, value: Ref) -> Ref:
-        """The result of an operator after the quantizer of its output."""
+    def at(self, t: Translation, value: Ref, tensor: LiteTensor) -> Ref:
+        """A value after the quantizer of a tensor, where it has one."""
+        step = self.step(tensor)
+        return value if step is None else t.emit(step[0], value, **step[1])
+
+    def after(self, t: Translation, value: Ref, converted: Collection[int]) -> Ref:
+        """The result of an operator after the quantizer of its output.
+
+        converted: tensors that only QUANTIZE reads.
+        """
+        if t.operator.op in CONTROL:  # its bodies have the quantizers
+            return value
         table = t.operator.op == GATHER and t.operator.inputs[0] in t.constants
-        table = table and t.operator.outputs[0] not in self.converted
+        table = table and t.operator.outputs[0] not in converted
         if (
             t.operator.op in MOVES
             and not table
             and not t.has_activation()
             and all(
-                _same(t.tensor(i).scale, t.output().scale)
+                same_scale(t.tensor(i).scale, t.output().scale)
                 for i in range(len(t))
                 if t.has(i) and t.tensor(i).scale is not None
             )
         ):
             return value
-        step = self.step(t.output())
-        return value if step is None else t.emit(step[0], value, **step[1])
+        return self.at(t, value, t.output())
 
     def notes(self) -> tuple[str, ...]:
         """Notes for the user about the scales."""
@@ -105,9 +111,3 @@ class LiteQuantizers:
         self.scales += 1
         self.with_grid += grid is not None
         return grid
-
-
-def _same(one: LiteScale | None, other: LiteScale | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return np.array_equal(one.scales, other.scales) and np.array_equal(one.zeros, other.zeros)

@@ -88,3 +88,10 @@ class LiteTensor:
     @property
     def is_constant(self) -> bool:
         return self.state != "variable" and (len(self.content) > 0 or 0 in self.shape)
+
+
+def same_scale(one: LiteScale | None, other: LiteScale | None) -> bool:
+    """Whether codes of both scales stand for the same numbers."""
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one.scales, other.scales) and np.array_equal(one.zeros, other.zeros)

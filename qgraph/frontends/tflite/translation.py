@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,10 +14,10 @@ from qgraph.foreign import FlatObject
 from qgraph.frontends.grids import Grid
 from qgraph.frontends.site import Ref
 from qgraph.frontends.tflite.lite_node import LiteNode
-from qgraph.frontends.tflite.model import LiteOperator
+from qgraph.frontends.tflite.model import LiteOperator, LiteSubgraph
 from qgraph.frontends.tflite.tensors import LiteTensor, dtype_of
 from qgraph.ir.narrow_floats import widened_dtype
-from qgraph.ir.types import Array
+from qgraph.ir.types import Array, Shape
 
 # Fused activation functions by number, as TensorFlow ops.
 ACTIVATIONS: Mapping[int, str] = MappingProxyType(
@@ -28,6 +29,10 @@ PADDINGS = ("SAME", "VALID")
 WITHOUT_EFFECT = frozenset(
     ("AsymmetricQuantizeInputs", "QuantizedBiasType", "PotScaleInt16", "InDataType", "NumSplits")
 )
+
+
+# A value after the quantizer of a tensor, where it has one.
+Quantized: TypeAlias = Callable[["Translation", Ref, LiteTensor], Ref]
 
 
 @dataclass(frozen=True)
@@ -56,9 +61,12 @@ class Translation:
     names: TensorNames
     constants: Mapping[int, Callable[[], Array]]
     grids: dict[str, Grid]  # of constants, by node
+    subgraphs: tuple[LiteSubgraph, ...]  # of the file
+    quantized: Quantized
     nodes: list[LiteNode] = field(default_factory=list)
     read: set[str] = field(default_factory=set)
     remarks: list[str] = field(default_factory=list)  # notes for the user
+    states: dict[str, Ref] = field(default_factory=dict)  # next values of inputs that are states
 
     # -- what the file has -------------------------------------------------------------------
 
@@ -142,6 +150,20 @@ class Translation:
         node = LiteNode(name, "Const", (), (), None, {"value": lambda: array}, self.operator.op)
         self.nodes.append(node)
         return name, 0
+
+    def state(self, name: str, shape: Shape, dtype: str = "float32") -> Ref:
+        """An input that is a state; `states` gets its next value."""
+        made = self.names.free(name)
+        attrs = {"dtype": dtype, "shape": shape}
+        self.nodes.append(LiteNode(made, "Placeholder", (), (), None, attrs, self.operator.op))
+        return made, 0
+
+    def subgraph(self, option: str) -> LiteSubgraph:
+        """The subgraph whose number an option has. Raises GraphError for other numbers."""
+        number = self.option(option)
+        if not 0 < number < len(self.subgraphs):
+            raise GraphError(f"`{self.operator.op}` of subgraph {number}", node=self.name)
+        return self.subgraphs[number]
 
     def weights(self, array: Array, i: int) -> Ref:
         """The constant of input `i` in another order; it has the same grid."""

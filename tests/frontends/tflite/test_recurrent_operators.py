@@ -115,17 +115,13 @@ def test_what_is_not_read_is_refused_by_name(data, reason, tmp_path):
 
 @pytest.mark.parametrize("layer", [keras.layers.LSTM, keras.layers.GRU])
 def test_a_layer_of_keras_is_quantized(layer, tmp_path):
-    """The converter writes an LSTM as one operator, and a GRU as a loop, which is refused."""
+    """The converter writes an LSTM as one operator, and a GRU as a loop."""
     keras.utils.set_random_seed(0)
     x = keras.layers.Input((STEPS, WIDTH), batch_size=1)
     model = keras.Model(x, keras.layers.Dense(2)(layer(UNITS)(x)))
     data = tf.lite.TFLiteConverter.from_keras_model(model).convert()
     path = tmp_path / "m.tflite"
     path.write_bytes(data)
-    if layer is keras.layers.GRU:
-        with pytest.raises(UnsupportedError, match="`WHILE`"):
-            load(path)
-        return
     graph = load(path)
     assert_same_as_litert(graph, data, random_feeds(graph, batch=1))
     samples = np.random.default_rng(0).normal(size=(8, STEPS, WIDTH)).astype("f4")

@@ -93,7 +93,7 @@ def test_inputs_and_outputs_are_named_as_in_the_file_or_in_the_graph(folder):
     (pool,) = (n.name for n in graph.nodes.values() if n.op == "max_pool")
     for name in (pool, f"{pool}:0"):
         assert list(load(path, outputs=[name]).outputs) == [pool]
-    tensors = [t.name for t in reader.read(path.read_bytes()).tensors]
+    tensors = [t.name for t in reader.read(path.read_bytes()).network.tensors]
     joined = next(t for t in tensors if ";" in t)  # names of ops that the converter joined
     assert len(load(path, outputs=[joined]).outputs) == 1
     fixed = load(path, input_shapes={"": (3, 6, 6, 2)})

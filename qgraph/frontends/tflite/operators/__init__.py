@@ -9,15 +9,20 @@ from qgraph.frontends.tflite.operators import (
     activations,
     arithmetic,
     codes,
+    control,
     images,
     layers,
     moves,
     recurrent,
     reductions,
+    streaming,
 )
 from qgraph.frontends.tflite.operators.translator import Translator
 
-THEMES = (activations, arithmetic, codes, images, layers, moves, recurrent, reductions)
+THEMES = (
+    activations, arithmetic, codes, control, images, layers, moves, recurrent, reductions,
+    streaming,
+)  # fmt: skip
 OPERATORS: Mapping[str, Translator] = MappingProxyType(
     {name: write for theme in THEMES for name, write in theme.OPERATORS.items()}
 )

@@ -35,7 +35,7 @@ def documented() -> Iterator[tuple[str, str]]:
     """Each name in the pages of the reference, with its docstring."""
     for page in sorted((ROOT / "docs/reference").glob("python*.md")):
         for name in re.findall(r"^::: (\S+)", page.read_text("utf-8"), re.MULTILINE):
-            if name.endswith(".sb3"):
+            if name.endswith((".pytorch", ".rllib", ".sb3", ".torchrl")):
                 continue
             try:
                 module = importlib.import_module(name)

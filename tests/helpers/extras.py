@@ -1,6 +1,7 @@
 """A pytest plugin: `--require-extras` runs the tests of optional packages, and skips none of them.
 
-Without it, `pytest.importorskip` skips a test whose package is missing; with it, such a test fails.
+Without it, `pytest.importorskip` skips a test whose package is missing; with it, such a test fails,
+unless the package is a large one that no extra installs.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+LARGE = ("envpool", "ray.rllib")  # hundreds of megabytes, and they fix versions of others
+_importorskip = pytest.importorskip
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,5 +38,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if "importorskip" in text or "mark.extra" in text else True
 
 
-def _required(modname: str, minversion: str | None = None, **_: Any) -> Any:
+def _required(modname: str, minversion: str | None = None, **options: Any) -> Any:
+    if modname in LARGE:
+        return _importorskip(modname, minversion, **options)
     return importlib.import_module(modname)

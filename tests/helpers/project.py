@@ -26,6 +26,7 @@ PURPOSES = {
     "atari": "Atari games (`ALE/Pong-v5`)",
     "ray": "actors on several machines",
     "sb3": "stable-baselines3: reading, training and exporting its policies (brings PyTorch)",
+    "torchrl": "collectors of TorchRL that act quantized (brings PyTorch)",
     "energy": "`--energy`: the estimated energy of a run",
     "docs": "development: the documentation site (`make docs`)",
     "mutation": "`python -m benchmarks.mutation`",

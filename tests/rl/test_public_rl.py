@@ -31,13 +31,20 @@ from tests.helpers.sources import needs_sources
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/python_rl.md").read_text("utf-8")
+# Packages of `qgraph.rl` for other libraries, with what they need.
+OPTIONAL = {
+    "pytorch": "torch",
+    "rllib": "ray.rllib",
+    "sb3": "stable_baselines3",
+    "torchrl": "torchrl",
+}
 MODULES = re.findall(r"^::: (\S+)", PAGE, re.MULTILINE)
 
 
 def _names() -> Iterator[ParameterSet]:
     """Each public name of each module on the page of the site."""
     for module in MODULES:
-        if module.endswith(".sb3"):
+        if module.rpartition(".")[2] in OPTIONAL:
             continue
         for name in public_names(importlib.import_module(module)):
             yield pytest.param(module, name, id=f"{module}.{name}")
@@ -61,9 +68,10 @@ def test_a_name_is_documented(module, name) -> None:
     _check(importlib.import_module(module), name)
 
 
-def test_the_names_for_stable_baselines3_are_documented() -> None:
-    pytest.importorskip("stable_baselines3", reason="needs the extra `sb3`")
-    module = importlib.import_module("qgraph.rl.sb3")
+@pytest.mark.parametrize("package", OPTIONAL)
+def test_the_names_for_another_library_are_documented(package) -> None:
+    pytest.importorskip(OPTIONAL[package], reason="an optional package", exc_type=ImportError)
+    module = importlib.import_module(f"qgraph.rl.{package}")
     for name in public_names(module):
         _check(module, name)
 

@@ -15,5 +15,15 @@ from qgraph.rl.policy.build import pack
 from qgraph.rl.policy.file import Packed
 from qgraph.rl.policy.policy import Policy, load_policy
 from qgraph.rl.policy.read import PolicyNetwork, read_policy
+from qgraph.rl.policy.vector import VectorCollector, VectorSteps
 
-__all__ = ["Packed", "Policy", "PolicyNetwork", "load_policy", "pack", "read_policy"]
+__all__ = [
+    "Packed",
+    "Policy",
+    "PolicyNetwork",
+    "VectorCollector",
+    "VectorSteps",
+    "load_policy",
+    "pack",
+    "read_policy",
+]

@@ -108,9 +108,25 @@ class Policy:
         """Whether the policy has states, which each call carries to the next one."""
         return self.columns is not None and bool(self.columns.states)
 
-    def reset(self) -> None:
-        """Begin an episode: the states become zeros at the next call."""
-        self._states = None
+    def reset(self, ended: Array | None = None) -> None:
+        """Begin episodes: the states become zeros at the next call.
+
+        Args:
+            ended: Which of the episodes side by side begin again, bool [n]; None for all, whose
+                number may then be another one.
+
+        Raises:
+            UsageError: The states are of another number of episodes.
+        """
+        if ended is None or self._states is None:
+            self._states = None
+            return
+        chosen = np.asarray(ended, bool)
+        if chosen.shape != (len(self._states),):
+            raise UsageError(
+                f"`ended` has shape {list(chosen.shape)}, and there are {len(self._states)} states"
+            )
+        self._states = np.where(chosen[:, None], np.float32(0), self._states)
 
     def __call__(
         self,

@@ -275,6 +275,12 @@ class _PolicyReader:
             )
         (node,) = found
         shape = self.graph.types[node.name].shape
+        if shape == (None,):
+            raise UnsupportedError(
+                f"each observation is a single number: {self.graph.types[node.name]}",
+                node=node.name,
+                hint="export the policy with rows of numbers; one of several is a one-hot row",
+            )
         if shape is not None and len(shape) == 1:
             raise UnsupportedError(
                 f"the observation has no axis of samples: {self.graph.types[node.name]}",

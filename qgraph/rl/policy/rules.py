@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -14,8 +15,10 @@ from qgraph.ir.ops.norm import NormAttrs
 from qgraph.ir.ops.pool import PoolAttrs
 from qgraph.ir.ops.windows import explicit_pads
 from qgraph.ir.types import Array
+from qgraph.ops.movement import TakeAttrs
 from qgraph.rewrite.constants import is_channel_mean
 from qgraph.rl.actor.ops import ACTIVATIONS, Activation
+from qgraph.rl.policy import composed_rules as composed
 from qgraph.rl.policy.writer import ActorProgramWriter, no_actor
 
 NO_DILATION = (1, 1)
@@ -236,6 +239,13 @@ def _joined(writer: ActorProgramWriter, name: str, values: Sequence[str]) -> Non
 def _reshape(writer: ActorProgramWriter, node: Node) -> None:
     x = writer.reshaped.get(node.inputs[0], node.inputs[0])
     before, after = writer.shape(x), writer.graph.types[node.name].shape or ()
+    known = None not in (*before[1:], *after[1:]) and min(len(before), len(after)) > 1
+    if known and _numbers(before) != _numbers(after):
+        raise no_actor(
+            node,
+            " that changes the number of samples",
+            "a layer on each part of an observation has to be one layer on all parts",
+        )
     if before[1:] == after[1:]:
         writer.aliases[node.name] = x
     elif len(after) == 2 and None not in after[1:]:
@@ -267,6 +277,21 @@ def _slice(writer: ActorProgramWriter, node: Node) -> None:
         raise no_actor(node, " of a value that was reshaped")
 
 
+def _numbers(shape: Sequence[int | None]) -> int:
+    """The numbers of one sample."""
+    return math.prod(size or 1 for size in shape[1:])
+
+
+def _take(writer: ActorProgramWriter, node: Node) -> None:
+    """Columns of a value by their numbers."""
+    x, attrs = node.inputs[0], node.typed(TakeAttrs)
+    channels = (writer.sample(x) or (None,))[-1]
+    if channels is None or attrs.axis != len(writer.sample(x)):
+        raise no_actor(node, " along another axis than the last")
+    columns = np.asarray(attrs.indices)
+    writer.aliases[node.name] = writer.columns(node, writer.value(x), columns, channels)
+
+
 def _identity(writer: ActorProgramWriter, node: Node) -> None:
     writer.aliases[node.name] = node.inputs[0]
 
@@ -295,4 +320,11 @@ RULES: Mapping[str, Rule] = {
     "squeeze": _reshape,
     "identity": _identity,
     "slice": _slice,
+    "take": _take,
+    "hard_sigmoid": composed.hard_sigmoid,
+    "hard_swish": composed.hard_swish,
+    "selu": composed.selu,
+    "gelu": composed.gelu,
+    "argmax": composed.choice,
+    **dict.fromkeys(("equal", "not_equal", "greater", "less", "select", "log"), composed.condition),
 }

@@ -155,10 +155,10 @@ def _of_role(step: ActorStep, role: str) -> str:
     return next(name for name in step.weights if name.endswith(f"/{role}"))
 
 
-def no_actor(node: Node, why: str = "") -> UnsupportedError:
+def no_actor(node: Node, why: str = "", hint: str = "") -> UnsupportedError:
     kind = kind_of(node)
     return UnsupportedError(
         f"actors do not support `{kind}`{why}",
         node=node.name,
-        hint=f"ops of actors: {', '.join(OPS)}",
+        hint=hint or f"ops of actors: {', '.join(OPS)}",
     )

@@ -25,7 +25,8 @@ from stable_baselines3.td3 import policies as td3
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import TorchModule, TorchTensor
 from qgraph.rl.actor.program_state import ProgramState
-from qgraph.rl.sb3.modules import ModuleReader, states_of_lstm
+from qgraph.rl.pytorch.modules import states_of_lstm
+from qgraph.rl.sb3.modules import Sb3ModuleReader
 
 ALGORITHMS = (
     "A2C, PPO, DQN, DDPG, TD3 and SAC, and of sb3_contrib TRPO, RecurrentPPO, MaskablePPO, QRDQN, "
@@ -43,7 +44,7 @@ class Family:
     observations and states to what the head takes and the next states.
     """
 
-    read: Callable[[ModuleReader, TorchModule], None]
+    read: Callable[[Sb3ModuleReader, TorchModule], None]
     outputs: Callable[[TorchModule, TorchTensor], TorchTensor]
     head: Callable[[TorchModule], str | None]
     masks: bool = False
@@ -62,7 +63,7 @@ def family_of(policy: TorchModule) -> Family:
     return found
 
 
-def _read_actor_critic(reader: ModuleReader, policy: TorchModule) -> None:
+def _read_actor_critic(reader: Sb3ModuleReader, policy: TorchModule) -> None:
     shared = policy.share_features_extractor
     reader.features(policy.features_extractor if shared else policy.pi_features_extractor)
     reader.modules(policy.mlp_extractor.policy_net, "policy_net")
@@ -102,7 +103,7 @@ def _heads() -> Mapping[type, str]:
     }
 
 
-def _read_recurrent(reader: ModuleReader, policy: TorchModule) -> None:
+def _read_recurrent(reader: Sb3ModuleReader, policy: TorchModule) -> None:
     reader.features(_recurrent_extractor(policy))
     reader.lstm(policy.lstm_actor, LSTM)
     reader.modules(policy.mlp_extractor.policy_net, "policy_net")
@@ -148,12 +149,12 @@ def _no_outputs(policy: TorchModule, observation: TorchTensor) -> TorchTensor:
     raise UnsupportedError("a recurrent policy has no outputs without its states")
 
 
-def _read_dqn(reader: ModuleReader, policy: TorchModule) -> None:
+def _read_dqn(reader: Sb3ModuleReader, policy: TorchModule) -> None:
     reader.features(policy.q_net.features_extractor)
     reader.modules(policy.q_net.q_net, "q_net")
 
 
-def _read_qrdqn(reader: ModuleReader, policy: TorchModule) -> None:
+def _read_qrdqn(reader: Sb3ModuleReader, policy: TorchModule) -> None:
     """The value of an action is the mean of its quantiles: a mean of the last layer's columns."""
     network = policy.quantile_net
     *before, last = network.quantile_net
@@ -178,12 +179,12 @@ def _run_qrdqn(policy: TorchModule, observation: TorchTensor) -> TorchTensor:
     return torch.nn.functional.linear(latent, weight, bias)
 
 
-def _read_td3(reader: ModuleReader, policy: TorchModule) -> None:
+def _read_td3(reader: Sb3ModuleReader, policy: TorchModule) -> None:
     reader.features(policy.actor.features_extractor)
     reader.modules(policy.actor.mu, "actor")
 
 
-def _read_sac(reader: ModuleReader, policy: TorchModule) -> None:
+def _read_sac(reader: Sb3ModuleReader, policy: TorchModule) -> None:
     actor = policy.actor
     reader.features(actor.features_extractor)
     reader.modules(actor.latent_pi, "latent_pi")
@@ -202,7 +203,7 @@ def _run_sac(policy: TorchModule, observation: TorchTensor) -> TorchTensor:
     return torch.cat([actor.mu(latent), actor.log_std(latent)], -1)
 
 
-def _read_ars(reader: ModuleReader, policy: TorchModule) -> None:
+def _read_ars(reader: Sb3ModuleReader, policy: TorchModule) -> None:
     reader.features(policy.features_extractor)
     reader.modules(policy.action_net, "action_net")
 

@@ -22,9 +22,10 @@ from qgraph.rl.policy.observation_columns import (
     ObservationPart,
     part_of,
 )
+from qgraph.rl.pytorch.modules import Read, numbers
 from qgraph.rl.sb3.check import check_actions
 from qgraph.rl.sb3.families import Family, family_of
-from qgraph.rl.sb3.modules import ModuleReader, Read, numbers
+from qgraph.rl.sb3.modules import Sb3ModuleReader
 from qgraph.rl.sb3.normalizer import Normalizer, normalizer_of
 
 
@@ -192,8 +193,8 @@ def _program(
     family: Family,
     normalizer: Normalizer | None,
     states: tuple[ProgramState, ...] = (),
-) -> ModuleReader:
-    reader = ModuleReader(shape, images, states)
+) -> Sb3ModuleReader:
+    reader = Sb3ModuleReader(shape, images, states)
     if normalizer is not None:
         reader.normalize(normalizer)
     family.read(reader, policy)

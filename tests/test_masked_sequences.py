@@ -11,7 +11,6 @@ import tf_keras as keras2
 from qgraph import load, quantize
 from qgraph.errors import CalibrationError
 from qgraph.interpret import evaluate
-from qgraph.ir.graph import Graph
 from qgraph.ir.reading import spec_of
 from qgraph.passes import PassManager
 from qgraph.program.lower import lower
@@ -178,17 +177,6 @@ def test_masks_of_signals(tmp_path, keras) -> None:
     assert made.facts.agreement.sqnr > 22
     found = verify(made.save(tmp_path / "out"), forms=FAST)
     assert found.equal and not found.refused
-
-
-def test_conditions_of_layers_stay_float() -> None:
-    graph, rng = Graph("chosen"), np.random.default_rng(0)
-    x = graph.input("x", "float32", (None, 3))
-    a, b = (graph.add("matmul", x, graph.const(rng.normal(size=(3, 3)).astype("f"))) for _ in "ab")
-    graph.outputs["y"] = graph.add("select", graph.add("greater", a, b, name="larger"), a, b)
-    made = quantize(graph, {"x": rng.normal(size=(16, 3)).astype("f")}, effort="plain")
-    assert stays_float(made) == ["select", "larger"]
-    (reason,) = (r.reason for r in made.trace.refusals if r.node == "select")
-    assert "its condition depends on a layer" in reason
 
 
 # -- negative indices ----------------------------------------------------------------------------

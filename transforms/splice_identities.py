@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from qgraph.ir.graph import Graph, Node
@@ -22,7 +22,8 @@ OPS = ("identity", "transpose", "reshape", "pad", "cast", "squeeze", "slice", "c
 class SpliceIdentities(RewritePass):
     """Remove identities, and reshapes, transposes, pads, casts, x * 1 ... that change nothing.
 
-    An axis that is added and then removed is not added.
+    An axis that is added and then removed is not added, and a concat has no members without
+    elements.
 
     Refusal: a node with control edges, whose position in the order of execution may matter.
     """
@@ -30,7 +31,12 @@ class SpliceIdentities(RewritePass):
     name: ClassVar[str] = "splice-identities"
 
     def rules(self) -> tuple[Rule, ...]:
-        return (Rule("splice", OPS, _splice), Rule("inverse", ("squeeze",), _inverse), NEUTRAL)
+        return (
+            Rule("empty", ("concat",), _empty),
+            Rule("splice", OPS, _splice),
+            Rule("inverse", ("squeeze",), _inverse),
+            NEUTRAL,
+        )
 
 
 def _splice(rewriter: Rewriter, node: Node) -> bool:
@@ -39,6 +45,21 @@ def _splice(rewriter: Rewriter, node: Node) -> bool:
     if node.control or rewriter.graph.control_users(node.name):
         return rewriter.refuse(node, "it has control edges")
     return rewriter.replace_value(node.name, node.inputs[0])
+
+
+def _empty(rewriter: Rewriter, node: Node) -> bool:
+    """Leave out the members of a concat that have no elements, unless none has any."""
+    graph = rewriter.graph
+    axis = node.typed(AxisAttrs).axis
+    shapes = [graph.types[value].shape for value in node.inputs]
+    kept = tuple(
+        value
+        for value, shape in zip(node.inputs, shapes, strict=True)
+        if shape is None or shape[axis] != 0
+    )
+    if not kept or len(kept) == len(node.inputs):
+        return False
+    return rewriter.put(replace(node, inputs=kept))
 
 
 def _inverse(rewriter: Rewriter, node: Node) -> bool:

@@ -43,17 +43,32 @@ def same_pads(sizes: Triple, kernel: Triple, strides: Triple, dilations: Triple)
     return first, second, third
 
 
+def with_ceilings(sizes: Triple, kernel: Triple, strides: Triple, pads: VolumePads) -> VolumePads:
+    """Padding with more at the ends, so that incomplete windows count (`ceil_mode`)."""
+    first, second, third = map(with_ceiling, sizes, kernel, strides, pads)
+    return first, second, third
+
+
+def with_ceiling(size: int, kernel: int, stride: int, pads: Pair) -> Pair:
+    """The same for one axis. A window that would begin after the image does not count."""
+    last_start = size + sum(pads) - kernel
+    count = -(-last_start // stride) + 1
+    if (count - 1) * stride >= size + pads[0]:
+        count -= 1
+    return (pads[0], pads[1] + max((count - 1) * stride - last_start, 0))
+
+
 def convolution(
     site: AnySite, x: str, weights: Array, strides: Triple, dilations: Triple, pads: VolumePads
 ) -> Planes:
-    """A convolution with weights [depth, height, width, in, out]."""
+    """A convolution with weights [depth, height, width, in / groups, out]."""
     depth, height, width, channels = sizes_of_volume(site, x)
     taps, rows, columns, inner, out = weights.shape
-    if inner != channels:
+    groups = channels // inner if inner else 0
+    if inner * groups != channels or not groups or out % groups:
         raise Inexpressible
     if any(pads[0]):
-        around = ((0, 0), pads[0], (0, 0), (0, 0), (0, 0))
-        x = site.helper("padded", "pad", x, paddings=around, mode="constant", value=0)
+        x = around(site, x, (pads[0], (0, 0), (0, 0)))
         depth += sum(pads[0])
     count = (depth - (taps - 1) * dilations[0] - 1) // strides[0] + 1
     if count < 1:
@@ -63,13 +78,21 @@ def convolution(
     )
     if indices != tuple(range(depth)):
         x = site.helper("planes", "take", x, axis=1, indices=indices)
-    if taps > 1:
+    if taps > 1 and groups == 1:
         windows = site.helper("windows", "reshape", x, shape=(-1, taps, height, width, channels))
         x = site.helper("by_place", "transpose", windows, perm=(0, 2, 3, 1, 4))
+    elif taps > 1:  # the planes of a group's channels are neighbours
+        shape = (-1, taps, height * width, groups, inner)
+        windows = site.helper("windows", "reshape", x, shape=shape)
+        x = site.helper("by_group", "transpose", windows, perm=(0, 2, 3, 1, 4))
     images = site.helper("images", "reshape", x, shape=(-1, height, width, taps * channels))
-    turned = np.moveaxis(weights, 0, 2).reshape(rows, columns, taps * channels, out)
+    turned = np.moveaxis(weights, 0, 2).reshape(rows, columns, taps * inner, out)
+    depthwise = groups > 1 and taps * inner == 1
+    if depthwise:
+        turned = turned.reshape(rows, columns, groups, out // groups)
     made = site.helper(
-        "planewise", "conv2d", images, site.const(np.ascontiguousarray(turned), "weights"),
+        "planewise", "depthwise_conv2d" if depthwise else "conv2d", images,
+        site.const(np.ascontiguousarray(turned), "weights"),
         strides=strides[1:], dilations=dilations[1:], padding=_padding(pads[1], pads[2]),
     )  # fmt: skip
     return made, _volume(site, made, count)
@@ -93,6 +116,12 @@ def pool(
     )  # fmt: skip
     _, depth, _, _ = _known(site, made)
     return made, (-1, depth, height, width, channels)
+
+
+def around(site: AnySite, x: str, pads: VolumePads) -> str:
+    """A volume with zeros around it."""
+    paddings = ((0, 0), *pads, (0, 0))
+    return site.helper("padded", "pad", x, paddings=paddings, mode="constant", value=0)
 
 
 def _padding(first: Pair, second: Pair) -> Padding:

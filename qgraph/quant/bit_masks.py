@@ -11,25 +11,23 @@ from qgraph.ir.graph import Node, node_of
 from qgraph.ir.ops import op_definition
 from qgraph.ir.reading import padding_value
 from qgraph.ir.types import Overflow, Role
-from qgraph.quant.kept_scales import KeptScales
+from qgraph.quant.layer_conditions import JOINED, NEGATED, LayerConditions
 from qgraph.quant.profile import Profile
-from qgraph.quant.topology import behind_layers, sources_spec
+from qgraph.quant.topology import sources_spec
 from qgraph.quant.value_forms import OUTSIDE
 from qgraph.rewrite.indices import without_sign
 from qgraph.rewrite.masks import FAR, MASK_BITS, WIDER, leaves_no_share, only_for
 from qgraph.rewrite.rewriter import Rewriter
 
-JOINED = {"logical_and": "minimum", "logical_or": "maximum"}
 OF_ZERO = ("not_equal", "greater")  # comparisons of an index with 0 that are true for all others
 
 
-class BitMasks(KeptScales):
+class BitMasks(LayerConditions):
     """Forms of masks, and of selects by a mask."""
 
     def __init__(self, rewriter: Rewriter, profile: Profile) -> None:
         super().__init__(rewriter, profile)
         self.whole: list[Node] = []  # that may turn out to be unused
-        self.of_layers = behind_layers(self.graph)
         rows = [n for n in self.graph.nodes.values() if n.op == "embedding"]
         self.index_widths = {
             without_sign(self.graph, node.inputs[1]): bits
@@ -39,6 +37,7 @@ class BitMasks(KeptScales):
 
     def whole_numbers(self, node: Node) -> tuple[str, str]:
         """Arithmetic on integers and conditions, which is not needed where masks are codes."""
+        self.conditions[node.name] = node
         self.connect(node, *(self.exact(v, self.bits.output) for v in node.inputs))
         self.whole.append(node)
         return "float", node.name
@@ -58,7 +57,7 @@ class BitMasks(KeptScales):
         condition, *values = node.inputs
         if not values or {self.forms[value].kind for value in values} <= {*OUTSIDE, "const"}:
             return None
-        if node_of(condition) in self.of_layers:
+        if not self.has_codes(condition):
             return None
         mask = self.mask(condition)
         if node.name in self.scores and any(map(self.is_mask, values)):
@@ -103,12 +102,8 @@ class BitMasks(KeptScales):
 
     def float_condition(self, node: Node) -> str:
         """The reason why a select has no integer form; empty if it is not its condition."""
-        depends = node.op == "select" and node_of(node.inputs[0]) in self.of_layers
-        return (
-            "its condition depends on a layer, and only masks of inputs have codes"
-            if depends
-            else ""
-        )
+        known = node.op != "select" or self.has_codes(node.inputs[0])
+        return "" if known else "its condition is computed in float from a layer"
 
     def _chosen(self, node: Node, mask: str, new: str, old: str = "") -> str:
         """mask * new, plus (1 - mask) * old if it is given.
@@ -134,10 +129,11 @@ class BitMasks(KeptScales):
         return self.narrowed[key]
 
     def mask(self, value: str) -> str:
-        """The codes of a mask that no layer computes: 0 or 1."""
+        """The codes of a mask: 0 or 1."""
         key = f"{value} mask"
         if key not in self.narrowed:
-            self.narrowed[key] = self._mask(self.graph.producer(value))
+            name = node_of(value)
+            self.narrowed[key] = self._mask(self.conditions.get(name, self.graph.nodes[name]))
         return self.narrowed[key]
 
     def _mask(self, node: Node) -> str:
@@ -147,6 +143,10 @@ class BitMasks(KeptScales):
         if node.op in JOINED:
             return self.graph.add(JOINED[node.op], *map(self.mask, node.inputs), name=name)
         spec = replace(self.spec(1, False, Role.INDEX).with_exponent(0), overflow=Overflow.SATURATE)
+        if node.name in self.of_layers:
+            if node.op == NEGATED:
+                return self._opposite(self.mask(node.inputs[0]))
+            return self.comparison(node, spec)
         known = self.graph.constant(node.name)
         if known is not None:
             held = self.rewriter.const(known.astype(np.float32), name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qgraph.ir.graph import Node
+from qgraph.ir.graph import Node, node_of
 from qgraph.ir.types import QuantSpec, Role
 from qgraph.quant.embeddings import bits_for
 from qgraph.quant.one_hots import OneHots
@@ -22,14 +22,17 @@ class MaskedMeans(OneHots):
         return found or self.counted(node)
 
     def counted(self, node: Node) -> tuple[str, str] | None:
-        """The codes of a mask as numbers, where a product counts them; None for other casts."""
+        """The codes of a mask as numbers, where a product counts them, or where it depends on a
+        layer and products take it; None for other casts.
+        """
         condition = node.inputs[0]
         users = users_through_moves(self.graph, node.name)
-        if node.op != "cast" or self.graph.types[condition].dtype != "bool":
+        if node.op != "cast" or self.graph.types[condition].dtype != "bool" or not users:
             return None
-        if condition in self.of_layers or not users:
+        depends = node_of(condition) in self.of_layers
+        if depends and not self.has_codes(condition):
             return None
-        if any(user.op != "batch_matmul" for user in users):
+        if any(user.op != ("mul" if depends else "batch_matmul") for user in users):
             return None
         self.whole.append(node)
         return "codes", self.mask(condition)

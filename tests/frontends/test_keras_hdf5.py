@@ -1,5 +1,8 @@
 """HDF5 files are looked through by a process with limits before Keras reads them."""
 
+import subprocess
+import sys
+
 import h5py
 import pytest
 import tf_keras
@@ -54,3 +57,22 @@ def test_library_that_waits_for_ever(tmp_path, monkeypatch):
     monkeypatch.setattr(hdf5, "PATIENCE", 1)
     small(tf_keras).save(tmp_path / "m.h5")
     refused(tmp_path / "m.h5", "did not read it within 0 s")
+
+
+UNDER_A_LIMIT = """
+import resource, sys
+from pathlib import Path
+from qgraph.frontends.keras.hdf5 import SPACE, read_contents
+resource.setrlimit(resource.RLIMIT_AS, (SPACE, SPACE))
+print(read_contents(Path(sys.argv[1]), "m.h5").members)
+"""
+
+
+def test_a_limit_of_memory_that_the_user_set_is_kept(tmp_path):
+    """The process may not ask for more than `ulimit -v` allows, and a file is not called damaged
+    for it.
+    """
+    small(tf_keras).save(tmp_path / "m.h5")
+    command = [sys.executable, "-c", UNDER_A_LIMIT, str(tmp_path / "m.h5")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert "model_weights" in done.stdout, done.stderr

@@ -1,4 +1,4 @@
-"""3-D convolutions and pools: read as 2-D ones, and quantized exactly."""
+"""3-D convolutions, transposed ones and pools: read as 2-D ones, and quantized exactly."""
 
 import numpy as np
 import pytest
@@ -102,16 +102,80 @@ ONNX = {
     "average_counted": one_op(
         "AveragePool", f(2, 3, 5, 6, 7), kernel_shape=[2, 2, 2], count_include_pad=1
     ),
-}
-LEFT = {
-    "groups": one_op("Conv", f(2, 6, 5, 6, 7), f(4, 3, 2, 2, 2), group=2),
+    "groups": one_op("Conv", f(2, 6, 5, 6, 7), f(4, 3, 2, 2, 2), f(4), group=2),
+    "groups_strides": one_op(
+        "Conv", f(2, 6, 5, 6, 7), f(9, 2, 3, 1, 2), group=3, strides=[2, 1, 2], pads=[1] * 6
+    ),
+    "depthwise": one_op("Conv", f(2, 4, 5, 6, 7), f(8, 1, 3, 3, 3), group=4, pads=[1] * 6),
+    "depthwise_planes": one_op("Conv", f(2, 4, 5, 6, 7), f(8, 1, 1, 3, 3), f(8), group=4),
+    "pointwise_groups": one_op("Conv", f(2, 4, 5, 6, 7), f(4, 1, 1, 1, 1), group=4),
     "ceiling": one_op(
         "MaxPool", f(2, 3, 5, 6, 7), kernel_shape=[2, 2, 2], strides=[2, 2, 2], ceil_mode=1
+    ),
+    "ceiling_pads": one_op(
+        "MaxPool", f(2, 3, 5, 6, 7), kernel_shape=[2, 3, 2], strides=[3, 2, 2], ceil_mode=1,
+        pads=[1, 0, 1, 0, 1, 1],
+    ),
+    "ceiling_average": one_op(
+        "AveragePool", f(2, 3, 5, 6, 8), kernel_shape=[2, 2, 3], strides=[2, 3, 2], ceil_mode=1
     ),
     "counted": one_op(
         "AveragePool", f(2, 3, 5, 6, 7), kernel_shape=[2, 2, 2], pads=[1] * 6, count_include_pad=1
     ),
+    "counted_ceiling": one_op(
+        "AveragePool", f(2, 3, 5, 6, 7), kernel_shape=[3, 2, 2], strides=[2, 2, 3],
+        pads=[1, 1, 0, 1, 0, 1], count_include_pad=1, ceil_mode=1,
+    ),
+}  # fmt: skip
+LEFT = {
+    "dilated_pool": one_op(
+        "MaxPool", f(2, 3, 5, 6, 7), kernel_shape=[2, 2, 2], dilations=[1, 2, 1]
+    ),
 }
+TRANSPOSED = {
+    "strides": ([3, 2, 3], {"strides": [2, 1, 3]}),
+    "no_strides": ([3, 2, 2], {}),
+    "pads": ([3, 3, 4], {"strides": [2, 2, 2], "pads": [1, 0, 1, 1, 1, 2]}),
+    "output_padding": ([3, 3, 2], {"strides": [2, 3, 2], "output_padding": [1, 2, 0]}),
+    "groups": ([2, 2, 2], {"strides": [2, 2, 2], "group": 2}),
+    "dilations": ([2, 3, 2], {"dilations": [2, 1, 3], "strides": [1, 2, 1]}),
+    "output_shape": ([3, 3, 3], {"strides": [2, 2, 2], "output_shape": [8, 10, 11]}),
+    "same": ([3, 3, 3], {"strides": [2, 2, 2], "auto_pad": "SAME_UPPER"}),
+    "filter_within_strides": ([1, 2, 1], {"strides": [3, 3, 2], "output_padding": [2, 0, 1]}),
+}
+
+
+@pytest.mark.parametrize("name", TRANSPOSED)
+def test_transposed_convolutions_are_those_of_onnx_runtime(name):
+    kernel, attrs = TRANSPOSED[name]
+    per_group = 4 // attrs.get("group", 1)
+    model = one_op("ConvTranspose", f(2, 6, 4, 5, 6), f(6, per_group, *kernel), f(4), **attrs)
+    assert_like_runtime(model, {"x": f(2, 6, 4, 5, 6)})
+
+
+def transposed(kernel, strides, padding, target):
+    weights = rng.normal(size=(*kernel, 4, 3)).astype("f4")
+
+    def function(x):
+        sizes = tf.stack([tf.shape(x)[0], *target, 4])
+        return tf.nn.conv3d_transpose(x, weights, sizes, [1, *strides, 1], padding)
+
+    return function
+
+
+@pytest.mark.parametrize(
+    ("kernel", "strides", "padding", "target"),
+    [
+        ((3, 3, 3), (2, 2, 2), "SAME", (10, 12, 14)),
+        ((3, 2, 4), (2, 1, 3), "SAME", (9, 6, 20)),
+        ((2, 3, 2), (2, 3, 1), "VALID", (10, 18, 8)),
+        ((2, 2, 1), (3, 2, 2), "VALID", (15, 12, 14)),
+    ],
+)
+def test_transposed_convolutions_are_those_of_tensorflow(kernel, strides, padding, target):
+    build = transposed(kernel, strides, padding, target)
+    graph = assert_same_as_tf(graph_def_of(lambda: build(v1.placeholder("float32", SHAPE, "x"))))
+    assert not opaque_kinds(graph)
 
 
 @pytest.mark.parametrize("name", ONNX)
@@ -140,6 +204,8 @@ def test_every_form_is_exact(tmp_path):
     h = keras.layers.MaxPooling3D(2)(keras.layers.ReLU()(h))
     h = keras.layers.BatchNormalization()(keras.layers.Conv3D(4, 2, strides=(1, 2, 2))(h))
     h = keras.layers.AveragePooling3D((2, 1, 1))(keras.layers.ReLU()(h))
+    h = keras.layers.Conv3DTranspose(3, 3, strides=2, padding="same")(h)
+    h = keras.layers.Conv3D(6, 2, groups=3)(keras.layers.ReLU()(h))
     model = keras.Model(x, keras.layers.Dense(3)(keras.layers.Flatten()(h)))
     model.save(tmp_path / "model.h5")
     graph = load(tmp_path / "model.h5")

@@ -117,3 +117,16 @@ def test_a_neutral_element_with_control_edges_is_refused():
     g.outputs["y"] = g.insert(Node("y", "mul", (x, one), control=(one,)))
     trace = run_pass(SpliceIdentities(), g)
     assert reasons(trace) == [("y", "it has control edges")]
+
+
+def test_members_without_elements_leave_a_concat():
+    g = Graph("net")
+    a, b = (g.input(name, "float32", (None, 3)) for name in "ab")
+    none = g.add("slice", a, attrs={"begin": (None, 3), "end": (None, 3), "strides": (1, 1)})
+    g.outputs["y"] = g.add("concat", none, a, none, b, name="y", attrs={"axis": -1})
+    g.outputs["z"] = g.add("concat", none, b, name="z", attrs={"axis": 1})
+    g.outputs["e"] = g.add("concat", none, none, name="e", attrs={"axis": 1})
+    run_pass(SpliceIdentities(), g)
+    assert g.nodes["y"].inputs == ("a", "b")
+    assert g.outputs["z"] == "b"
+    assert g.nodes["e"].inputs == (none, none)

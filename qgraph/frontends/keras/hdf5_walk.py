@@ -72,6 +72,9 @@ def main() -> None:
     path, (most, space), seconds = sys.argv[1], map(int, sys.argv[2:4]), float(sys.argv[4])
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_PROF, seconds)
+    _, most_allowed = resource.getrlimit(resource.RLIMIT_AS)  # such as that of `ulimit -v`
+    if most_allowed != resource.RLIM_INFINITY:
+        space = min(space, most_allowed)
     resource.setrlimit(resource.RLIMIT_AS, (space, space))
     walk = Walk(most)
     try:

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 
-from qgraph.errors import GraphError, LoadError, UnsupportedError
+from qgraph.errors import GraphError, LoadError, QGraphError, UnsupportedError
 from qgraph.foreign import OnnxObject
 from qgraph.frontends.grids import Grid, mark
 from qgraph.frontends.inexpressible import Inexpressible
+from qgraph.frontends.onnx.functions import by_other_ops
+from qgraph.frontends.onnx.model import through_graphsurgeon
 from qgraph.frontends.onnx.node import OnnxNode, ir_name
-from qgraph.frontends.onnx.opaque import OnnxSource, infer_types, source_of
+from qgraph.frontends.onnx.opaque import OnnxSource, infer_types, parsed, source_of
 from qgraph.frontends.onnx.subgraphs import Scope, body_nodes, check_inputs
 from qgraph.frontends.onnx.tensors import decode
 from qgraph.frontends.partial import MAX_TRACKED, Partial
@@ -262,11 +265,15 @@ class OnnxGraphBuilder(Construction):
         present = tuple(v for v in site.inputs if v)
         known = [self.partials.get(v) for v in present]
         source = source_of(node, site.inputs, [graph.types[v] for v in present], self.decoded)
+        arrays = [a for a in map(self.constant, present) if a is not None]
+        if len(arrays) < len(present) and partials is None:
+            by_definition = self._by_definition(site, source, present)
+            if by_definition is not None:
+                return by_definition
         if partials is not None:
             types = tuple(TensorType(p.values.dtype.name, p.values.shape) for p in partials)
         else:
             types = infer_types(source, known)
-        arrays = [a for a in map(self.constant, present) if a is not None]
         if len(arrays) == len(present):
             few = small(types) and all(a.size <= MAX_TRACKED for a in arrays)
             if few or node.name in self._grids:  # a layer is marked if its weights are constant
@@ -274,6 +281,29 @@ class OnnxGraphBuilder(Construction):
         attrs = {"kind": node.op, "types": types, "source": source}
         name = graph.add("opaque", *present, name=node.name, attrs=attrs, outputs=len(types))
         return dict(zip(node.present, graph.nodes[name].values, strict=True))
+
+    def _by_definition(
+        self, site: OnnxSite, source: OnnxSource, present: Sequence[str]
+    ) -> dict[int, str] | None:
+        """The results of an op as the ops that define it; None if one of those is opaque."""
+        model = by_other_ops(parsed(source.model))
+        if model is None:
+            return None
+        before, unread = len(self.graph.nodes), dict(self.graph.unread)
+        (version,) = (entry.version for entry in model.opset_import if not entry.domain)
+        node = replace(site.node, version=version)
+        try:
+            found = self.call(node, through_graphsurgeon(model), "definition", present)
+        except QGraphError:
+            found = []
+        made = islice(self.graph.nodes.values(), before, None)
+        if not found or any(inner.op == "opaque" for inner in made):
+            self._undo(before)
+            self.graph.unread = unread
+            return None
+        self.graph.unread.pop(site.name, None)
+        results = zip(site.node.present, found, strict=True)
+        return {i: self.graph.add("identity", v, name=site.named(i)) for i, v in results}
 
     def _computed_once(
         self, site: OnnxSite, source: OnnxSource, known: Sequence[Array]

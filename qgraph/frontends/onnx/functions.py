@@ -1,4 +1,4 @@
-"""Inlining of the functions that a model defines."""
+"""Inlining of the functions that a model defines, and of ops that ONNX defines by other ops."""
 
 from __future__ import annotations
 
@@ -27,6 +27,33 @@ def inlined(proto: Proto) -> Proto:
     if total > MAX_NODES:
         raise LoadError(f"the model has {total:,} nodes once its functions are inlined")
     return inline_local_functions(proto)
+
+
+def by_other_ops(model: Proto) -> Proto | None:
+    """`model`, which is one op, as the ops that ONNX's definition of it lists; None without one."""
+    import onnx
+    from onnx.inliner import inline_selected_functions
+
+    op = model.graph.node[0]
+    if op.domain:
+        return None
+    schema: Proto = onnx.defs.get_schema(op.op_type, model.opset_import[0].version)
+    if not (schema.has_function or schema.has_context_dependent_function):
+        return None
+    whole, key = type(model)(), [(op.domain, op.op_type)]
+    whole.CopyFrom(model)
+    given = {attribute.name for attribute in op.attribute}
+    whole.graph.node[0].attribute.extend(  # the inliner does not add defaults
+        a.default_value
+        for a in schema.attributes.values()
+        if a.name not in given and a.default_value.name
+    )
+    try:
+        made = inline_selected_functions(whole, key, inline_schema_functions=True)
+    except Exception:  # ONNX may raise anything where a definition does not fit the types
+        return None
+    kinds = {node.op_type for node in made.graph.node}
+    return None if op.op_type in kinds else made
 
 
 def _callees_first(bodies: Mapping[Key, Sequence[Proto]]) -> list[Key]:

@@ -68,7 +68,7 @@ def read(proto: Proto, folder: Path | None = None, keep_scales: bool = False) ->
     opset = _opset(proto)
     try:
         found = dequantized(_without_functions(proto), folder, keep_scales)
-        graph = _through_graphsurgeon(found.proto)
+        graph = through_graphsurgeon(found.proto)
         model = _ModelReader(graph, opset, _domains(found.proto), folder).model()
         grids = {model.tensors[t][0]: g for t, g in found.grids.items() if t in model.tensors}
         narrow = narrow_types(found.proto)
@@ -106,7 +106,7 @@ def _without_functions(proto: Proto) -> Proto:
     return inlined(proto) if proto.functions else proto
 
 
-def _through_graphsurgeon(proto: Proto) -> Proto:
+def through_graphsurgeon(proto: Proto) -> Proto:
     """The model as an onnx-graphsurgeon graph."""
     import onnx_graphsurgeon as gs
 

@@ -52,7 +52,7 @@ class OnnxSource:
         self, inputs: Sequence[TensorType], constants: Sequence[Array | None]
     ) -> tuple[TensorType, ...]:
         """Output types for inputs of these types; `constants` has the known values."""
-        model = _parsed(self)
+        model = parsed(self.model)
         for feed, kind in zip(model.graph.input, inputs, strict=True):
             feed.CopyFrom(_info(feed.name, kind.dtype, kind.shape))
         made = replace(self, model=model.SerializeToString(), inputs=tuple(inputs))
@@ -88,7 +88,7 @@ class OnnxSource:
     def _evaluator(self) -> OnnxObject:
         from onnx.reference import ReferenceEvaluator
 
-        return ReferenceEvaluator(in_newest_opset(_parsed(self), self.node))
+        return ReferenceEvaluator(in_newest_opset(parsed(self.model), self.node))
 
 
 def source_of(
@@ -162,7 +162,7 @@ def infer_types(source: OnnxSource, known: Sequence[Partial | None]) -> tuple[Te
     """Output types by ONNX's shape inference, given known values of inputs."""
     import onnx
 
-    model = _parsed(source)
+    model = parsed(source.model)
     for i, partial in enumerate(known):
         if partial is not None and partial.complete and partial.values.dtype.kind in "biuf":
             model.graph.initializer.append(onnx.numpy_helper.from_array(partial.values, f"in{i}"))
@@ -191,10 +191,10 @@ def _inferred(output: Proto, node: str, model: Proto) -> TensorType:
     return TensorType(dtype_name(kind.elem_type, node), dims)
 
 
-def _parsed(source: OnnxSource) -> Proto:
+def parsed(model: bytes) -> Proto:
     import onnx
 
-    return onnx.load_model_from_string(source.model)
+    return onnx.load_model_from_string(model)
 
 
 def _info(name: str, dtype: str, shape: Shape | None) -> Proto:

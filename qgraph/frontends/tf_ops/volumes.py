@@ -40,7 +40,7 @@ def _finished(site: TfSite, planes: Planes) -> str:
     return site.emit("transpose", volume, perm=TO_FIRST)
 
 
-def _triple(site: TfSite, key: str) -> Triple | None:
+def triple(site: TfSite, key: str) -> Triple | None:
     """An attribute per axis; None if batch or channels are involved."""
     values = site.node.integers(key, ONES)
     if len(values) != 5:
@@ -65,7 +65,7 @@ def _pads(
 
 def _conv(site: TfSite) -> Result:
     weights = site.constant(1)
-    strides, dilations = _triple(site, "strides"), _triple(site, "dilations")
+    strides, dilations = triple(site, "strides"), triple(site, "dilations")
     if weights is None or weights.ndim != 5 or strides is None or dilations is None:
         return None
     x = _volume(site)
@@ -78,7 +78,7 @@ def _conv(site: TfSite) -> Result:
 
 def _pool(op: str) -> Importer:
     def importer(site: TfSite) -> Result:
-        kernel, strides = _triple(site, "ksize"), _triple(site, "strides")
+        kernel, strides = triple(site, "ksize"), triple(site, "strides")
         if kernel is None or strides is None or not site.type().is_float:
             return None
         x = _volume(site)

@@ -16,7 +16,10 @@ OPAQUE = {
         "Resize",
     ),
     "TopK": (one_op("TopK", ROW, ints(2), outputs=("y", "z")), "TopK"),
-    "3d": (one_op("ConvTranspose", f(1, 2, 3, 4, 5), f(2, 2, 2, 2, 2)), "ConvTranspose"),
+    "3d": (
+        one_op("MaxPool", f(1, 2, 3, 4, 5), kernel_shape=[2, 2, 2], dilations=[1, 2, 1]),
+        "MaxPool",
+    ),
     "integers": (one_op("Div", np.arange(6).reshape(2, 3), np.int64(-2)), "Div"),
 }
 

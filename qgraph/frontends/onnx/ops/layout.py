@@ -9,6 +9,7 @@ import numpy as np
 from qgraph.errors import GraphError
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import OnnxSite
+from qgraph.frontends.volumes import with_ceiling as with_ceiling_of_axis
 from qgraph.ir.ops.windows import PaddingRule
 from qgraph.ops.attribute_types import Pair
 from qgraph.ops.movement import TO_NCHW, TO_NHWC
@@ -142,11 +143,7 @@ def _ceiling(size: int | None, kernel: int, stride: int, pads: Pair) -> Pair:
         return pads
     if size is None:
         raise Inexpressible
-    last_start = size + sum(pads) - kernel
-    count = -(-last_start // stride) + 1
-    if (count - 1) * stride >= size + pads[0]:  # it would begin after the image
-        count -= 1
-    return (pads[0], pads[1] + max((count - 1) * stride - last_start, 0))
+    return with_ceiling_of_axis(size, kernel, stride, pads)
 
 
 def reordered(

@@ -102,9 +102,11 @@ def _gemm(site: OnnxSite) -> Result:
 
 def _matmul(site: OnnxSite) -> Result:
     x_shape, w_shape = site.known_shape(0), site.known_shape(1)
-    if not site.type().is_float or len(x_shape) < 2 or len(w_shape) < 2:
+    if not site.type().is_float or not (x_shape and w_shape):
         return None
     x, w = site.inputs
+    if len(x_shape) < 2 or len(w_shape) < 2:
+        return _of_vectors(site, x, w)
     if len(x_shape) == len(w_shape) == 2:
         return site.emit("matmul", x, w)
     if len(w_shape) > 2 and all(d == 1 for d in w_shape[:-2]):
@@ -113,6 +115,19 @@ def _matmul(site: OnnxSite) -> Result:
     if len(w_shape) != 2 or not site.is_fixed(1):
         return site.emit("batch_matmul", *site.inputs)
     return _rows(site, x, w)
+
+
+def _of_vectors(site: OnnxSite, x: str, w: str) -> Result:
+    """A product with a vector: a row before the matrices, or a column behind them."""
+    row, column = (len(site.known_shape(i)) == 1 for i in (0, 1))
+    x = site.helper("row", "expand_dims", x, axis=0) if row else x
+    w = site.helper("column", "expand_dims", w, axis=1) if column else w
+    types = site.builder.graph.types
+    ranks = types[x].rank, types[w].rank
+    op = "matmul" if ranks == (2, 2) else "batch_matmul"
+    made, rank = site.helper("product", op, x, w), max(r or 2 for r in ranks)
+    axes = (*((rank - 2,) if row else ()), *((rank - 1,) if column else ()))
+    return site.emit("squeeze", made, axes=axes)
 
 
 def _rows(site: OnnxSite, x: str, w: str) -> Result:

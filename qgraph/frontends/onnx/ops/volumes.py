@@ -15,20 +15,27 @@ from qgraph.frontends.volumes import (
     Planes,
     Triple,
     VolumePads,
+    around,
     convolution,
     pool,
     same_pads,
     sizes_of_volume,
+    with_ceilings,
 )
 
 
 def conv_of_volume(site: OnnxSite) -> str:
-    """A convolution whose image has rank 5, with its bias. Raises Inexpressible for groups."""
+    """A convolution whose image has rank 5, with its bias."""
     sizes, weights = sizes_of(site, 1), site.builder.constant(site.inputs[1])
     if len(sizes) != 5:
         raise GraphError(f"weights of {sizes} for a volume", node=site.name)
     check_kernel(site, sizes)
-    if site.node.integer("group", 1) != 1 or weights is None or not site.type().is_float:
+    groups, channels = site.node.integer("group", 1), site.known_shape()[1]
+    if groups < 1 or sizes[0] % groups or channels not in (None, sizes[1] * groups):
+        raise GraphError(
+            f"{groups} groups of {channels} channels do not fit weights of {sizes}", node=site.name
+        )
+    if weights is None or not site.type().is_float:
         raise Inexpressible
     strides, dilations = _triple(site, "strides"), _triple(site, "dilations")
     x = site.helper("to_ndhwc", "transpose", site.inputs[0], perm=TO_LAST)
@@ -37,26 +44,32 @@ def conv_of_volume(site: OnnxSite) -> str:
     images, shape = convolution(site, x, turned, strides, dilations, pads)
     if site.has(2):
         images = site.helper("biased", "bias_add", images, site.inputs[2])
-    return _finished(site, (images, shape))
+    return finished(site, (images, shape))
 
 
 def pool_of_volume(site: OnnxSite, op: str) -> str:
-    """A pool over windows whose image has rank 5.
-
-    Raises Inexpressible for dilations, incomplete windows that count, and padding that counts.
-    """
+    """A pool over windows whose image has rank 5. Raises Inexpressible for dilations."""
     dilated = any(d != 1 for d in site.node.integers("dilations") or ())
-    if not site.type().is_float or dilated or site.node.flag("ceil_mode"):
+    if not site.type().is_float or dilated:
         raise Inexpressible
     kernel, strides = _triple(site, "kernel_shape"), _triple(site, "strides")
     x = site.helper("to_ndhwc", "transpose", site.inputs[0], perm=TO_LAST)
     pads = _pads(site, x, kernel, strides, (1, 1, 1))
-    if site.node.flag("count_include_pad") and pads != NO_PADS:
-        raise Inexpressible
-    return _finished(site, pool(site, op, x, kernel, strides, pads))
+    inner = pads
+    if site.node.flag("ceil_mode"):
+        depth, height, width, _ = sizes_of_volume(site, x)
+        pads = with_ceilings((depth, height, width), kernel, strides, pads)
+    if site.node.flag("count_include_pad") and inner != NO_PADS:
+        x = around(site, x, inner)
+        first, second, third = (
+            (p[0] - i[0], p[1] - i[1]) for p, i in zip(pads, inner, strict=True)
+        )
+        pads = (first, second, third)
+    return finished(site, pool(site, op, x, kernel, strides, pads))
 
 
-def _finished(site: OnnxSite, planes: Planes) -> str:
+def finished(site: OnnxSite, planes: Planes) -> str:
+    """The node's output, from planes."""
     images, shape = planes
     volume = site.helper("ndhwc", "reshape", images, shape=shape)
     return site.emit("transpose", volume, perm=TO_FIRST)
@@ -72,10 +85,7 @@ def _triple(site: OnnxSite, key: str) -> Triple:
 def _pads(site: OnnxSite, x: str, kernel: Triple, strides: Triple, dilations: Triple) -> VolumePads:
     mode = site.node.text("auto_pad", "NOTSET")
     if mode == "NOTSET":
-        pads = site.node.integers("pads") or (0,) * 6
-        if len(pads) != 6 or min(pads) < 0:
-            raise GraphError(f"pads {pads} do not fit a volume", node=site.name)
-        return (pads[0], pads[3]), (pads[1], pads[4]), (pads[2], pads[5])
+        return given_pads(site)
     refuse_pads(site)
     if mode == "VALID":
         return NO_PADS
@@ -86,3 +96,11 @@ def _pads(site: OnnxSite, x: str, kernel: Triple, strides: Triple, dilations: Tr
     if mode == "SAME_UPPER":
         return first, second, third
     return first[::-1], second[::-1], third[::-1]
+
+
+def given_pads(site: OnnxSite) -> VolumePads:
+    """Attribute `pads` of a volume."""
+    pads = site.node.integers("pads") or (0,) * 6
+    if len(pads) != 6 or min(pads) < 0:
+        raise GraphError(f"pads {pads} do not fit a volume", node=site.name)
+    return (pads[0], pads[3]), (pads[1], pads[4]), (pads[2], pads[5])

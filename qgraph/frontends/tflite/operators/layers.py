@@ -42,12 +42,21 @@ def _conv(t: Translation) -> Ref:
     return _biased(t, t.emit("Conv2D", t.input(0), weights, **_window(t), **_dilations(t)), 2)
 
 
+def _window_of_volume(t: Translation) -> dict[str, object]:
+    steps = tuple(t.option(f"Stride{axis}") for axis in "DHW")
+    dilations = tuple(t.option(f"Dilation{axis}Factor") for axis in "DHW")
+    return {"strides": (1, *steps, 1), "dilations": (1, *dilations, 1), "padding": t.padding()}
+
+
 def _conv_of_volume(t: Translation) -> Ref:
     """Filters [depth, height, width, in, out], as in TensorFlow."""
-    steps = (t.option("StrideD"), t.option("StrideH"), t.option("StrideW"))
-    dilations = tuple(t.option(f"Dilation{axis}Factor") for axis in "DHW")
-    attrs = {"strides": (1, *steps, 1), "dilations": (1, *dilations, 1), "padding": t.padding()}
-    return _biased(t, t.emit("Conv3D", t.input(0), t.input(1), **attrs), 2)
+    return _biased(t, t.emit("Conv3D", t.input(0), t.input(1), **_window_of_volume(t)), 2)
+
+
+def _transposed_conv_of_volume(t: Translation) -> Ref:
+    """Inputs: output shape, filters [depth, height, width, out, in], volume."""
+    inputs = (t.input(i) for i in range(3))
+    return _biased(t, t.emit("Conv3DBackpropInputV2", *inputs, **_window_of_volume(t)), 3)
 
 
 def _depthwise(t: Translation) -> Ref:
@@ -94,6 +103,7 @@ OPERATORS: Mapping[str, Translator] = MappingProxyType(
     {
         "CONV_2D": _conv,
         "CONV_3D": _conv_of_volume,
+        "CONV_3D_TRANSPOSE": _transposed_conv_of_volume,
         "DEPTHWISE_CONV_2D": _depthwise,
         "TRANSPOSE_CONV": _transposed_conv,
         "FULLY_CONNECTED": _fully_connected,

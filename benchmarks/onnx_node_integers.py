@@ -26,6 +26,7 @@ from qgraph.recipes import CLEAN
 
 BITS = 8
 FORMS = ("engine", "onnx-integer")
+WIDEST = 1000  # of the layer's rows
 
 
 def has_integer_form(graph: Graph, feeds: Mapping[str, Array]) -> bool:
@@ -66,8 +67,13 @@ def _between_layers(graph: Graph, feeds: Mapping[str, Array]) -> Graph | None:
             inputs = tuple(codes if value == name else value for value in user.inputs)
             copy.replace(replace(user, inputs=inputs))
     for public, value in results.items():
-        last = ((copy.types[value].shape or ()) or (1,))[-1] or 1
-        rows = copy.add("reshape", value, name=f"{public}/rows", attrs={"shape": (-1, last)})
-        identity = copy.const(np.eye(last, dtype=np.float32), f"{public}/identity")
+        width = _width(((copy.types[value].shape or ()) or (1,))[-1] or 1)
+        rows = copy.add("reshape", value, name=f"{public}/rows", attrs={"shape": (-1, width)})
+        identity = copy.const(np.eye(width, dtype=np.float32), f"{public}/identity")
         copy.outputs[public] = copy.add("matmul", rows, identity, name=f"{public}/layer")
     return copy
+
+
+def _width(last: int) -> int:
+    """The largest divisor of a last axis that a layer takes as a row."""
+    return next(n for n in range(min(last, WIDEST), 0, -1) if last % n == 0)

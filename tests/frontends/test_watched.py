@@ -6,7 +6,7 @@ import tensorflow as tf
 from onnx import helper
 
 from qgraph.frontends import importing as tf_importing
-from qgraph.frontends.onnx import importing
+from qgraph.frontends.onnx import builder, importing
 from qgraph.frontends.onnx.ops import IMPORTERS
 from qgraph.frontends.watched import WatchedAttributes, WatchedInputs
 from qgraph.interpret import evaluate
@@ -39,6 +39,12 @@ def test_inputs_are_read_by_index_slice_and_iteration():
 
 
 @pytest.fixture
+def without_definitions(monkeypatch):
+    """Ops are not read by ONNX's definitions of them."""
+    monkeypatch.setattr(builder, "by_other_ops", lambda model: None)
+
+
+@pytest.fixture
 def forgetful(monkeypatch):
     """An importer of SpaceToDepth from before the op had a `mode`."""
 
@@ -50,6 +56,7 @@ def forgetful(monkeypatch):
     monkeypatch.setattr(importing, "IMPORTERS", {**IMPORTERS, "SpaceToDepth": importer})
 
 
+@pytest.mark.usefixtures("without_definitions")
 @pytest.mark.parametrize(("mode", "left"), [("DCR", []), ("CRD", ["SpaceToDepth"])])
 def test_attribute_that_is_not_read_leaves_the_node_to_its_source(forgetful, mode, left):
     graph = imported(one_op("SpaceToDepth", X, blocksize=2, mode=mode, opset=28))
@@ -64,6 +71,14 @@ def test_attribute_that_is_not_read_leaves_the_node_to_its_source(forgetful, mod
     assert np.array_equal(evaluate(graph, {"x": X})["y"], wanted)
 
 
+def test_attribute_that_is_not_read_leaves_the_node_to_its_definition(forgetful):
+    graph = imported(one_op("SpaceToDepth", X, blocksize=2, mode="CRD", opset=28))
+    assert opaque_kinds(graph) == [] and not graph.unread
+    wanted = X.reshape(1, 8, 2, 2, 2, 2).transpose(0, 1, 3, 5, 2, 4).reshape(1, 32, 2, 2)
+    assert np.array_equal(evaluate(graph, {"x": X})["y"], wanted)
+
+
+@pytest.mark.usefixtures("without_definitions")
 def test_input_that_is_not_read_leaves_the_node_to_its_source(monkeypatch):
     def importer(site):
         return site.emit("maximum", site.inputs[0], site.inputs[1])

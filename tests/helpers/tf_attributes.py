@@ -82,6 +82,13 @@ NODES: dict[str, Callable[[Any], Any]] = {
         strides=[1, 1, 1, 1],
         padding="SAME",
     ),
+    "Conv3DBackpropInputV2": lambda x: raw.Conv3DBackpropInputV2(
+        input_sizes=[FIXED[0], 3, *FIXED[1:3], 5],
+        filter=weights(x, 2, 3, 3, 5, 4),
+        out_backprop=tf.stack([x] * 3, 1),
+        strides=[1] * 5,
+        padding="SAME",
+    ),
     "DepthToSpace": lambda x: raw.DepthToSpace(input=x, block_size=2),
     "DepthwiseConv2dNative": depthwise,
     "Einsum": lambda x: raw.Einsum(inputs=[x, weights(x, 4, 3)], equation="nhwc,cd->nhwd"),
@@ -166,7 +173,7 @@ def changed(graph_def: Any, op: str, attr: Any, value: Any) -> Any:
 def values_of(op: str, attr: Any) -> tuple[Any, ...]:
     """Values to try; windows of volumes have one more axis."""
     values = VALUES.get(attr.name) or VALUES[attr.type]
-    if not op.endswith("3D"):
+    if "3D" not in op:
         return values
     if attr.name == "data_format":
         return (b"NDHWC", b"NCDHW")

@@ -15,7 +15,7 @@ CASES = {case.name.removeprefix("test_"): case for case in node_cases()}
 READ = [
     *("rotary_embedding", "rotary_embedding_with_interleaved_rotary_dim"),
     *("center_crop_pad_crop_and_pad", "center_crop_pad_crop_negative_axes_hwc"),
-    *("affine_grid_2d_align_corners", "swiglu_alpha", "mvn", "flexattention_gqa"),
+    *("affine_grid_2d_align_corners", "swiglu_alpha", "mvn"),
     *("causal_conv_with_state_silu", "linear_attention_linear", "attention_3d_local_window"),
 ]
 

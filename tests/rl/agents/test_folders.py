@@ -26,10 +26,10 @@ pytestmark = needs_sources
 
 ROOT = Path(__file__).parents[3]
 AGENTS_FOLDER = ROOT / "qgraph/rl/agents"
-# What is allowed to know an algorithm by name, beside its folder. stable-baselines3 has algorithms
-# of the same names that are not ours.
+# What is allowed to know an algorithm by name, beside its folder. stable-baselines3 and RLlib have
+# algorithms of the same names that are not ours.
 ELSEWHERE = {AGENTS_FOLDER / "registry.py"}
-OTHERS = {ROOT / "qgraph/rl/sb3", ROOT / "qgraph/rl/policy/about.py"}
+OTHERS = {ROOT / "qgraph/rl/sb3", ROOT / "qgraph/rl/rllib", ROOT / "qgraph/rl/policy/about.py"}
 
 
 # Each algorithm with discrete or continuous actions, or both.
@@ -42,7 +42,7 @@ KINDS = [
 
 
 def product_files():
-    """Python files of the product, except stable-baselines3's algorithms."""
+    """Python files of the product, except those for algorithms of others."""
     for folder in ("qgraph", "transforms", "cli"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             if not OTHERS & {path, *path.parents}:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +16,20 @@ from qgraph.frontends import load
 from qgraph.interpret import evaluate
 from qgraph.ir.types import Array
 
-EFFORTS = (Effort.PLAIN, Effort.FAST, Effort.DEFAULT)
+INT8 = "graffitist-int8"
 COMPARED = 2
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a network is quantized."""
+
+    effort: Effort
+    profile: str = INT8
+
+
+EFFORTS = (Effort.PLAIN, Effort.FAST, Effort.DEFAULT)
+BY_EFFORT = tuple(map(Way, EFFORTS))
 
 
 @dataclass(frozen=True)
@@ -36,21 +48,23 @@ class Experiment:
     samples: str
 
 
-def by_effort(title: str, experiments: Iterable[Experiment]) -> Table:
-    """SQNR and agreement of each network by effort, with 8 bits and one scale per tensor."""
+def by_effort(
+    title: str, experiments: Iterable[Experiment], ways: Sequence[Way] = BY_EFFORT
+) -> Table:
+    """SQNR and agreement of each network, by effort."""
     table = Table(
         title,
-        {"network": "", "effort": "", "SQNR dB": ".1f", "as float": ".1%",
+        {"network": "", "profile": "", "effort": "", "SQNR dB": ".1f", "as float": ".1%",
          "differ from reference": "", "seconds": ".1f", "plan": ""},
         notes=["graffitist-int8: 8 bits, one power-of-two scale per tensor",
                f"compared with the integer reference on {COMPARED} samples"],
     )  # fmt: skip
     for experiment in experiments:
-        _measure(experiment, table)
+        _measure(experiment, table, ways)
     return table
 
 
-def _measure(experiment: Experiment, table: Table) -> None:
+def _measure(experiment: Experiment, table: Table, ways: Sequence[Way]) -> None:
     model, test = load(experiment.network()), experiment.test
     (name,), (output,) = model.inputs, model.outputs
     wanted = evaluate(model, {name: test})[output]
@@ -58,13 +72,13 @@ def _measure(experiment: Experiment, table: Table) -> None:
         f"{experiment.title}: {len(experiment.calibration)} {experiment.samples} to calibrate, "
         f"{len(test)} others; as float: {experiment.measure}"
     )
-    for effort in EFFORTS:
+    for way in ways:
         start = time.perf_counter()
-        made = quantize(model, experiment.calibration, effort=effort)
+        made = quantize(model, experiment.calibration, profile=way.profile, effort=way.effort)
         seconds = time.perf_counter() - start
         found = evaluate(made.graph, {name: test})[output]
         same = exactness(Checker(made.graph), batches(name, test[:COMPARED], COMPARED))
         table.add(
-            experiment.title, effort, sqnr(wanted, found), experiment.same(found, wanted),
-            str(same), seconds, made.facts.choice.plan_spec,
+            experiment.title, way.profile, way.effort, sqnr(wanted, found),
+            experiment.same(found, wanted), str(same), seconds, made.facts.choice.plan_spec,
         )  # fmt: skip

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import assets
-from benchmarks.real.by_effort import Experiment, by_effort
+from benchmarks.real.by_effort import BY_EFFORT, Experiment, Way, by_effort
 from benchmarks.real.measure import same_class
 from benchmarks.tables import Table
+from qgraph.choices import Effort
 from qgraph.ir.types import Array
 
 # Magika reads the first and the last bytes of a file, without white space around it.
@@ -20,10 +21,14 @@ SMALLEST = 64  # bytes; magika takes shorter files for text or for nothing
 FOLDERS = ("/usr/include", "/usr/lib/x86_64-linux-gnu", "/usr/share")
 OF_A_SUFFIX = 12
 CALIBRATION, TEST = 512, 1024
+WIDE = "tflm-int16x8"
 
 
 def tables() -> Iterator[Table]:
-    yield by_effort("Types of files", experiments())
+    ways = (*BY_EFFORT, Way(Effort.DEFAULT, WIDE))
+    table = by_effort("Types of files", experiments(), ways)
+    table.notes.append(f"{WIDE}: weights of 8 bits, activations of 16")
+    yield table
 
 
 def experiments() -> Iterator[Experiment]:

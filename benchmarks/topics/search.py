@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
+from benchmarks.real.file_types import WIDE
 from benchmarks.result import Result
 from benchmarks.tables import Table
 from benchmarks.topics.figures import Bars, Points
@@ -141,8 +142,17 @@ RENDERED_TEXT = Topic(
 )
 
 
-def _of_magika(result: Result, effort: str) -> str:
-    return f"{result.tables[0].row(network='magika', effort=effort)['as float']:.1%}"
+def _of_magika(result: Result, effort: str, profile: str = "graffitist-int8") -> str:
+    row = result.tables[0].row(network="magika", effort=effort, profile=profile)
+    return f"{row['as float']:.1%}"
+
+
+def _types_by_way(result: Result) -> Table:
+    """SQNR by effort; rows of the profile with wide activations are named by it."""
+    made = Table(result.tables[0].title, result.tables[0].columns)
+    for row in result.tables[0].rows:
+        made.add(*{**row, "effort": WIDE if row["profile"] == WIDE else row["effort"]}.values())
+    return made.pivot("network", "effort", "SQNR dB")
 
 
 FILE_TYPES = Topic(
@@ -150,11 +160,12 @@ FILE_TYPES = Topic(
     "Types of files",
     lambda result: (
         f"magika gives the answer of float on {_of_magika(result, 'plain')} of files with plain "
-        f"calibration, on {_of_magika(result, 'default')} by effort `default`"
+        f"calibration, on {_of_magika(result, 'default')} by effort `default`, on "
+        f"{_of_magika(result, 'default', WIDE)} with activations of 16 bits too"
     ),
-    "graffitist-int8; files of the machine, some of each suffix",
+    "graffitist-int8, tflm-int16x8; files of the machine, some of each suffix",
     first_table,
-    lambda result: result.tables[0].pivot("network", "effort", "SQNR dB"),
+    _types_by_way,
     Bars("SQNR of the outputs, dB"),
 )
 

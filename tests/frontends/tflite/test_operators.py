@@ -72,6 +72,12 @@ CASES = {
     "conv_relu6": ([IMAGE], lambda x: nn.relu6(conv(x, padding="VALID"))),
     "conv_relu_n1": ([IMAGE], lambda x: tf.maximum(tf.minimum(conv(x), 1.0), -1.0)),
     "conv_stride": ([IMAGE], lambda x: conv(x, strides=[2, 1])),
+    "volume_transposed": (
+        [(1, 3, 4, 5, 2)],
+        lambda x: nn.conv3d_transpose(
+            x, numbers(2, 3, 3, 4, 2), output_shape=[1, 6, 8, 10, 4], strides=2
+        ),
+    ),
     "conv_dilated": ([IMAGE], lambda x: conv(x, dilations=2)),
     "conv_of_volume": (
         [(2, 5, 6, 7, 3)],

@@ -36,7 +36,7 @@ def float_onnx(model: Graph) -> bytes:
 
 
 def _take_channels_first(graph: Proto, fed: Proto) -> None:
-    """Change the layout of an input. Transposes of it that are no longer needed are removed."""
+    """Change the layout of an input, and remove transposes of it that are no longer needed."""
     sizes = fed.type.tensor_type.shape.dim
     turned = [onnx.TensorShapeProto.Dimension.FromString(d.SerializeToString()) for d in sizes]
     for size, axis in zip(sizes, CHANNELS_FIRST, strict=True):

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from qgraph import quantize
+from qgraph.choices import CalibrationMethod
 from qgraph.ir.graph import Graph
 from qgraph.ir.reading import spec_of
+from qgraph.program import lower, run
 from qgraph.quantized import Quantized
 from qgraph.verification.verify import verify
 from tests.helpers.c_programs import needs_compiler
-from tests.helpers.forms import OWN_PROFILES
+from tests.helpers.forms import OWN_PROFILES, missing_tool
 from tests.helpers.moved_variables import assert_trains
 
 rng = np.random.default_rng(0)
@@ -85,6 +87,39 @@ def test_every_form_is_exact(tmp_path: Path) -> None:
     made = quantize(network(CONDITIONS["both"]), DATA, effort="plain")
     found = verify(made.save(tmp_path / "out"))
     assert found.equal and found.refused.keys() <= {*OWN_PROFILES}
+
+
+@pytest.mark.parametrize(
+    ("form", "profile"),
+    [(form, profile) for form, profiles in OWN_PROFILES.items() for profile in profiles],
+)
+@pytest.mark.parametrize("name", ["greater", "not_equal"])
+def test_forms_with_profiles_of_their_own_are_exact(
+    form: str, profile: str, name: str, tmp_path: Path
+) -> None:
+    """Also in files of 8 bits: the difference of two layers needs no more bits than they have."""
+    if missing := missing_tool(form):
+        pytest.skip(missing)
+    made = quantize(network(CONDITIONS[name]), DATA, effort="plain", profile=profile)
+    found = verify(made.save(tmp_path / "out"), forms=[form])
+    assert found.equal and not found.refused
+
+
+@pytest.mark.parametrize("method", CalibrationMethod)
+def test_saturated_differences_keep_their_sign(method: CalibrationMethod) -> None:
+    """A comparison is that of the codes, wherever they are."""
+    plan = f"method={method}"
+    made = quantize(network(CONDITIONS["greater"]), DATA, plan=plan, profile="litert")
+    program = lower(made.graph)
+    (step,) = (s for s in program.steps if s.op == "sub" and s.output.endswith("/difference"))
+    a, b = (program.tensors[name] for name in step.inputs)
+    assert a.exponent == b.exponent
+    codes = {program.entries[0].tensor: np.random.default_rng(2).integers(-128, 128, (500, 6))}
+    mask = next(s.output for s in program.steps if s.op == "lookup")
+    found = run(program, codes, [*step.inputs, step.output, mask])
+    first, second = (found[name] for name in step.inputs)
+    assert np.abs(found[step.output]).max() > 127  # these saturate
+    np.testing.assert_array_equal(found[mask], first > second)
 
 
 def test_they_train() -> None:

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from qgraph.errors import ExactnessError
-from qgraph.ir.graph import Graph
+from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.reading import marks_of, spec_of
 from qgraph.ir.states import states_of
 from qgraph.passes import Pass
 from qgraph.quant.step_states import ends_of
-from qgraph.quant.topology import QUANTIZERS, has_integer_form, sources
+from qgraph.quant.topology import QUANTIZERS, has_integer_form, is_for_sign, sources
 from qgraph.rewrite.rewriter import Rewriter
 from qgraph.rewrite.trace import SharedScale
 
@@ -44,11 +44,11 @@ class MarkScaleGroups(Pass):
         joined: UnionFind[str] = UnionFind(quantizers)
         rewriter.rule = "share-scale"
         for node in graph.topological():
-            chosen = node.op == "quantize" and marks_of(graph.producer(node.inputs[0])).choice
-            if not chosen and not (op_definition(node.op).same_scale and has_integer_form(node)):
+            kept = _keeps_scale(graph, node)
+            if not kept and not (op_definition(node.op).same_scale and has_integer_form(node)):
                 continue
             members = [m for value in node.inputs for m in sources(graph, value)]
-            members += [node.name] if chosen else []
+            members += [node.name] if kept else []
             if len(members) > 1 and len({joined[m] for m in members}) > 1:
                 joined.union(*members)
                 forced = tuple(dict.fromkeys(members))
@@ -80,3 +80,10 @@ class MarkScaleGroups(Pass):
             exponent = next(iter(given), None)
             for name, spec in specs.items():
                 graph.set_attrs(name, spec=replace(spec, group=f"g{number}", exponent=exponent))
+
+
+def _keeps_scale(graph: Graph, node: Node) -> bool:
+    """Whether a node is a quantizer on the scale of the codes that it gets."""
+    if node.op != "quantize":
+        return False
+    return marks_of(graph.producer(node.inputs[0])).choice or is_for_sign(graph, node)

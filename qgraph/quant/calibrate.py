@@ -43,6 +43,7 @@ from qgraph.quant.topology import (
     ValueExponents,
     final_nodes,
     followed_accumulator,
+    is_for_sign,
     known_exponent,
     sources,
     sources_spec,
@@ -217,13 +218,14 @@ class _Sweep:
         """Record the exponent; a group keeps the smallest one, which has the largest range.
 
         Clips are ignored, since they may saturate beyond the range of the value that they clip, and
-        so are members that are `zero` everywhere.
+        so are differences whose sign is used, and members that are `zero` everywhere.
         """
         spec = spec_of(node)
         if spec.group is None or not isinstance(exponent, int):
             checked_exponent(exponent, node.name)
         else:
-            counts = not zero and spec.role != Role.CLIP
+            saturates = spec.role == Role.CLIP or is_for_sign(self.graph, node)
+            counts = not (zero or saturates)
             known = self.groups if counts else self.zero_groups
             known[spec.group] = min(exponent, known.get(spec.group, exponent))
             exponent = min(exponent, MAX_EXPONENT)  # that of the group is checked at the end

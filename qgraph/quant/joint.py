@@ -35,7 +35,7 @@ from qgraph.quant.thresholds import (
     candidates_from,
     squared_error,
 )
-from qgraph.quant.topology import QUANTIZERS
+from qgraph.quant.topology import QUANTIZERS, is_for_sign
 
 # The methods of `qgraph.quant.thresholds` whose costs can be added over members, and their range.
 FINER = {CalibrationMethod.MSE: FINER_EXPONENTS, CalibrationMethod.OUTPUT: FINER_BY_OUTPUT}
@@ -84,16 +84,17 @@ def joint_exponents(
 def members_of(graph: Graph) -> list[Node]:
     """Quantizers of activations in scale groups, without exponents.
 
-    Wide stages and constants, which are never clipped, are handled in the sweep.
+    The sweep handles wide stages and constants, which are never clipped, and codes of which only
+    the sign is used.
     """
-    return [n for n in graph.topological() if _is_member(n)]
+    return [n for n in graph.topological() if _is_member(graph, n)]
 
 
-def _is_member(node: Node) -> bool:
+def _is_member(graph: Graph, node: Node) -> bool:
     spec = spec_of(node) if node.op in QUANTIZERS else None
-    return bool(
-        spec and spec.group and spec.role in (Role.ACTIVATION, Role.INPUT) and spec.exponent is None
-    )
+    if spec is None or spec.group is None or spec.exponent is not None:
+        return False
+    return spec.role in (Role.ACTIVATION, Role.INPUT) and not is_for_sign(graph, node)
 
 
 def _squared_error(tensor: Distribution, spec: QuantSpec, exponent: int) -> float:

@@ -76,14 +76,10 @@ class LayerConditions(KeptScales):
         return self.graph.add("lookup", x, name=f"{node.name}/mask", attrs=attrs)
 
     def _difference(self, node: Node, first: str, second: str) -> str:
-        """The difference of codes of one scale, which needs one more bit.
-
-        If calibration clips it, its sign stays.
-        """
-        specs = [sources_spec(self.graph, value) for value in (first, second)]
-        bits = max(spec.bits + (not spec.signed) for spec in specs) + 1
+        """The difference of codes, on their scale; where it saturates, it keeps its sign."""
+        bits = max(sources_spec(self.graph, value).bits for value in (first, second))
         name = f"{node.name}/difference"
-        difference = self.graph.add("sub", first, second, name=name)
+        difference = self.graph.add("sub", first, second, name=name, attrs={"sign_only": True})
         spec = self.spec(bits, True, Role.ACTIVATION, source=difference)
         return self.quantizer(difference, name, replace(spec, overflow=Overflow.SATURATE))
 

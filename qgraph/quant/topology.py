@@ -105,6 +105,11 @@ def sources_spec(graph: Graph, value: str) -> QuantSpec:
     return max(specs, key=lambda s: (s.signed, s.bits))
 
 
+def is_for_sign(graph: Graph, quantizer: Node) -> bool:
+    """Whether only the sign of a quantizer's codes is used, so that they may saturate."""
+    return marks_of(graph.producer(quantizer.inputs[0])).sign_only
+
+
 def followed_accumulator(graph: Graph, node: Node) -> str | None:
     """The accumulator whose scale a quantizer must use, if it is of a bias; otherwise None."""
     spec = node.typed(QuantizerAttrs).spec

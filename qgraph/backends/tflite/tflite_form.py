@@ -21,7 +21,7 @@ from qgraph.backends.tflite.model_builder import metadata_of
 from qgraph.backends.tflite.network_file import tflite_data
 from qgraph.backends.tflite.network_runs import TfliteSampleRun, check_sample, runs_from_sample
 from qgraph.errors import UnsupportedError
-from qgraph.ir.types import Array
+from qgraph.ir.types import Array, rounding_of_numbers
 from qgraph.ops.lowerings import Lowerings
 from qgraph.program.ops import RequantizeAttrs
 
@@ -120,16 +120,21 @@ def executors_of(path: Path) -> list[TfliteExecutor]:
 
 
 def _by_likeness(network: Network) -> list[TfliteArithmetic]:
-    """Arithmetics, those first that round layers and store codes as the program needs.
+    """Arithmetics, those first that round as the program does.
 
     Those of int16 are left out if all codes have 8 bits.
     """
     program = network.program
-    wanted = {
+    floats = {rounding_of_numbers(entry.spec.rounding) for entry in program.entries}
+    layers = {
         step.attrs_as(RequantizeAttrs).rounding for step in program.steps if step.op == "requantize"
     }
     made = [step.output for step in program.steps if step.op in MAKE_CODES]
     held = [program.tensors[name] for name in (*made, *(e.tensor for e in program.entries))]
     wide = not all(BYTES.fit(tensor.low, tensor.high) for tensor in held)
     known = [one for one in ARITHMETICS if wide or one.stored == BYTES]
-    return sorted(known, key=lambda one: (one.layers not in wanted, wide and one.stored == BYTES))
+
+    def unlike(one: TfliteArithmetic) -> tuple[bool, bool, bool]:
+        return one.layers not in layers, one.inputs not in floats, wide and one.stored == BYTES
+
+    return sorted(known, key=unlike)

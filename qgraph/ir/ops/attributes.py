@@ -18,6 +18,7 @@ class MarkedAttrs(Attributes):
     batch_norm: bool = attribute("part of a batch norm that was not folded", default=False)
     outside: bool = attribute("float, before or after the integer part", default=False)
     choice: bool = attribute("codes of an operand, or 0, as a mask chooses", default=False)
+    sign_only: bool = attribute("a difference of which only the sign is used", default=False)
     normalized_input: bool = attribute("a batch norm before it was folded into it", default=False)
     grid: QuantSpec | None = attribute(
         "the format of its constant in an already quantized file", default=None

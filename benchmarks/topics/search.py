@@ -15,6 +15,7 @@ from benchmarks.topics.topic import Topic, first_table
 
 GAIN, CLOSE = "gain dB", 0.3
 SAME = "as float"
+SHOWN_BELOW = 0.98  # networks that have a higher share with every tool are not in the figure
 # The names of efforts and tools in the figure.
 SERIES = {
     "fast": "qgraph, effort fast",
@@ -56,13 +57,16 @@ PLAN_CHOICE = Topic(
 def _points(result: Result) -> Table:
     """Seconds, and images with the class of float, of each network with 8 bits, by effort and tool.
 
-    A tool gets a network in two forms; the one that agrees more with float is shown.
+    A tool gets a network in two forms; the one that agrees more with float is shown. Networks on
+    which all agree with float are left out.
     """
     made = Table("", {"by": "", "network": "", "seconds": "", SAME: ""})
     for row in _best(result).rows:
         by = row["effort"].partition(",")[0]
         if row["profile"] in (None, "graffitist-int8") and row[SAME] and by in SERIES:
             made.add(SERIES[by], row["network"].partition(" ")[0], row["seconds"], row[SAME])
+    differing = {row["network"] for row in made.rows if row[SAME][0] < SHOWN_BELOW}
+    made.rows = [row for row in made.rows if row["network"] in differing]
     made.rows.sort(key=lambda row: [*SERIES.values()].index(row["by"]))
     return made
 

@@ -154,8 +154,8 @@ def _images(model: Any, size: int) -> Array:
 
 def _quantized(path: Path, images: Array, folder: Path) -> list[Any]:
     from qgraph import load, quantize, verify
-    from qgraph.artifacts import float_ops
     from qgraph.ir.ops.linear import COMPUTE
+    from qgraph.stored.write import float_ops
 
     start = time.process_time()
     graph = load(path)

@@ -44,7 +44,6 @@ def analyze(
     """
     check_model(model)
     from qgraph import compiler
-    from qgraph.artifacts import manifest
     from qgraph.cli.console import at_work, print_warnings
     from qgraph.cli.tables import (
         print_mixed,
@@ -57,6 +56,7 @@ def analyze(
     from qgraph.quant.profile import load_profile
     from qgraph.records import to_json, to_object
     from qgraph.static.cautions import SEE_LAYERS
+    from qgraph.stored.write import manifest
 
     check_source(calibration)
     load_profile(search.profile)

@@ -41,12 +41,12 @@ def finalize(
 
     The network before training counts as a checkpoint. Before `qgraph train`, it is the only one.
     """
-    from qgraph.artifacts import reserve, write
     from qgraph.cli.console import at_work, console
     from qgraph.cli.tables import print_files, print_quantized
-    from qgraph.manifest import read_manifest
     from qgraph.records import to_object
     from qgraph.retrain.directory import check_is_written
+    from qgraph.stored.manifest import read_manifest
+    from qgraph.stored.write import reserve, write
 
     if last and checkpoint is not None:
         raise UsageError("--last and --checkpoint exclude each other", hint="leave one out")

@@ -19,7 +19,7 @@ from qgraph.words import percent
 
 if TYPE_CHECKING:
     from qgraph.ir.graph import Graph
-    from qgraph.manifest import Manifest
+    from qgraph.stored.manifest import Manifest
 
 
 @with_groups
@@ -46,11 +46,11 @@ def inspect(
     from qgraph.cli.tables import print_quantized
     from qgraph.frontends import load
     from qgraph.ir.printing import print_graph
-    from qgraph.manifest import manifest_of
     from qgraph.passes import PassManager
     from qgraph.quant.profile import load_profile
     from qgraph.records import to_json, to_object
     from qgraph.rewrite.trace import Trace
+    from qgraph.stored.manifest import manifest_of
 
     written = None if text or trace or listed.passes or listed.without else manifest_of(model)
     if written is None:

@@ -27,8 +27,8 @@ from qgraph.errors import ExactnessError, OutputError, UsageError
 
 if TYPE_CHECKING:
     from qgraph.evaluation import Evaluation
-    from qgraph.manifest import Manifest
     from qgraph.pipelines import Pipeline
+    from qgraph.stored.manifest import Manifest
 
 
 LAYERS_SHOWN = 15  # by --sensitivity; the report shows all layers
@@ -85,12 +85,11 @@ def quantize(
         raise UsageError(f"{flag} is for --train-data", hint="give both, or neither")
     calibrating = elsewhere.calibrating()
     check_model(model)
-    from qgraph import artifacts, compiler, retrain
+    from qgraph import compiler, retrain
     from qgraph.cli.console import at_work
     from qgraph.cli.evaluate import print_evaluation
     from qgraph.cli.tables import print_files, print_quantized, print_sensitivity
     from qgraph.cli.training import print_training_files
-    from qgraph.manifest import read_manifest
     from qgraph.quant.bits import budget_of
     from qgraph.quant.data import check_source
     from qgraph.quant.exponents import load_exponents
@@ -98,7 +97,9 @@ def quantize(
     from qgraph.records import to_object
     from qgraph.retrain import directory
     from qgraph.retrain.training_graph import library_of
-    from qgraph.stored import INFERENCE
+    from qgraph.stored import write as output_directory
+    from qgraph.stored.manifest import read_manifest
+    from qgraph.stored.read import INFERENCE
 
     # First what is quick to check: TensorFlow's import takes seconds.
     target = load_profile(search.profile)
@@ -107,7 +108,7 @@ def quantize(
     if output is None:
         bits = "mixed" if wanted.mean_bits or wanted.weight_bytes else f"int{target.bits.weight}"
         output = beside(model, "retrain" if retrains else bits)
-    form = directory if retrains else artifacts
+    form = directory if retrains else output_directory
     with form.reserve(output, force=force) as place:
         if calibration is not None:
             check_source(calibration)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from qgraph.artifacts import FILES
 from qgraph.choices import Effort
 from qgraph.cli.console import (
     Names,
@@ -16,7 +15,6 @@ from qgraph.cli.console import (
     print_table,
     print_warnings,
 )
-from qgraph.manifest import Exponent, LayerEntry, Manifest
 from qgraph.quant.plan import PLAIN
 from qgraph.reporting.advice import trained
 from qgraph.static.facts import (
@@ -28,6 +26,8 @@ from qgraph.static.facts import (
     TrialFacts,
     decibels,
 )
+from qgraph.stored.manifest import Exponent, LayerEntry, Manifest
+from qgraph.stored.write import FILES
 from qgraph.words import counted, percent
 
 FLOAT_OPS_SHOWN = 8

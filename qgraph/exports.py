@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from qgraph.archives import read_json, reading
-from qgraph.artifacts import versions
 from qgraph.backends.network_forms import CautiousForm, Form, Network
 from qgraph.choices import ExportFormat, chosen
 from qgraph.errors import LoadError, UnsupportedError, UsageError
@@ -20,6 +19,7 @@ from qgraph.npz import hash_of
 from qgraph.quiet import quiet_tensorflow
 from qgraph.records import OMITTED, from_json, to_json
 from qgraph.stored import load_network
+from qgraph.stored.write import versions
 
 
 class FormEntry(NamedTuple):

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
-from qgraph.fixed_point_network import FixedPointNetwork
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.notebook import table_html
+from qgraph.stored.fixed_point_network import FixedPointNetwork
 from qgraph.words import counted
 
 
@@ -79,7 +79,7 @@ class Quantized(FixedPointNetwork):
             >>> print(result.save("plain", force=True))
             plain
         """
-        from qgraph.artifacts import save
+        from qgraph.stored.write import save
 
         return save(self, Path(path), force=force)
 

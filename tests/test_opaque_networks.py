@@ -11,13 +11,13 @@ from qgraph.frontends import load_graph_def
 from qgraph.frontends.onnx.opaque import OnnxSource
 from qgraph.frontends.opaque import TFSource
 from qgraph.frontends.sources import source_arrays, sources_of
-from qgraph.grid_constants import on_grid
 from qgraph.interpret import evaluate
 from qgraph.ir.parsing import parse_graph
 from qgraph.ir.printing import print_graph
 from qgraph.ir.verify import constants_of
 from qgraph.runtime import Session
 from qgraph.stored import load_graph, load_network
+from qgraph.stored.code_constants import on_grid
 from qgraph.verification.verify import verify
 from tests.helpers.onnx_graphs import f, imported, one_op
 from tests.helpers.tf_graphs import graph_def_of, v1

@@ -5,15 +5,15 @@ import pytest
 
 from qgraph import quantize
 from qgraph.archives import read_arrays
-from qgraph.artifacts import other_arrays
 from qgraph.errors import LoadError
 from qgraph.exact.reference import Reference
-from qgraph.grid_constants import on_grid
 from qgraph.ir.graph import Graph
 from qgraph.ir.printing import print_graph
 from qgraph.npz import write_npz
 from qgraph.program import lower
 from qgraph.stored import load_float, load_network
+from qgraph.stored.code_constants import on_grid
+from qgraph.stored.write import other_arrays
 from tests.helpers.cli import small_network, typical_images
 from tests.helpers.quantized import PROFILES
 

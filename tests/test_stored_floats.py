@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as any_array
 
-from qgraph.stored_floats import FEW_ELEMENTS, packed, unpacked
+from qgraph.stored.float_constants import FEW_ELEMENTS, packed, unpacked
 
 SHAPE = (3, FEW_ELEMENTS)
 BITS = any_array(np.uint32, SHAPE, elements=st.integers(0, 2**32 - 1))

@@ -12,7 +12,6 @@ from unittest.mock import patch
 import numpy as np
 import yaml
 
-from qgraph.artifacts import float_ops
 from qgraph.backends.tf.agreement import Checker
 from qgraph.compiler import quantize
 from qgraph.ir.graph import Graph
@@ -20,6 +19,7 @@ from qgraph.ir.types import Array
 from qgraph.quant import layer_codes
 from qgraph.quant.profile import Profile, load_profile, parse_profile
 from qgraph.quantized import Quantized
+from qgraph.stored.write import float_ops
 
 METHODS = ("kl_j", "max", "percentile", "mse")
 PER_CHANNEL = """

@@ -23,7 +23,6 @@ import numpy as np
 from benchmarks.real.measure import batches, exactness, kept_float
 from benchmarks.real.steps import FLOAT_RUNS, built, seconds_of
 from benchmarks.tables import Table
-from qgraph.artifacts import float_ops
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
@@ -35,6 +34,7 @@ from qgraph.ir.types import Array
 from qgraph.quant.plan import parse_plan
 from qgraph.quant.profile import load_profile
 from qgraph.quantized import Quantized
+from qgraph.stored.write import float_ops
 
 CALIBRATION, TEST = 4096, 1024  # observations
 SEEN_EPISODES, EPISODES, FIRST_SEED = 64, 400, 9000

@@ -7,13 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from qgraph.artifacts import EVALUATION
 from qgraph.errors import OutputError
 from qgraph.evaluation.labelled import Source
 from qgraph.evaluation.result import Accuracy, Error, OutputScore
 from qgraph.files import sha256_of, write_whole
-from qgraph.manifest import Manifest, record_in
 from qgraph.records import to_json
+from qgraph.stored.manifest import Manifest, record_in
+from qgraph.stored.write import EVALUATION
 from qgraph.words import counted, percent
 
 GRAPH = "graph.txt"  # its hash identifies the network

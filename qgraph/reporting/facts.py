@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from qgraph.choices import CalibrationMethod, Effort
 from qgraph.evaluation.record import EvaluationRecord
 from qgraph.ir.types import Role
-from qgraph.manifest import Exponent, FloatOpEntry, LayerEntry, StatisticsEntry, TensorEntry
 from qgraph.records import FLAT
 from qgraph.runtime.island_times import IslandTime
 from qgraph.static.agreement import Agreement
 from qgraph.static.facts import AgreementFacts, DomainFacts, MixedFacts, PartFacts
+from qgraph.stored.manifest import Exponent, FloatOpEntry, LayerEntry, StatisticsEntry, TensorEntry
 from qgraph.train.record import TrainingRecord
 from qgraph.verification.certificate import ComparedForm, SkippedForm
 

@@ -7,9 +7,9 @@ from html import escape
 
 from qgraph.distribution import install_hint
 from qgraph.errors import UsageError
-from qgraph.manifest import Exponent
 from qgraph.reporting import charts
 from qgraph.reporting.facts import ReportFacts
+from qgraph.stored.manifest import Exponent
 from qgraph.words import noise_share, percent
 
 REWRITES_SHOWN = 40

@@ -8,21 +8,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from qgraph.archives import read_json, reading
-from qgraph.artifacts import CERTIFICATE
 from qgraph.errors import LoadError, UnsupportedError
 from qgraph.evaluation.record import stored
 from qgraph.files import sha256_of
 from qgraph.ir.types import Role
-from qgraph.manifest import (
-    GroupEntry,
-    LayerEntry,
-    Manifest,
-    StatisticsEntry,
-    StatisticsRecord,
-    TensorEntry,
-    read_manifest,
-    record_in,
-)
 from qgraph.records import from_json
 from qgraph.reporting.advice import next_steps, verdict
 from qgraph.reporting.facts import (
@@ -44,6 +33,17 @@ from qgraph.rewrite.trace import Refusal, Rewrite, TraceRecord, without_numbers
 from qgraph.runtime.island_times import IslandTime, island_times
 from qgraph.static.facts import PartFacts
 from qgraph.stored import inference_folder
+from qgraph.stored.manifest import (
+    GroupEntry,
+    LayerEntry,
+    Manifest,
+    StatisticsEntry,
+    StatisticsRecord,
+    TensorEntry,
+    read_manifest,
+    record_in,
+)
+from qgraph.stored.write import CERTIFICATE
 from qgraph.verification.certificate import Certificate
 
 T = TypeVar("T")

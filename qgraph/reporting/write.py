@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from qgraph.artifacts import REPORT
 from qgraph.files import write_whole
 from qgraph.reporting.page import render
 from qgraph.reporting.reading import read_facts
 from qgraph.stored import inference_folder
+from qgraph.stored.write import REPORT
 
 
 def report(folder: str | Path) -> Path:

@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any
 
 from qgraph.archives import read_arrays, read_json, reading
-from qgraph.artifacts import constants, versions
 from qgraph.choices import CalibrationMethod
 from qgraph.errors import LoadError, UnsupportedError
 from qgraph.files import Reserved, reserved, sha256_of
@@ -30,7 +29,9 @@ from qgraph.quiet import quiet_tensorflow
 from qgraph.records import from_json, to_json, to_object
 from qgraph.rewrite.trace import Trace, TraceRecord
 from qgraph.static.facts import Facts
-from qgraph.stored import INFERENCE, TRAINING, part
+from qgraph.stored import part
+from qgraph.stored.read import INFERENCE, TRAINING
+from qgraph.stored.write import constants, versions
 from qgraph.train.folded import Norm, norms_of
 from qgraph.train.loop import CHECKPOINTS, network_of
 from qgraph.train.model import TrainingGraph

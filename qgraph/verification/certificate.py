@@ -12,19 +12,19 @@ from pathlib import Path
 
 import numpy as np
 
-from qgraph.artifacts import versions
 from qgraph.backends.network_forms import Network
 from qgraph.exact.sums import FLOAT32_EXACT, FLOAT64_EXACT
 from qgraph.exports import index_of
 from qgraph.files import sha256_of
 from qgraph.ir.types import Overflow, Rounding
-from qgraph.manifest import read_manifest
 from qgraph.npz import hash_of
 from qgraph.program.accumulators import Accumulator, accumulators
 from qgraph.program.islands import IslandEntry, islands
 from qgraph.program.ops import RequantizeAttrs
 from qgraph.quant.profile import Profile
 from qgraph.records import OMITTED, KeyedRecord
+from qgraph.stored.manifest import read_manifest
+from qgraph.stored.write import versions
 from qgraph.verification.compare import Compared, Difference, DifferenceTally, Saturation, in_order
 
 FORMAT = 2

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from qgraph.artifacts import CERTIFICATE
 from qgraph.backends.network_forms import (
     CheckedForm,
     ExecutedForm,
@@ -37,6 +36,7 @@ from qgraph.quant.data import Data, check_limit, load_data
 from qgraph.quiet import quiet_tensorflow
 from qgraph.records import to_json
 from qgraph.stored import inference_folder, load_network
+from qgraph.stored.write import CERTIFICATE
 from qgraph.verification.cases import Case, extreme_cases, from_samples, random_case
 from qgraph.verification.certificate import Certificate, certificate
 from qgraph.verification.compare import Compared, compare

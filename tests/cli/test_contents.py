@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.artifacts import FILES
 from qgraph.backends.tf.program import TFProgram
-from qgraph.grid_constants import on_grid
 from qgraph.ir.graph import Graph
 from qgraph.ir.parsing import parse_graph
 from qgraph.ir.printing import print_graph
-from qgraph.manifest import FORMAT
+from qgraph.stored.code_constants import on_grid
+from qgraph.stored.manifest import FORMAT
+from qgraph.stored.write import FILES
 from tests.helpers.cli import run, small_network, typical_images
 
 

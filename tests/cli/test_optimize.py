@@ -14,9 +14,9 @@ from qgraph.backends.tf.program import TFProgram
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.frontends.onnx import import_model, read
 from qgraph.ir.printing import print_graph
-from qgraph.manifest import read_manifest
 from qgraph.passes import PassManager
 from qgraph.recipes import FLOAT
+from qgraph.stored.manifest import read_manifest
 from qgraph.verification.verify import verify
 from tests.helpers.cli import left_in, run, small_network, typical_images
 from tests.helpers.named_networks import named_network, samples_for

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from qgraph.artifacts import FILES
 from qgraph.errors import OutputError
 from qgraph.files import check_free, whole_directory
+from qgraph.stored.write import FILES
 from tests.helpers.cli import left_in, run
 
 OUTPUT = 8
@@ -78,7 +78,9 @@ def test_places_that_cannot_be_written(quantize):
 
 def test_parents_are_made_and_taken_back(quantize, tmp_path, monkeypatch):
     assert quantize(tmp_path / "a/b/out").code == 0
-    monkeypatch.setattr("qgraph.artifacts.write_npz", fail_with(OSError(errno.ENOSPC, "disk full")))
+    monkeypatch.setattr(
+        "qgraph.stored.write.write_npz", fail_with(OSError(errno.ENOSPC, "disk full"))
+    )
     assert_refused(quantize(tmp_path / "c/d/out"), "c/d/out: cannot be written: disk full")
     assert left_in(tmp_path) == {"a"}
 
@@ -110,9 +112,9 @@ def fail_with(error):
     "step",
     [
         "pathlib.Path.write_bytes",
-        "qgraph.artifacts.emit_graph_def",
-        "qgraph.artifacts.write_npz",
-        "qgraph.artifacts.print_graph",
+        "qgraph.stored.write.emit_graph_def",
+        "qgraph.stored.write.write_npz",
+        "qgraph.stored.write.print_graph",
         "qgraph.files._sync",
     ],
 )

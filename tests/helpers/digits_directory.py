@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from qgraph.artifacts import save
 from qgraph.compiler import quantize
 from qgraph.frontends import load
 from qgraph.quant.profile import load_profile
+from qgraph.stored.write import save
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.pb"
 

@@ -240,8 +240,8 @@ def dump(folder: Path) -> None:
 
 
 def write_dump(folder: Path) -> None:
-    from qgraph.artifacts import tensors
     from qgraph.npz import write_npz
+    from qgraph.stored.write import tensors
 
     write_npz(folder / "tensors.npz", tensors(quantized()), compressed=True)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from qgraph.manifest import FORMAT
 from qgraph.quant.plan import PLAIN
 from qgraph.quant.profile import load_profile
 from qgraph.records import to_json
 from qgraph.reporting.reading import read_facts
+from qgraph.stored.manifest import FORMAT
 
 VOID = {"meta", "link", "br", "wbr", "img", "input", "hr"}
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from qgraph.artifacts import save
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def, tensor_names
 from qgraph.backends.tf.program import TFProgram, as_tensorflow
@@ -20,6 +19,7 @@ from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
 from qgraph.quantized import Quantized
 from qgraph.recipes import FLOAT
+from qgraph.stored.write import save
 from tests.helpers.real_networks import (
     NETWORKS,
     POLICIES,
@@ -113,7 +113,7 @@ def test_integers_are_exact(name, profile):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_what_stays_float_is_known(name):
-    from qgraph.artifacts import float_ops
+    from qgraph.stored.write import float_ops
 
     result = quantized(name, "graffitist-int8")
     assert sorted(op.op for op in float_ops(result.graph)) == sorted(NETWORKS[name].float_ops)

@@ -6,11 +6,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from qgraph.manifest import TensorEntry
 from qgraph.records import from_json
 from qgraph.reporting import charts
 from qgraph.reporting.facts import TensorFacts
 from qgraph.static.facts import PartFacts
+from qgraph.stored.manifest import TensorEntry
 from tests.helpers.report import layer_cost, statistic, tensor
 
 

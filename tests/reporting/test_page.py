@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from qgraph.artifacts import FILES
 from qgraph.reporting.page import breakable, prose, render, scale
 from qgraph.reporting.reading import read_facts
+from qgraph.stored.write import FILES
 from tests.helpers.cli import left_in, run
 from tests.helpers.report import Page, facts_of, layer_cost, plan, rewrite, written_directory
 

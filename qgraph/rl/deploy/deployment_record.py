@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from qgraph.artifacts import versions
 from qgraph.ir.graph import Node
 from qgraph.ir.reading import kind_of, value_of
 from qgraph.ir.types import Exponent, QuantSpec
 from qgraph.program.islands import needed
 from qgraph.records import JSON, OMITTED, Object
 from qgraph.rl.deploy.network_policy import PolicyParts
+from qgraph.stored.write import versions
 
 INDEX = "deployment.json"
 

@@ -258,7 +258,6 @@ def _static_of_several(
 
 def _packed_graph(quantized: Graph, name: str | None, manifest: Mapping[str, object]) -> Packed:
     """Pack a calibrated graph with the input `name`, or None for several."""
-    from qgraph.artifacts import constants
     from qgraph.backends.engine.file import engine_file
     from qgraph.ir.printing import print_graph
     from qgraph.ir.reading import kind_of
@@ -266,6 +265,7 @@ def _packed_graph(quantized: Graph, name: str | None, manifest: Mapping[str, obj
     from qgraph.program import lower
     from qgraph.program.islands import islands
     from qgraph.rl.policy.static import ends
+    from qgraph.stored.write import constants
 
     program = lower(quantized)
     for island in islands(quantized, program):

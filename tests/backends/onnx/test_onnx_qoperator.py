@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 
 from qgraph import export, verify
-from qgraph.artifacts import save
 from qgraph.backends.onnx.onnx_forms import FILE, OnnxQoperator
 from qgraph.backends.onnx.qoperator_groups import MOST_FACTORS
 from qgraph.compiler import quantize
@@ -21,6 +20,7 @@ from qgraph.ir.types import QuantSpec
 from qgraph.program import Program, lower, run
 from qgraph.quant.profile import load_profile
 from qgraph.stored import load_network
+from qgraph.stored.write import save
 from tests.helpers.digits_directory import digits_directory
 from tests.helpers.forms import assert_form, carried, network_of
 from tests.helpers.generators.programs import programs

@@ -9,8 +9,8 @@ import numpy as np
 from qgraph.ir.graph import Graph
 from qgraph.ir.reading import spec_of, value_of
 from qgraph.ir.types import Array, Codes, Fixed
-from qgraph.manifest import TensorEntry
 from qgraph.numerics import dequantize, quantized_constant
+from qgraph.stored.manifest import TensorEntry
 
 FEW_ELEMENTS = 128  # a constant with fewer is stored as it is
 MOST_BITS = 24  # of codes whose values are exact in float32

@@ -10,15 +10,15 @@ from qgraph.archives import read_arrays, reading
 from qgraph.backends.network_forms import Network
 from qgraph.errors import LoadError
 from qgraph.frontends.sources import sources_of
-from qgraph.grid_constants import coded_constants, from_codes
 from qgraph.ir.graph import Graph
 from qgraph.ir.parsing import parse_graph
 from qgraph.ir.types import Array
-from qgraph.manifest import Manifest, read_manifest
 from qgraph.names import entry_name, from_entry_name
 from qgraph.program import lower
 from qgraph.quant.profile import load_profile
-from qgraph.stored_floats import unpacked
+from qgraph.stored.code_constants import coded_constants, from_codes
+from qgraph.stored.float_constants import unpacked
+from qgraph.stored.manifest import Manifest, read_manifest
 
 TRAINING, INFERENCE = "training.json", "inference"  # in a directory that a network is trained in
 

@@ -20,16 +20,22 @@ from qgraph.exact.compare import original
 from qgraph.exact.float_parts import float_between, float_nodes, integer_values
 from qgraph.exact.reference import Reference
 from qgraph.files import Reserved, reserved, sha256_of
-from qgraph.fixed_point_network import FixedPointNetwork
 from qgraph.frontends.opaque import foreign_ops
 from qgraph.frontends.sources import source_arrays
-from qgraph.grid_constants import on_grid
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.printing import print_graph
 from qgraph.ir.reading import kind_of, spec_of, value_of
 from qgraph.ir.types import Array, Fixed, QuantSpec, Role
-from qgraph.manifest import (
+from qgraph.npz import write_npz
+from qgraph.program import storage
+from qgraph.quant.profile import dump_profile
+from qgraph.quant.topology import QUANTIZERS, sources
+from qgraph.records import JSON, to_json
+from qgraph.stored.code_constants import on_grid
+from qgraph.stored.fixed_point_network import FixedPointNetwork
+from qgraph.stored.float_constants import packed
+from qgraph.stored.manifest import (
     FORMAT,
     AloneEntry,
     Exponent,
@@ -40,12 +46,6 @@ from qgraph.manifest import (
     StatisticsEntry,
     TensorEntry,
 )
-from qgraph.npz import write_npz
-from qgraph.program import storage
-from qgraph.quant.profile import dump_profile
-from qgraph.quant.topology import QUANTIZERS, sources
-from qgraph.records import JSON, to_json
-from qgraph.stored_floats import packed
 
 FILES = MappingProxyType(
     {

@@ -18,7 +18,7 @@ from qgraph.numerics import quantize as to_codes
 from qgraph.passes import PassManager
 from qgraph.program.lower import lower
 from qgraph.quant.calibrate import calibrate
-from qgraph.quant.data_free import index_ranges
+from qgraph.quant.without_data.generated import index_ranges
 from qgraph.recipes import static
 from qgraph.stored import load_network
 from qgraph.train.model import TrainingGraph

@@ -14,8 +14,8 @@ from qgraph.interpret import evaluate
 from qgraph.ir.reading import spec_of
 from qgraph.passes import PassManager
 from qgraph.program.lower import lower
-from qgraph.quant.data_free import index_ranges
 from qgraph.quant.profile import Bits
+from qgraph.quant.without_data.generated import index_ranges
 from qgraph.recipes import FLOAT
 from qgraph.verification.verify import verify
 from tests.helpers.c_programs import needs_compiler

@@ -16,11 +16,11 @@ from qgraph.quant.correct_bias import correct_biases, correct_biases_without_dat
 from qgraph.quant.data import thinned
 from qgraph.quant.exponents import Exponents
 from qgraph.quant.float_statistics import FloatStatistics
-from qgraph.quant.matching import matched
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import Profile
 from qgraph.quant.reconstruct import FINER, reconstruct_weights
 from qgraph.quant.shifts import check_shifts
+from qgraph.quant.without_data.matching import matched
 from qgraph.rewrite.trace import Trace
 from qgraph.static.calibrator import calibrating_by, current
 from qgraph.static.preparations import Preparations, Prepared
@@ -43,7 +43,7 @@ def build(
     """The float graph that `plan` makes from `loaded`, and its quantized, calibrated form.
 
     Thresholds come from all of `data`, corrections from `thinned` data. memory: see `calibrate`.
-    generated: the samples are noise (`qgraph.quant.data_free`); inside the network, they are
+    generated: the samples are noise (`qgraph.quant.without_data.generated`); inside the network, they are
     normalized to the statistics of batch norms, and biases are corrected from these. pipeline: the
     passes that run. exponents: used instead of a calibration; scales do not change then.
     preparations: of `loaded` by `pipeline`, if other plans were prepared before.

@@ -12,10 +12,10 @@ from qgraph.passes import PassManager
 from qgraph.pipelines import USUAL, Pipeline
 from qgraph.progress import Progress
 from qgraph.quant.data import Data, load_data
-from qgraph.quant.data_free import NO_DATA, generate_samples
 from qgraph.quant.domain import SAMPLES, domain_of
 from qgraph.quant.input_range import doubts, ranges_seen
 from qgraph.quant.thresholds import Range
+from qgraph.quant.without_data.generated import NO_DATA, generate_samples
 from qgraph.recipes import CLEAN, FLOAT, FOLD
 from qgraph.static.cautions import of_evidence
 from qgraph.static.facts import DomainFacts, SampleFacts

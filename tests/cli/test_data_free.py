@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from qgraph.quant.data_free import NO_DATA
+from qgraph.quant.without_data.generated import NO_DATA
 from tests.helpers.cli import left_in, run
 from tests.helpers.tf_graphs import graph_def_of, v1
 

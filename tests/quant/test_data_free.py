@@ -14,11 +14,11 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.printing import print_graph
 from qgraph.passes import PassManager
 from qgraph.quant.correct_bias import correct_biases_without_data
-from qgraph.quant.data_free import generate_samples, input_facts
-from qgraph.quant.matching import matched
 from qgraph.quant.moments import moments_of
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import load_profile
+from qgraph.quant.without_data.generated import generate_samples, input_facts
+from qgraph.quant.without_data.matching import matched
 from qgraph.recipes import FLOAT, prepare
 from qgraph.rewrite.trace import Trace
 from qgraph.static.agreement import agreement

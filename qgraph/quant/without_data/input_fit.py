@@ -2,7 +2,7 @@
 
 The network is linear from the input to this batch norm. The mean that the batch norm stores is
 therefore a linear function of the input's mean, and its variance is a sum of the variances that
-noise fields (`qgraph.quant.noise`) cause there, each weighted by its share.
+noise fields (`qgraph.quant.without_data.noise`) cause there, each weighted by its share.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array, Moments, Shape
 from qgraph.quant.moments import LINEAR, moments_of
-from qgraph.quant.noise import fields_of
+from qgraph.quant.without_data.noise import fields_of
 from qgraph.rewrite.constants import Float64
 
 MAX_CHANNELS = 256  # largest number of input channels whose means are fitted

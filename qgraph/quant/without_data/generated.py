@@ -1,8 +1,8 @@
 """Generate samples from batch-norm statistics, for networks without calibration data.
 
-Inputs are noise (`qgraph.quant.noise`) with the mean, deviation and spectrum that fit the first
-batch norm (`qgraph.quant.input_fit`). Inside the network, values are normalized to the statistics
-of the other batch norms (`qgraph.quant.matching`).
+Inputs are noise (`qgraph.quant.without_data.noise`) with the mean, deviation and spectrum that fit the first
+batch norm (`qgraph.quant.without_data.input_fit`). Inside the network, values are normalized to the statistics
+of the other batch norms (`qgraph.quant.without_data.matching`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from qgraph.errors import CalibrationError, UsageError
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops import op_definition
 from qgraph.ir.types import Array, Moments, Shape, TensorType
-from qgraph.quant.input_fit import Fit, fitted
-from qgraph.quant.noise import fields_of, scales_of
 from qgraph.quant.thresholds import Range
+from qgraph.quant.without_data.input_fit import Fit, fitted
+from qgraph.quant.without_data.noise import fields_of, scales_of
 from qgraph.rewrite.constants import Float64
 from qgraph.rewrite.indices import without_sign
 

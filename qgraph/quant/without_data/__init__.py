@@ -1,0 +1,1 @@
+"""Calibration without data: generated samples, and their statistics inside the network."""

@@ -22,7 +22,7 @@ from qgraph.choices import Effort
 from qgraph.quant.calibrate import calibrate
 from qgraph.quant.correct_bias import correct_biases
 from qgraph.quant.profile import Profile, load_profile
-from qgraph.quant.reconstruct import reconstruct_weights
+from qgraph.quant.reconstruction.reconstruct import reconstruct_weights
 from qgraph.quiet import import_tensorflow_quietly
 from qgraph.static.agreement import agreement
 from qgraph.static.build import statistics_of

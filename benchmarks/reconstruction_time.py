@@ -24,7 +24,7 @@ from qgraph import kernels
 from qgraph.choices import Equalization
 from qgraph.ir.graph import Graph
 from qgraph.kernels import plain_rounding
-from qgraph.quant.reconstruct import reconstruct_weights
+from qgraph.quant.reconstruction.reconstruct import reconstruct_weights
 
 PLAN = replace(BY_MSE, equalize=Equalization.BIASES)
 NETWORKS = {"cifar_10_model": cifar, "MobileNetV1": mobilenet_v1}

@@ -16,8 +16,8 @@ from qgraph.backends.tf.agreement import Checker
 from qgraph.compiler import quantize
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
-from qgraph.quant import layer_codes
 from qgraph.quant.profile import Profile, load_profile, parse_profile
+from qgraph.quant.reconstruction import layer_codes
 from qgraph.quantized import Quantized
 from qgraph.stored.write import float_ops
 

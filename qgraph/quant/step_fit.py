@@ -24,7 +24,7 @@ from qgraph.quant.activations import NUMBERS, SAMPLES
 from qgraph.quant.data import at_least, thinned
 from qgraph.quant.float_statistics import FloatStatistics
 from qgraph.quant.noise_balance import MAX_LOG2, LayerNoise
-from qgraph.quant.reconstruct import FINER
+from qgraph.quant.reconstruction.reconstruct import FINER
 from qgraph.quant.thresholds import (
     FINER_EXPONENTS,
     Distribution,

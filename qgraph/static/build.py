@@ -18,7 +18,7 @@ from qgraph.quant.exponents import Exponents
 from qgraph.quant.float_statistics import FloatStatistics
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import Profile
-from qgraph.quant.reconstruct import FINER, reconstruct_weights
+from qgraph.quant.reconstruction.reconstruct import FINER, reconstruct_weights
 from qgraph.quant.shifts import check_shifts
 from qgraph.quant.without_data.matching import matched
 from qgraph.rewrite.trace import Trace

@@ -17,7 +17,7 @@ from benchmarks.real.views import SIZE, VIEWS, Shares, views
 from qgraph.backends.tf.program import TFProgram
 from qgraph.frontends.importing import import_graph_def
 from qgraph.ir.graph import Graph
-from qgraph.quant import layer_codes
+from qgraph.quant.reconstruction import layer_codes
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -5,9 +5,9 @@ import pytest
 
 from qgraph.interpret import evaluate
 from qgraph.ir.types import Array
-from qgraph.quant.layer_rows import HELD_OUT, LayerRows, as_products
-from qgraph.quant.output_moments import OutputMoments, RowErrors, second_moments
 from qgraph.quant.paired import PairedLayer
+from qgraph.quant.reconstruction.layer_rows import HELD_OUT, LayerRows, as_products
+from qgraph.quant.reconstruction.output_moments import OutputMoments, RowErrors, second_moments
 from tests.quant.test_reconstruct import LAYERS, samples
 
 

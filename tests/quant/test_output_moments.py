@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from qgraph.quant.output_moments import OutputMoments, RowErrors
+from qgraph.quant.reconstruction.output_moments import OutputMoments, RowErrors
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(1, 64, 8)).astype(np.float32)

@@ -14,11 +14,11 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.types import Moments
 from qgraph.ir.verify import verify
 from qgraph.numerics import quantize as codes_of
-from qgraph.quant import layer_codes
-from qgraph.quant.layer_codes import LayerCodes
 from qgraph.quant.paired import quantized_constant_of
-from qgraph.quant.reconstruct import reconstruct_weights
-from qgraph.quant.rounding import QuadraticError
+from qgraph.quant.reconstruction import layer_codes
+from qgraph.quant.reconstruction.layer_codes import LayerCodes
+from qgraph.quant.reconstruction.reconstruct import reconstruct_weights
+from qgraph.quant.reconstruction.rounding import QuadraticError
 from tests.helpers.quantized import PROFILES, assert_tf_equals_reference, quantize
 from tests.quant.test_paired import pair
 

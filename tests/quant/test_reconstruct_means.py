@@ -8,12 +8,12 @@ import pytest
 
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
-from qgraph.quant import layer_codes
-from qgraph.quant.layer_codes import LayerCodes
-from qgraph.quant.layer_rows import LayerRows
-from qgraph.quant.output_moments import OutputMoments, RowErrors
 from qgraph.quant.paired import quantized_constant_of
-from qgraph.quant.reconstruct import reconstruct_weights
+from qgraph.quant.reconstruction import layer_codes
+from qgraph.quant.reconstruction.layer_codes import LayerCodes
+from qgraph.quant.reconstruction.layer_rows import LayerRows
+from qgraph.quant.reconstruction.output_moments import OutputMoments, RowErrors
+from qgraph.quant.reconstruction.reconstruct import reconstruct_weights
 from tests.helpers.quantized import PROFILES, assert_tf_equals_reference, quantize
 from tests.quant.test_reconstruct import LAYERS, layer, normal, samples
 

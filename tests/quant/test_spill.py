@@ -19,7 +19,7 @@ from qgraph.quant import data as quant_data
 from qgraph.quant import graph_values, paired, spill
 from qgraph.quant.correct_bias import correct_biases
 from qgraph.quant.data import LEARNING_SAMPLES, thinned
-from qgraph.quant.reconstruct import reconstruct_weights
+from qgraph.quant.reconstruction.reconstruct import reconstruct_weights
 from qgraph.quant.spill import ChunkStore, Scratch, memory_bound
 from qgraph.recipes import FLOAT
 from tests.helpers.evaluate import random_feeds

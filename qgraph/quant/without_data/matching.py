@@ -30,7 +30,6 @@ def matched(graph: Graph, floating: Graph, data: Mapping[str, Array]) -> Iterato
 
     The factors are those that the float graph needs on `data`, so that errors of the quantized
     graph remain. Calibration and corrections work inside the block as on real samples.
-    graph stay errors. Inside, calibration and corrections work as on real samples.
     """
     needed = _needed(floating, data)
     inserted = [_insert(g, value, norm) for g in (graph, floating) for value, norm in needed.items()

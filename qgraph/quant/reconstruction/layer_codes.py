@@ -15,15 +15,15 @@ import numpy as np
 from qgraph.ir.types import Array, Moments, QuantSpec
 from qgraph.kernels.rounding import round_numbers
 from qgraph.parallel import Each
-from qgraph.quant.layer_rows import LayerRows
-from qgraph.quant.output_moments import (
+from qgraph.quant.reconstruction.layer_rows import LayerRows
+from qgraph.quant.reconstruction.output_moments import (
     OutputErrors,
     OutputMoments,
     RowErrors,
     cross_moments,
     second_moments,
 )
-from qgraph.quant.rounding import QuadraticError
+from qgraph.quant.reconstruction.rounding import QuadraticError
 from qgraph.rewrite.constants import Float64
 
 # Number of inputs whose codes are solved together.
@@ -63,7 +63,7 @@ class LeastError:
     def of(
         hessian: Float64, w: Float64, cross: Float64, checked: OutputErrors | None, each: Each
     ) -> LeastError:
-        """cross: see `OutputMoments`. judged: None if no rows are held out.
+        """cross: see `OutputMoments`. checked: None if no rows are held out.
 
         Computes two factorizations in two threads.
         """
@@ -116,7 +116,7 @@ class LayerCodes:
         return LayerCodes(rows, wide, used, checked, moments, least)
 
     def relative(self, choice: RoundedWeights) -> float:
-        """The RMS error on rows judged, relative to the float output."""
+        """The RMS error on the rows `checked`, relative to the float output."""
         return float(np.sqrt(choice.seen.sum() / (self.rows.power or 1.0)))
 
     def nearest(self, spec: QuantSpec, each: Each) -> RoundedWeights:
@@ -133,8 +133,8 @@ class LayerCodes:
     def solve(self, spec: QuantSpec, plain: RoundedWeights, each: Each) -> RoundedWeights:
         """Choose, for each channel, nearest codes or codes that are optimized for the output.
 
-        plain: nearest codes. Optimized codes are chosen if they have less error both on rows used
-        and on rows judged.
+        plain: nearest codes. Optimized codes are chosen if they have less error both on the rows
+        `used` and on the rows `checked`.
         """
         rounded = self._choice(self._rounded(spec, each), each)
         better = (rounded.used < plain.used) & (rounded.checked < plain.checked)

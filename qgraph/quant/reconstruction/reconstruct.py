@@ -22,8 +22,6 @@ from qgraph.parallel import Each
 from qgraph.progress import Steps, silent_steps
 from qgraph.quant.correct_bias import put_bias
 from qgraph.quant.float_statistics import channel_sums, positions
-from qgraph.quant.layer_codes import LayerCodes
-from qgraph.quant.layer_rows import LayerRows, as_products
 from qgraph.quant.moments import known_moments
 from qgraph.quant.paired import (
     PairedLayer,
@@ -32,6 +30,8 @@ from qgraph.quant.paired import (
     run_paired,
     set_constant,
 )
+from qgraph.quant.reconstruction.layer_codes import LayerCodes
+from qgraph.quant.reconstruction.layer_rows import LayerRows, as_products
 from qgraph.rewrite.constants import Float64
 
 # Output positions that are looked at; 8,192 tell a layer of 1,024 inputs from noise.

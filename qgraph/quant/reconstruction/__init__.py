@@ -1,0 +1,1 @@
+"""Reconstruction: weight codes of layers that match the outputs of the float network."""

@@ -52,8 +52,8 @@ def analyze(
         print_sensitivity,
     )
     from qgraph.pipelines import USUAL
-    from qgraph.quant.data import check_source
     from qgraph.quant.profile import load_profile
+    from qgraph.quant.samples.data import check_source
     from qgraph.records import to_json, to_object
     from qgraph.static.cautions import SEE_LAYERS
     from qgraph.stored.write import manifest

@@ -91,9 +91,9 @@ def quantize(
     from qgraph.cli.tables import print_files, print_quantized, print_sensitivity
     from qgraph.cli.training import print_training_files
     from qgraph.quant.bits import budget_of
-    from qgraph.quant.data import check_source
     from qgraph.quant.exponents import load_exponents
     from qgraph.quant.profile import load_profile
+    from qgraph.quant.samples.data import check_source
     from qgraph.records import to_object
     from qgraph.retrain import directory
     from qgraph.retrain.training_graph import library_of

@@ -47,8 +47,8 @@ def run(
     from qgraph.cli.console import console, print_next, print_table, print_warnings
     from qgraph.evaluation.input_ranges import other_scale
     from qgraph.ir.states import states_of
-    from qgraph.quant.data import converted, load_data
-    from qgraph.quant.sequences import sequence_inputs
+    from qgraph.quant.samples.data import converted, load_data
+    from qgraph.quant.samples.sequences import sequence_inputs
     from qgraph.runtime import Session
     from qgraph.stored import load_samples
 

@@ -40,12 +40,12 @@ from qgraph.pipelines import pipeline_of
 from qgraph.progress import Progress, silent
 from qgraph.quant.bits import budget_of
 from qgraph.quant.calibrate import Calibration
-from qgraph.quant.data import Data, check_source, converted, load_data
 from qgraph.quant.exponents import Exponents, load_exponents
 from qgraph.quant.kept_scales import has_kept_scales
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Profile, load_profile
-from qgraph.quant.sequences import sequence_inputs, steps_of
+from qgraph.quant.samples.data import Data, check_source, converted, load_data
+from qgraph.quant.samples.sequences import sequence_inputs, steps_of
 from qgraph.quant.thresholds import Range
 from qgraph.quantized import Quantized
 from qgraph.quiet import quiet_tensorflow

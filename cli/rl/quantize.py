@@ -141,7 +141,7 @@ def _check_output(output: Path, force: bool) -> None:
 def _read(file: Path | None, network: PolicyNetwork) -> Array | None:
     """Observations [n, *shape]; sequences [n, steps, *shape] for a recurrent policy."""
     from qgraph.ir.graph import Graph
-    from qgraph.quant.data import load_data
+    from qgraph.quant.samples.data import load_data
 
     if file is None:
         return None

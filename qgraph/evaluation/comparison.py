@@ -21,7 +21,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.parallel import over_chunks
 from qgraph.progress import Progress, silent
-from qgraph.quant.data import chunk_count, chunk_inputs
+from qgraph.quant.samples.data import chunk_count, chunk_inputs
 from qgraph.runtime import Session
 from qgraph.stored import inference_folder, load_float, load_graph, load_samples
 

@@ -12,9 +12,9 @@ from qgraph.errors import CalibrationError, UsageError
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.names import entry_name
-from qgraph.quant.data import check_arrays, check_source
-from qgraph.quant.labels import LABELS, OF_OUTPUT, labels_among
-from qgraph.quant.sources import NUMBERS, read_file, read_source
+from qgraph.quant.samples.data import check_arrays, check_source
+from qgraph.quant.samples.labels import LABELS, OF_OUTPUT, labels_among
+from qgraph.quant.samples.sources import NUMBERS, read_file, read_source
 
 DATA = "test data"
 SAVE_HINT = "numpy.savez(FILE, NAME_OF_INPUT=samples, labels=labels)"
@@ -49,7 +49,7 @@ def labelled(
 ) -> Labelled:
     """The first `limit` samples of `source`, checked against the inputs and outputs of `graph`.
 
-    `source` is read like calibration data (`qgraph.quant.data.load_data`), or is arrays by name.
+    `source` is read like calibration data (`qgraph.quant.samples.data.load_data`), or is arrays by name.
     Labels are the array `labels`, `label` or `y`; where a network has several outputs, arrays
     named like these or `labels/NAME`, or `output` selects the one that the labels are for.
     Raises CalibrationError, and UsageError for an output that does not exist.

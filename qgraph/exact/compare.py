@@ -13,8 +13,8 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array, Role
 from qgraph.parallel import over_chunks
-from qgraph.quant.data import chunk_inputs
 from qgraph.quant.graph_run import GraphRun
+from qgraph.quant.samples.data import chunk_inputs
 from qgraph.quant.thresholds import Range
 from qgraph.quant.topology import QUANTIZERS
 

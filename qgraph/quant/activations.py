@@ -15,10 +15,10 @@ import numpy as np
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array
 from qgraph.parallel import over_chunks
-from qgraph.quant.data import at_least, chunk_count, chunk_inputs, thinned
 from qgraph.quant.float_statistics import MomentsOfRows, joined_moments
 from qgraph.quant.graph_run import GraphRun
 from qgraph.quant.moments import Bound, clip_of
+from qgraph.quant.samples.data import at_least, chunk_count, chunk_inputs, thinned
 from qgraph.rewrite.constants import Float64
 
 SAMPLES = 16  # more samples hardly change the factors of channels (docs/static_steps.md)

@@ -27,7 +27,6 @@ from qgraph.numerics import MAX_EXPONENT, checked_exponent, exponent_for_max, fr
 from qgraph.parallel import Each, over_chunks
 from qgraph.progress import Steps, silent_steps
 from qgraph.quant.constant_scales import constant_exponent
-from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.float_statistics import FloatStatistics, statistics_of_chunks
 from qgraph.quant.graph_values import GraphValues
 from qgraph.quant.index_check import check_indices
@@ -35,6 +34,7 @@ from qgraph.quant.joint import FINER, joint_exponents, members_of
 from qgraph.quant.output_error import consumers_of, exponent_by_output
 from qgraph.quant.peers import ALONE, Peers, each_with
 from qgraph.quant.running_tensor import RunningTensor
+from qgraph.quant.samples.data import chunk_count, chunk_inputs
 from qgraph.quant.shifts import check_shifts, fit_zeros, nearest_legal
 from qgraph.quant.step_states import has_fixed_sign
 from qgraph.quant.thresholds import Distribution, Range, choose_exponent

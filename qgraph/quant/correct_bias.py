@@ -19,7 +19,6 @@ from qgraph.ir.types import Array
 from qgraph.numerics import aligned, quantized_constant
 from qgraph.parallel import over_chunks
 from qgraph.progress import Steps, silent_steps
-from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.float_statistics import (
     FloatStatistics,
     channel_sums,
@@ -29,6 +28,7 @@ from qgraph.quant.float_statistics import (
 from qgraph.quant.graph_values import GraphValues
 from qgraph.quant.moments import expected_means, means_map
 from qgraph.quant.paired import layer_of, quantized_constant_of, set_constant
+from qgraph.quant.samples.data import chunk_count, chunk_inputs
 from qgraph.quant.thresholds import Range
 from qgraph.rewrite.constants import Float64
 

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array, Moments
 from qgraph.parallel import over_chunks
-from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.float_statistics import MomentsOfRows, joined_moments
 from qgraph.quant.graph_run import GraphRun
+from qgraph.quant.samples.data import chunk_count, chunk_inputs
 from qgraph.quant.thresholds import Range
 from qgraph.rewrite.constants import batch_norm_moments
 

@@ -18,10 +18,10 @@ from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array, Moments, Role
 from qgraph.parallel import Each, over_chunks
 from qgraph.progress import Steps, silent_steps
-from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.graph_run import GraphRun, unquantized
 from qgraph.quant.peers import ALONE, Peers, interleaved, own_items
 from qgraph.quant.running_tensor import RunningTensor
+from qgraph.quant.samples.data import chunk_count, chunk_inputs
 from qgraph.quant.thresholds import Distribution, Range
 from qgraph.quant.topology import QUANTIZERS
 from qgraph.rewrite.constants import Float64, is_layer

@@ -12,9 +12,9 @@ from qgraph.ir.reading import value_of
 from qgraph.ir.types import Array
 from qgraph.parallel import Each
 from qgraph.quant.code_scales import CodeScales
-from qgraph.quant.data import chunk_count
 from qgraph.quant.graph_run import ChunkValues, overwrites
-from qgraph.quant.spill import ChunkStore
+from qgraph.quant.samples.data import chunk_count
+from qgraph.quant.samples.spill import ChunkStore
 from qgraph.quant.stages import linked
 from qgraph.quant.thresholds import Range
 

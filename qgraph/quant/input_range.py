@@ -16,7 +16,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.ops import op_definition
 from qgraph.ir.types import Array
 from qgraph.parallel import over_chunks
-from qgraph.quant.data import chunk_count, chunk_inputs
+from qgraph.quant.samples.data import chunk_count, chunk_inputs
 from qgraph.quant.thresholds import Range, range_of
 from qgraph.rewrite.masks import OF_INTEGERS
 

@@ -18,9 +18,9 @@ from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.parallel import Each, over_chunks
 from qgraph.progress import Steps, silent_steps
-from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.graph_values import GraphValues
-from qgraph.quant.spill import ChunkStore, memory_bound
+from qgraph.quant.samples.data import chunk_count, chunk_inputs
+from qgraph.quant.samples.spill import ChunkStore, memory_bound
 from qgraph.rewrite.constants import is_layer
 
 

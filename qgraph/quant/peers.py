@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from qgraph.ir.types import Array
 from qgraph.parallel import Each
-from qgraph.quant.data import LazyChunks
+from qgraph.quant.samples.data import LazyChunks
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -21,10 +21,10 @@ from qgraph.ir.types import Array, QuantSpec, Role
 from qgraph.numerics import exponent_for_max
 from qgraph.parallel import over_chunks
 from qgraph.quant.activations import NUMBERS, SAMPLES
-from qgraph.quant.data import at_least, thinned
 from qgraph.quant.float_statistics import FloatStatistics
 from qgraph.quant.noise_balance import MAX_LOG2, LayerNoise
 from qgraph.quant.reconstruction.reconstruct import FINER
+from qgraph.quant.samples.data import at_least, thinned
 from qgraph.quant.thresholds import (
     FINER_EXPONENTS,
     Distribution,

@@ -10,7 +10,7 @@ from typing import Any
 from qgraph.drafts import lock_directory
 from qgraph.files import make_directory, remove_directory
 from qgraph.ir.graph import Graph
-from qgraph.quant.sources import is_entry_point
+from qgraph.quant.samples.sources import is_entry_point
 from qgraph.quiet import quiet_tensorflow
 from qgraph.retrain.directory import load
 from qgraph.train.data import (

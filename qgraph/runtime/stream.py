@@ -11,7 +11,7 @@ from qgraph.errors import UsageError
 from qgraph.ir.graph import Graph
 from qgraph.ir.states import states_of
 from qgraph.ir.types import Array
-from qgraph.quant.sequences import first_states, takes_one_sample
+from qgraph.quant.samples.sequences import first_states, takes_one_sample
 
 
 class StepRunner(Protocol):

@@ -11,8 +11,8 @@ from qgraph.exact.statistics import decibel
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.parallel import over_chunks
-from qgraph.quant.data import chunk_inputs
 from qgraph.quant.graph_run import GraphRun
+from qgraph.quant.samples.data import chunk_inputs
 from qgraph.static.sample_parts import samples_of
 
 

@@ -13,12 +13,12 @@ from qgraph.progress import Progress, silent
 from qgraph.quant.assign_exponents import assign_exponents
 from qgraph.quant.calibrate import Calibration, calibrate
 from qgraph.quant.correct_bias import correct_biases, correct_biases_without_data
-from qgraph.quant.data import thinned
 from qgraph.quant.exponents import Exponents
 from qgraph.quant.float_statistics import FloatStatistics
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import Profile
 from qgraph.quant.reconstruction.reconstruct import FINER, reconstruct_weights
+from qgraph.quant.samples.data import thinned
 from qgraph.quant.shifts import check_shifts
 from qgraph.quant.without_data.matching import matched
 from qgraph.rewrite.trace import Trace

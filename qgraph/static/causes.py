@@ -15,7 +15,7 @@ from qgraph.ir.ops import op_definition
 from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array, QuantSpec, Role
 from qgraph.numerics import aligned, quantize
-from qgraph.quant.data import chunk_inputs
+from qgraph.quant.samples.data import chunk_inputs
 from qgraph.quant.topology import sources
 from qgraph.static.sensitivity import Part
 from qgraph.static.switched import plain_constant

@@ -10,8 +10,8 @@ import numpy as np
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.parallel import over_chunks
-from qgraph.quant.data import chunk_inputs
 from qgraph.quant.graph_run import GraphRun
+from qgraph.quant.samples.data import chunk_inputs
 from qgraph.static.agreement import (
     Agreement,
     SampleTally,

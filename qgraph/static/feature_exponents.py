@@ -10,7 +10,7 @@ from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.numerics import MAX_EXPONENT
-from qgraph.quant.data import chunk_inputs
+from qgraph.quant.samples.data import chunk_inputs
 from qgraph.transforms.scale_inputs import scalable_inputs
 
 

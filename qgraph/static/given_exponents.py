@@ -14,10 +14,10 @@ from qgraph.passes import PassManager
 from qgraph.pipelines import Pipeline
 from qgraph.progress import Progress
 from qgraph.quant.assign_exponents import assign_exponents
-from qgraph.quant.data import Data
 from qgraph.quant.exponents import Exponents
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import Profile
+from qgraph.quant.samples.data import Data
 from qgraph.quant.thresholds import Range
 from qgraph.static.channel_factors import with_factors
 from qgraph.static.samples import Samples, samples_for

@@ -17,9 +17,9 @@ from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
 from qgraph.progress import Progress, silent
 from qgraph.quant.bits import Bits, Budget, assign, check_budgets, cost
-from qgraph.quant.data import thinned
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import Profile
+from qgraph.quant.samples.data import thinned
 from qgraph.recipes import FLOAT
 from qgraph.rewrite.trace import Trace
 from qgraph.static.agreement import Agreement, agreement

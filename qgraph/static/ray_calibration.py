@@ -21,9 +21,9 @@ from qgraph.ir.reading import spec_of, value_of
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.parallel import over_chunks
 from qgraph.quant.calibrate import Calibration, calibrate_chunks
-from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.float_statistics import FloatStatistics, statistics_of_chunks
 from qgraph.quant.peers import OwnChunks, each_with, own_chunks
+from qgraph.quant.samples.data import chunk_count, chunk_inputs
 from qgraph.quant.topology import QUANTIZERS
 from qgraph.static.calibrator import calibrating_by
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
-from qgraph.quant.data import at_least, batch_of
+from qgraph.quant.samples.data import at_least, batch_of
 
 # The largest number of samples to compare plans on, and for the report; more if they are small.
 COMPARED, COMPARED_NUMBERS = 64, 1 << 16

@@ -11,9 +11,9 @@ from qgraph.ir.types import Array
 from qgraph.passes import PassManager
 from qgraph.pipelines import USUAL, Pipeline
 from qgraph.progress import Progress
-from qgraph.quant.data import Data, load_data
 from qgraph.quant.domain import SAMPLES, domain_of
 from qgraph.quant.input_range import doubts, ranges_seen
+from qgraph.quant.samples.data import Data, load_data
 from qgraph.quant.thresholds import Range
 from qgraph.quant.without_data.generated import NO_DATA, generate_samples
 from qgraph.recipes import CLEAN, FLOAT, FOLD

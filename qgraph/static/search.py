@@ -18,9 +18,9 @@ from qgraph.errors import ExactnessError
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
 from qgraph.pipelines import USUAL, Pipeline
-from qgraph.quant.data import learning_size, thinned
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Profile
+from qgraph.quant.samples.data import learning_size, thinned
 from qgraph.recipes import CLEAN, FOLD
 from qgraph.static.agreement import Agreement
 from qgraph.static.comparison import Comparison, FloatOutputs

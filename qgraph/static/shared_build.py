@@ -11,10 +11,10 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.printing import print_graph
 from qgraph.ir.types import Array
 from qgraph.quant.correct_bias import correct_biases
-from qgraph.quant.data import thinned
 from qgraph.quant.float_statistics import FloatStatistics
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Profile
+from qgraph.quant.samples.data import thinned
 from qgraph.quant.shifts import check_shifts
 from qgraph.rewrite.trace import Trace
 from qgraph.static.build import (

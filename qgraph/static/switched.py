@@ -18,8 +18,8 @@ from qgraph.ir.types import Array
 from qgraph.numerics import quantized_constant
 from qgraph.parallel import over_chunks
 from qgraph.progress import Steps, silent_steps
-from qgraph.quant.data import chunk_inputs
 from qgraph.quant.output_error import run_unquantized
+from qgraph.quant.samples.data import chunk_inputs
 from qgraph.static.agreement import Agreement, SampleTally, decisions, judge, rows_of, tally
 from qgraph.stopping import accept_interrupt
 

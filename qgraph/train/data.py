@@ -20,10 +20,10 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.names import from_entry_name
 from qgraph.npz import npz_bytes
-from qgraph.quant.data import batch_of, check_arrays
-from qgraph.quant.labels import labels_among
-from qgraph.quant.mistakes import holds_images
-from qgraph.quant.sources import is_entry_point, read_source
+from qgraph.quant.samples.data import batch_of, check_arrays
+from qgraph.quant.samples.labels import labels_among
+from qgraph.quant.samples.mistakes import holds_images
+from qgraph.quant.samples.sources import is_entry_point, read_source
 from qgraph.static.sample_parts import COMPARED, MIN_SAMPLES
 from qgraph.train.task import WorkerTask
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from qgraph.errors import CalibrationError, UsageError
 from qgraph.foreign import DatasetLike, Tensor, TFModule
-from qgraph.quant.mistakes import is_image
+from qgraph.quant.samples.mistakes import is_image
 
 BUFFER = 2048  # records among which those of TFRecords are shuffled
 IMAGE, LABEL = "image/encoded", "image/class/label"  # the usual names in TFRecords

@@ -21,7 +21,7 @@ from qgraph.foreign import Tensor, Variable
 from qgraph.ir.graph import Graph
 from qgraph.ir.printing import print_graph
 from qgraph.ir.types import Array
-from qgraph.quant.data import batch_of
+from qgraph.quant.samples.data import batch_of
 from qgraph.records import to_object
 from qgraph.train.checkpoint import Checkpoint, read_checkpoint, record_of, restore
 from qgraph.train.data import LabelledBatch, TrainingData

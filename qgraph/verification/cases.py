@@ -14,7 +14,7 @@ from qgraph.exact.reference import Reference
 from qgraph.ir.types import Array, Codes, Fixed
 from qgraph.program import Program
 from qgraph.program.adversarial import adversarial_entries
-from qgraph.quant.data import chunk_inputs
+from qgraph.quant.samples.data import chunk_inputs
 
 # Codes of every tensor of a batch, int64, several times over.
 BATCH_BYTES = 1 << 28

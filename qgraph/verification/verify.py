@@ -32,7 +32,7 @@ from qgraph.files import write_whole
 from qgraph.ir.types import Array
 from qgraph.notebook import table_html
 from qgraph.progress import Progress, silent
-from qgraph.quant.data import Data, check_limit, load_data
+from qgraph.quant.samples.data import Data, check_limit, load_data
 from qgraph.quiet import quiet_tensorflow
 from qgraph.records import to_json
 from qgraph.stored import inference_folder, load_network

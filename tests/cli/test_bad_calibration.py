@@ -235,7 +235,7 @@ def test_module_that_is_not_there(model, tmp_path):
 )
 def test_numbers_for_an_integer_input(array, fits):
     from qgraph.ir.graph import Graph
-    from qgraph.quant.data import load_data
+    from qgraph.quant.samples.data import load_data
 
     graph = Graph("g")
     graph.input("x", "uint8", (None, 2))

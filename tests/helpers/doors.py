@@ -177,7 +177,7 @@ def load(name: str) -> Callable[[Path], object]:
 
 def data(folder: Path) -> None:
     from qgraph.ir.graph import Graph
-    from qgraph.quant.data import load_data
+    from qgraph.quant.samples.data import load_data
 
     graph = Graph("g")
     for name in "ab":

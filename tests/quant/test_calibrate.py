@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import qgraph.quant.data
+import qgraph.quant.samples.data
 from qgraph import numerics
 from qgraph.errors import CalibrationError, ExactnessError, UsageError
 from qgraph.exact.reference import Reference
@@ -234,7 +234,7 @@ def test_shifts_stay_legal_or_are_refused():
 def test_the_result_does_not_depend_on_the_chunk_size(method, monkeypatch):
     texts = set()
     for size in (1, 3, 8, 100):
-        monkeypatch.setattr(qgraph.quant.data, "CHUNK", size)
+        monkeypatch.setattr(qgraph.quant.samples.data, "CHUNK", size)
         g = random_graph(4, dtype="float32")
         PassManager(FLOAT).run(g)
         texts.add(print_graph(quantize(g, INT8, random_feeds(g, batch=10), method)))

@@ -7,10 +7,10 @@ import types
 import numpy as np
 import pytest
 
-import qgraph.quant.data
+import qgraph.quant.samples.data
 from qgraph.errors import CalibrationError
 from qgraph.ir.graph import Graph
-from qgraph.quant.data import CHUNK, chunk_inputs, load_data
+from qgraph.quant.samples.data import CHUNK, chunk_inputs, load_data
 
 IMAGES = np.random.default_rng(0).normal(size=(10, 4, 4, 3)).astype(np.float32)
 
@@ -153,7 +153,7 @@ def test_what_is_not_asked_for_is_not_opened(tmp_path):
 
 @pytest.mark.parametrize("place", [0, 5, 9])
 def test_every_slice_is_checked(monkeypatch, place):
-    monkeypatch.setattr(qgraph.quant.data, "CHECKED_BYTES", 3 * IMAGES[0].nbytes)
+    monkeypatch.setattr(qgraph.quant.samples.data, "CHECKED_BYTES", 3 * IMAGES[0].nbytes)
     assert_images(load_data(IMAGES, net()))
     bad = IMAGES.copy()
     bad[place, 1, 2, 0] = np.nan

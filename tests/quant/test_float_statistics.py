@@ -15,8 +15,8 @@ from qgraph.parallel import over_chunks
 from qgraph.passes import PassManager
 from qgraph.quant.calibrate import Calibration, calibrate
 from qgraph.quant.correct_bias import correct_biases
-from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.float_statistics import FloatStatistics, statistics_of_chunks
+from qgraph.quant.samples.data import chunk_count, chunk_inputs
 from qgraph.quant.thresholds import histogram_of, range_of
 from qgraph.recipes import FLOAT
 from tests.helpers.evaluate import random_feeds

@@ -11,8 +11,8 @@ from qgraph.interpret import evaluate, run_node
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import QuantSpec, Role
 from qgraph.parallel import over_chunks
-from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.graph_values import GraphValues
+from qgraph.quant.samples.data import chunk_count, chunk_inputs
 
 SPEC = QuantSpec(8, True, Role.ACTIVATION, 5)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from qgraph.quant.mistakes import shape_advice
+from qgraph.quant.samples.mistakes import shape_advice
 
 CASES = [
     ((5, 3, 8, 9), (None, 8, 9, 3), "numpy.moveaxis(array, 1, -1)"),

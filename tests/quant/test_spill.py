@@ -15,12 +15,13 @@ from qgraph.errors import CalibrationError
 from qgraph.ir.printing import print_graph
 from qgraph.passes import PassManager
 from qgraph.quant import calibrate as calibration
-from qgraph.quant import data as quant_data
-from qgraph.quant import graph_values, paired, spill
+from qgraph.quant import graph_values, paired
 from qgraph.quant.correct_bias import correct_biases
-from qgraph.quant.data import LEARNING_SAMPLES, thinned
 from qgraph.quant.reconstruction.reconstruct import reconstruct_weights
-from qgraph.quant.spill import ChunkStore, Scratch, memory_bound
+from qgraph.quant.samples import data as quant_data
+from qgraph.quant.samples import spill
+from qgraph.quant.samples.data import LEARNING_SAMPLES, thinned
+from qgraph.quant.samples.spill import ChunkStore, Scratch, memory_bound
 from qgraph.recipes import FLOAT
 from tests.helpers.evaluate import random_feeds
 from tests.helpers.generators.graphs import random_graph

@@ -11,8 +11,8 @@ from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Overflow, QuantSpec, Role
 from qgraph.parallel import over_chunks
-from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.graph_values import GraphValues
+from qgraph.quant.samples.data import chunk_count, chunk_inputs
 from qgraph.quant.stages import linked
 
 WIDE = QuantSpec(16, True, Role.INTERNAL, 9)

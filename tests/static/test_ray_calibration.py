@@ -18,11 +18,11 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.reading import spec_of
 from qgraph.pipelines import USUAL
 from qgraph.quant.calibrate import Calibration, calibrate, calibrate_chunks
-from qgraph.quant.data import CHUNK, chunk_count, chunk_inputs
 from qgraph.quant.float_statistics import FloatStatistics, statistics_of_chunks
 from qgraph.quant.peers import OwnChunks, each_with, interleaved, own_chunks
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import load_profile
+from qgraph.quant.samples.data import CHUNK, chunk_count, chunk_inputs
 from qgraph.quant.topology import QUANTIZERS
 from qgraph.rewrite.trace import Trace
 from qgraph.static.preparations import Preparations

@@ -14,7 +14,7 @@ from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.reading import spec_of
 from qgraph.ir.states import states_of
-from qgraph.quant.sequences import steps_of
+from qgraph.quant.samples.sequences import steps_of
 from qgraph.quant.step_states import ends_of
 from qgraph.stored import load_graph
 from tests.helpers.cli import run

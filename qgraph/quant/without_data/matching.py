@@ -16,10 +16,10 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.types import Array, Moments
 from qgraph.parallel import over_chunks
-from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.float_statistics import MomentsOfRows, joined_moments
 from qgraph.quant.moments import moments_of
 from qgraph.quant.paired import PairedRun
+from qgraph.quant.samples.data import chunk_count, chunk_inputs
 from qgraph.quant.topology import is_nonnegative
 from qgraph.rewrite.constants import Float64
 

@@ -16,7 +16,7 @@ from qgraph.ir.parsing import parse_graph
 from qgraph.ir.types import Array, Codes, Exponent, Fixed
 from qgraph.numerics import quantize
 from qgraph.program import Program, lower
-from qgraph.quant.sequences import takes_one_sample
+from qgraph.quant.samples.sequences import takes_one_sample
 from qgraph.records import from_json
 from qgraph.rl.policy.file import Packed, PolicyManifest
 from qgraph.runtime import Session

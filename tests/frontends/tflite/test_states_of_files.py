@@ -15,7 +15,7 @@ from qgraph.errors import GraphError, UnsupportedError
 from qgraph.frontends import load
 from qgraph.interpret import evaluate
 from qgraph.ir.states import states_of
-from qgraph.quant.sequences import first_states
+from qgraph.quant.samples.sequences import first_states
 from qgraph.stored import load_network
 from qgraph.tflite_schema import schema
 from qgraph.verification.verify import verify

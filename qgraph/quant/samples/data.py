@@ -17,9 +17,9 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.narrow_floats import of_numpy
 from qgraph.ir.types import Array
 from qgraph.names import entry_name
-from qgraph.quant.labels import inputs_among
-from qgraph.quant.mistakes import shape_advice
-from qgraph.quant.sources import NUMBERS, OnRead, exists, is_entry_point, read_source
+from qgraph.quant.samples.labels import inputs_among
+from qgraph.quant.samples.mistakes import shape_advice
+from qgraph.quant.samples.sources import NUMBERS, OnRead, exists, is_entry_point, read_source
 
 # A layer's input and output stay in cache, and products are large enough for the BLAS.
 CHUNK = 8

@@ -21,9 +21,9 @@ from qgraph.errors import CalibrationError, reason_of
 from qgraph.foreign import DatasetLike
 from qgraph.ir.narrow_floats import of_numpy
 from qgraph.ir.types import Array
-from qgraph.quant.labels import LABELS
-from qgraph.quant.mistakes import PREPARE, holds_images, is_image
-from qgraph.quant.spill import Scratch
+from qgraph.quant.samples.labels import LABELS
+from qgraph.quant.samples.mistakes import PREPARE, holds_images, is_image
+from qgraph.quant.samples.spill import Scratch
 
 BLOCK = 1 << 22
 NUMBERS = "fiub"  # kinds of dtype

@@ -1,0 +1,1 @@
+"""Samples: read, checked, split into chunks; those that do not fit into memory go to files."""

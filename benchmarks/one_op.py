@@ -42,7 +42,7 @@ WALKS = (
 )
 GENERATED = ("fused_ops/engine/ops.h",)
 # Keys are names in file formats.
-IMPORTS = ("qgraph/frontends/onnx/ops/", "qgraph/frontends/tf_ops/")
+IMPORTS = ("qgraph/frontends/onnx/ops/", "qgraph/frontends/tf/ops/")
 
 
 @dataclass(frozen=True)

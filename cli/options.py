@@ -99,7 +99,7 @@ def own_modules() -> None:
 def check_model(path: Path) -> None:
     """Raise LoadError early if the path does not exist or its format is not supported."""
     from qgraph.frontends import other_formats
-    from qgraph.frontends.checkpoint import prefix_of
+    from qgraph.frontends.tf.checkpoint import prefix_of
 
     if not path.exists() and prefix_of(path) is None:
         raise LoadError("no such file or directory", node=str(path))

@@ -29,7 +29,7 @@ from qgraph.exact.compare import measure, measure_constants
 from qgraph.files import sha256_of
 from qgraph.foreign import KerasModel
 from qgraph.frontends import load
-from qgraph.frontends.checkpoint import files_of
+from qgraph.frontends.tf.checkpoint import files_of
 from qgraph.ir.graph import Graph
 from qgraph.ir.states import mark_states, states_of
 from qgraph.ir.types import Array, Shape

@@ -9,8 +9,8 @@ from qgraph.errors import LoadError, UnsupportedError
 from qgraph.exact.reference import Reference
 from qgraph.frontends import load_graph_def
 from qgraph.frontends.onnx.opaque import OnnxSource
-from qgraph.frontends.opaque import TFSource
 from qgraph.frontends.sources import source_arrays, sources_of
+from qgraph.frontends.tf.opaque import TFSource
 from qgraph.interpret import evaluate
 from qgraph.ir.parsing import parse_graph
 from qgraph.ir.printing import print_graph

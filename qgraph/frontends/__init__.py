@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qgraph.frontends.importing import import_graph_def as load_graph_def
 from qgraph.frontends.loading import load, load_keras
+from qgraph.frontends.tf.importing import import_graph_def as load_graph_def
 
 __all__ = ["load", "load_graph_def", "load_keras"]

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from qgraph.errors import GraphError, LoadError, QGraphError, UsageError
 from qgraph.foreign import KerasModel, Proto
-from qgraph.frontends import checkpoint, graphdef, keras, onnx, other_formats, saved_model, tflite
-from qgraph.frontends.frozen import Frozen
-from qgraph.frontends.importing import import_graph_def
+from qgraph.frontends import keras, onnx, other_formats, tflite
+from qgraph.frontends.tf import checkpoint, graphdef, saved_model
+from qgraph.frontends.tf.frozen import Frozen
+from qgraph.frontends.tf.importing import import_graph_def
 from qgraph.ir.cast import cast_floats
 from qgraph.ir.graph import Graph
 from qgraph.ir.narrow_floats import WIDE, note

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.frontends.onnx.opaque import OnnxSource
-from qgraph.frontends.opaque import TFSource
+from qgraph.frontends.tf.opaque import TFSource
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.structure import OpaqueAttrs, Source
 from qgraph.ir.types import Array

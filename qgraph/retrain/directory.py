@@ -14,8 +14,8 @@ from qgraph.archives import read_arrays, read_json, reading
 from qgraph.choices import CalibrationMethod
 from qgraph.errors import LoadError, UnsupportedError
 from qgraph.files import Reserved, reserved, sha256_of
-from qgraph.frontends.opaque import TFSource
 from qgraph.frontends.sources import source_arrays, sources_of
+from qgraph.frontends.tf.opaque import TFSource
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.structure import OpaqueAttrs, Source
 from qgraph.ir.parsing import parse_graph

@@ -12,7 +12,7 @@ import numpy as np
 
 from qgraph.exact.compare import Measured
 from qgraph.exact.float_parts import float_between
-from qgraph.frontends.opaque import foreign_ops
+from qgraph.frontends.tf.opaque import foreign_ops
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.reading import kind_of, spec_of
 from qgraph.static.agreement import LEVELS, Agreement, level_of

@@ -20,8 +20,8 @@ from qgraph.exact.compare import original
 from qgraph.exact.float_parts import float_between, float_nodes, integer_values
 from qgraph.exact.reference import Reference
 from qgraph.files import Reserved, reserved, sha256_of
-from qgraph.frontends.opaque import foreign_ops
 from qgraph.frontends.sources import source_arrays
+from qgraph.frontends.tf.opaque import foreign_ops
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.printing import print_graph

@@ -18,7 +18,7 @@ from benchmarks.real.cases import Case
 from benchmarks.real.measure import same_class, sqnr
 from qgraph.choices import Effort
 from qgraph.frontends import load
-from qgraph.frontends.importing import import_graph_def
+from qgraph.frontends.tf.importing import import_graph_def
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.families.networks import FAMILIES
 from benchmarks.families.train import INPUT, OUTPUT, freeze
 from qgraph.backends.tf.program import TFProgram
-from qgraph.frontends.importing import import_graph_def
+from qgraph.frontends.tf.importing import import_graph_def
 from qgraph.passes import PassManager
 from qgraph.recipes import FLOAT
 

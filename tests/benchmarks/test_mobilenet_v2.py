@@ -20,7 +20,7 @@ from benchmarks.mobilenet_v2.network import channels_of, mobilenet_v2
 from benchmarks.mobilenet_v2.peers import FloatNetwork, peers, right_by_peers
 from benchmarks.mobilenet_v2.table import Ways, accuracies, right_answers
 from qgraph.choices import Effort
-from qgraph.frontends.importing import import_graph_def
+from qgraph.frontends.tf.importing import import_graph_def
 
 SMALL = FloatRun(width=0.1, epochs=2, batch_size=16)
 FEW_STAGES = network.STAGES[:3]

@@ -15,7 +15,7 @@ from benchmarks.peers.onnx_runtime import LAYERS, OnnxRuntime, quantized
 from benchmarks.real.measure import statistics_weight
 from benchmarks.real.views import SIZE, VIEWS, Shares, views
 from qgraph.backends.tf.program import TFProgram
-from qgraph.frontends.importing import import_graph_def
+from qgraph.frontends.tf.importing import import_graph_def
 from qgraph.ir.graph import Graph
 from qgraph.quant.reconstruction import layer_codes
 

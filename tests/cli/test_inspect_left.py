@@ -5,7 +5,7 @@ import json
 import pytest
 import tensorflow as tf
 
-from qgraph.frontends import importing
+from qgraph.frontends.tf import importing
 from tests.helpers.cli import run
 from tests.helpers.tf_graphs import graph_def_of, v1
 

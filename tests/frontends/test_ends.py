@@ -38,8 +38,8 @@ def cross_entropy(logits, labels):
 
 
 def test_training_leftovers_are_no_outputs():
-    from qgraph.frontends.ends import find_outputs
-    from qgraph.frontends.tf_node import read_nodes
+    from qgraph.frontends.tf.ends import find_outputs
+    from qgraph.frontends.tf.node import read_nodes
 
     assert find_outputs(read_nodes(trained(cross_entropy))) == ["logits"]
 

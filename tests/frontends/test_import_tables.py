@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from qgraph.frontends.onnx import ops as onnx_ops
-from qgraph.frontends.tf_ops import EVALUATORS as TF_EVALUATORS
-from qgraph.frontends.tf_ops import IMPORTERS as TF_IMPORTERS
+from qgraph.frontends.tf.ops import EVALUATORS as TF_EVALUATORS
+from qgraph.frontends.tf.ops import IMPORTERS as TF_IMPORTERS
 from qgraph.ir.ops import OPS
 
 NAMES = {
@@ -14,7 +14,7 @@ NAMES = {
     "TensorFlow": set(dir(tf.raw_ops)),
 }
 PLAIN = {op.replace("_", ""): op for op in OPS}
-FOLDERS = {"ONNX": "qgraph/frontends/onnx/ops", "TensorFlow": "qgraph/frontends/tf_ops"}
+FOLDERS = {"ONNX": "qgraph/frontends/onnx/ops", "TensorFlow": "qgraph/frontends/tf/ops"}
 IMPORTERS = {"ONNX": onnx_ops.IMPORTERS, "TensorFlow": TF_IMPORTERS}
 EVALUATORS = {"ONNX": onnx_ops.EVALUATORS, "TensorFlow": TF_EVALUATORS}
 

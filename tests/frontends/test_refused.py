@@ -10,7 +10,7 @@ import tf_keras as keras
 
 from qgraph import load, quantize
 from qgraph.errors import UnsupportedError, UsageError
-from qgraph.frontends.refused import layer_of
+from qgraph.frontends.tf.refused import layer_of
 from qgraph.interpret import evaluate
 from tests.helpers.cli import run
 

@@ -158,7 +158,7 @@ def test_calls_within_calls():
 
 
 def test_calls_that_double_at_every_level(monkeypatch):
-    monkeypatch.setattr("qgraph.frontends.inline.MAX_NODES", 3000)
+    monkeypatch.setattr("qgraph.frontends.tf.inline.MAX_NODES", 3000)
     with pytest.raises(GraphError, match="more than 3,000 nodes"):
         load_graph_def(doubling(60))
 

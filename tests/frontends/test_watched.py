@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 from onnx import helper
 
-from qgraph.frontends import importing as tf_importing
 from qgraph.frontends.onnx import builder, importing
 from qgraph.frontends.onnx.ops import IMPORTERS
+from qgraph.frontends.tf import importing as tf_importing
 from qgraph.frontends.watched import WatchedAttributes, WatchedInputs
 from qgraph.interpret import evaluate
 from qgraph.ir.cast import cast_floats

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 
-from qgraph.frontends import tf_ops
 from qgraph.frontends.onnx import ops as onnx_ops
 from qgraph.frontends.onnx.node import INITIALIZER
+from qgraph.frontends.tf import ops as tf_ops
 from qgraph.frontends.tflite import operators as tflite_operators
 from qgraph.quant.key_tables import markdown_table
 

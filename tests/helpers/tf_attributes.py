@@ -8,9 +8,9 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from qgraph.frontends.tf_ops import EVALUATORS, IMPORTERS
-from qgraph.frontends.tf_ops.control import VARIABLES
-from qgraph.frontends.tf_schemas import WITHOUT_EFFECT, implied_attributes
+from qgraph.frontends.tf.ops import EVALUATORS, IMPORTERS
+from qgraph.frontends.tf.ops.control import VARIABLES
+from qgraph.frontends.tf.schemas import WITHOUT_EFFECT, implied_attributes
 from tests.helpers.tf_graphs import graph_def_of, v1
 from tests.helpers.tf_layers import FIXED, batch_norm, conv, depthwise, raw, weights
 

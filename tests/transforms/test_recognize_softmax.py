@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from qgraph.frontends.opaque import TFSource
+from qgraph.frontends.tf.opaque import TFSource
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import TensorType

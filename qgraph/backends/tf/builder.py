@@ -9,7 +9,7 @@ import numpy as np
 from qgraph.backends.tf.messages import PRODUCER, new_message
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import AttrValue, Proto
-from qgraph.frontends.tf_node import DTYPES
+from qgraph.frontends.tf.node import DTYPES
 from qgraph.ir.types import Array
 from qgraph.names import Namespace, tensorflow_name
 

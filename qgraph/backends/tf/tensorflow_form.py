@@ -21,7 +21,7 @@ from qgraph.distribution import version_of
 from qgraph.errors import ExactnessError
 from qgraph.exact.bounds import bounds
 from qgraph.foreign import Proto
-from qgraph.frontends.opaque import foreign_ops
+from qgraph.frontends.tf.opaque import foreign_ops
 from qgraph.ir.reading import kind_of
 from qgraph.ir.types import Array, Exponent
 from qgraph.numerics import aligned

@@ -7,8 +7,8 @@ from importlib import import_module
 
 from qgraph.errors import LoadError, QGraphError, first_line
 from qgraph.foreign import KerasModel, Tensor
-from qgraph.frontends.frozen import Frozen, freeze_function
-from qgraph.frontends.refused import changes_variable
+from qgraph.frontends.tf.frozen import Frozen, freeze_function
+from qgraph.frontends.tf.refused import changes_variable
 
 BUILD = (
     "call the model on a sample, model(x), or begin it with keras.Input; "

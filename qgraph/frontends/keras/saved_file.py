@@ -19,11 +19,11 @@ from qgraph.archives import Archive, parse_json, reading
 from qgraph.distribution import install_hint
 from qgraph.errors import LoadError, first_line
 from qgraph.foreign import KerasModel
-from qgraph.frontends.frozen import Frozen
 from qgraph.frontends.keras.freeze import freeze_model, is_model
 from qgraph.frontends.keras.hdf5 import read_contents
 from qgraph.frontends.keras.screen import EXPORT, check, without_compile
 from qgraph.frontends.keras.topology import check_calls
+from qgraph.frontends.tf.frozen import Frozen
 from qgraph.names import path_text
 
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"

@@ -17,7 +17,7 @@ from qgraph.frontends.keras.known import (
     VALUES,
     is_known_function,
 )
-from qgraph.frontends.tf_ops import IMPORTERS
+from qgraph.frontends.tf.ops import IMPORTERS
 
 CLASSES = MODELS | LAYERS | VALUES | OPERATIONS | DATA
 CALLS = ("TFOpLambda", "SlicingOpLambda")

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from qgraph.errors import GraphError, UnsupportedError, UsageError
-from qgraph.frontends.ends import needed, no_outputs
-from qgraph.frontends.importing import given_shapes, sweep, with_shape_hint
 from qgraph.frontends.onnx.builder import OnnxGraphBuilder
 from qgraph.frontends.onnx.model import Model
 from qgraph.frontends.onnx.node import INPUT, OnnxNode
 from qgraph.frontends.onnx.opaque import EXCLUDE_HINT
 from qgraph.frontends.onnx.ops import EVALUATORS, IMPORTERS
 from qgraph.frontends.site import Ref
+from qgraph.frontends.tf.ends import needed, no_outputs
+from qgraph.frontends.tf.importing import given_shapes, sweep, with_shape_hint
 from qgraph.ir.graph import Graph
 from qgraph.ir.narrow_floats import note
 from qgraph.ir.types import Shape, TensorType

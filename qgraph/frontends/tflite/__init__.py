@@ -1,7 +1,7 @@
 """Read `.tflite` files. TensorFlow is not imported.
 
 Each operator is written as the TensorFlow ops that compute the same, in NHWC like the file
-(`operators`); the importers of those ops (`qgraph.frontends.tf_ops`) do the rest.
+(`operators`); the importers of those ops (`qgraph.frontends.tf.ops`) do the rest.
 """
 
 from qgraph.frontends.tflite.importing import import_tflite

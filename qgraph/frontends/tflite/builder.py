@@ -10,15 +10,15 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.errors import GraphError, QGraphError, UnsupportedError
-from qgraph.frontends.builder import Function, GraphBuilder, Importer, Result, TfSite
-from qgraph.frontends.ends import needed
 from qgraph.frontends.grids import QUANTIZED, Grid, mark, spec_of_attributes
 from qgraph.frontends.partial import Partial
 from qgraph.frontends.prelu import prelu
 from qgraph.frontends.site import Ref
-from qgraph.frontends.tf_node import TFNode
-from qgraph.frontends.tf_ops import EVALUATORS
-from qgraph.frontends.tf_ops import IMPORTERS as TF_IMPORTERS
+from qgraph.frontends.tf.builder import Function, GraphBuilder, Importer, Result, TfSite
+from qgraph.frontends.tf.ends import needed
+from qgraph.frontends.tf.node import TFNode
+from qgraph.frontends.tf.ops import EVALUATORS
+from qgraph.frontends.tf.ops import IMPORTERS as TF_IMPORTERS
 from qgraph.frontends.tflite.control_flow import taken_branch
 from qgraph.frontends.tflite.list_rows import Rows, joined_rows, sliced_rows
 from qgraph.frontends.tflite.lite_node import LiteNode

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qgraph.errors import UnsupportedError
-from qgraph.frontends.builder import Result, TfSite
+from qgraph.frontends.tf.builder import Result, TfSite
 
 BRANCHES = ("else", "then")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from qgraph.frontends.importing import import_nodes
 from qgraph.frontends.site import Ref
-from qgraph.frontends.tf_node import parse_ref
+from qgraph.frontends.tf.importing import import_nodes
+from qgraph.frontends.tf.node import parse_ref
 from qgraph.frontends.tflite.builder import LiteGraphBuilder
 from qgraph.frontends.tflite.lite_node import LiteNode
 from qgraph.frontends.tflite.model import LiteModel

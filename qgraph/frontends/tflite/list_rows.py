@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
-from qgraph.frontends.builder import Result, TfSite
-from qgraph.frontends.tf_ops import IMPORTERS
+from qgraph.frontends.tf.builder import Result, TfSite
+from qgraph.frontends.tf.ops import IMPORTERS
 
 Rows: TypeAlias = tuple[tuple[str, int], ...]  # values along the first axis, and their sizes
 

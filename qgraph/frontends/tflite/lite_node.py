@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from qgraph.frontends.tf_node import TFNode
+from qgraph.frontends.tf.node import TFNode
 from qgraph.ir.types import Shape
 
 

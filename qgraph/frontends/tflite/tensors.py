@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.errors import LoadError, UnsupportedError
-from qgraph.frontends.tf_node import parse_ref
+from qgraph.frontends.tf.node import parse_ref
 from qgraph.ir.types import Array, Shape
 
 DTYPES: Mapping[str, str] = MappingProxyType(

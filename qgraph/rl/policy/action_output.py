@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from qgraph.errors import UnsupportedError, UsageError
-from qgraph.frontends.importing import sweep
 from qgraph.frontends.lost_state import layers_without_state
+from qgraph.frontends.tf.importing import sweep
 from qgraph.interpret import needed_for
 from qgraph.ir.graph import Graph
 from qgraph.ir.states import states_of

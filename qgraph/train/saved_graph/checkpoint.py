@@ -10,7 +10,7 @@ import numpy as np
 from qgraph.archives import reading
 from qgraph.errors import LoadError
 from qgraph.foreign import TFModule
-from qgraph.frontends.variables import Prefix, readable, split_name
+from qgraph.frontends.tf.variables import Prefix, readable, split_name
 from qgraph.ir.types import Array
 from qgraph.train.checkpoint import Checkpoint
 from qgraph.train.saved_graph.names import NETWORK, state_names

@@ -10,7 +10,7 @@ from qgraph.backends.tf.lower.norm import NORM
 from qgraph.backends.tf.lower.pointwise import POINTWISE
 from qgraph.backends.tf.lower.quantizers import QUANTIZERS
 from qgraph.errors import UnsupportedError
-from qgraph.frontends.opaque import TFSource, foreign_ops
+from qgraph.frontends.tf.opaque import TFSource, foreign_ops
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import OPS
 from qgraph.ir.ops.structure import OpaqueAttrs

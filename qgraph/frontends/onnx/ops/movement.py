@@ -12,7 +12,7 @@ from qgraph.errors import GraphError
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.partial import Partial
-from qgraph.frontends.tf_ops.movement import reshape_target
+from qgraph.frontends.tf.ops.movement import reshape_target
 
 
 def _concat(site: OnnxSite) -> Result:

@@ -13,7 +13,7 @@ from qgraph.errors import GraphError
 from qgraph.frontends.embeddings import rows_of_table
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
-from qgraph.frontends.tf_ops.slicing import FULL, Part, slice_attrs
+from qgraph.frontends.tf.ops.slicing import FULL, Part, slice_attrs
 from qgraph.ir.types import Array
 
 MAX_INDICES = 1 << 16

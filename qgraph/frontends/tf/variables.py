@@ -15,11 +15,11 @@ import numpy as np
 
 from qgraph.errors import LoadError
 from qgraph.foreign import Proto, TFModule
-from qgraph.frontends.graphdef import needed_part
-from qgraph.frontends.inline import inline_calls
-from qgraph.frontends.refused import check_inference
 from qgraph.frontends.site import Ref
-from qgraph.frontends.tf_node import DTYPES, TFNode, decode_constant, parse_ref, read_nodes
+from qgraph.frontends.tf.graphdef import needed_part
+from qgraph.frontends.tf.inline import inline_calls
+from qgraph.frontends.tf.node import DTYPES, TFNode, decode_constant, parse_ref, read_nodes
+from qgraph.frontends.tf.refused import check_inference
 from qgraph.ir.types import Array
 
 VARIABLES = ("Variable", "VariableV2", "VarHandleOp")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.cumulative import cumulative
-from qgraph.frontends.tf_ops.layout import in_nhwc, padding, spatial
+from qgraph.frontends.tf.builder import Importer, Result, TfSite
+from qgraph.frontends.tf.ops.layout import in_nhwc, padding, spatial
 
 
 def _pooled(

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from qgraph.errors import GraphError
-from qgraph.frontends.builder import Importer, Result, TfSite
-from qgraph.frontends.tf_ops.layout import padding, spatial
-from qgraph.frontends.tf_ops.volumes import triple
+from qgraph.frontends.tf.builder import Importer, Result, TfSite
+from qgraph.frontends.tf.ops.layout import padding, spatial
+from qgraph.frontends.tf.ops.volumes import triple
 from qgraph.frontends.transposed import around, check_filter_size, cut, laid_out, phases, taps_of
 from qgraph.frontends.transposed_volumes import transposed_convolution
 from qgraph.ir.ops.windows import PaddingRule

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from qgraph.frontends.builder import Importer, Result, TfSite
+from qgraph.frontends.tf.builder import Importer, Result, TfSite
 
 NOTE = (
     "the model has FakeQuant ops: those of activations were left out, and the network is quantized "

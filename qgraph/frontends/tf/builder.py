@@ -1,7 +1,7 @@
 """The importer: a GraphDef's nodes, one after the other, to nodes of the IR.
 
 Each TensorFlow node, in order, becomes constants where its results are known; else ops of the IR,
-by the table in `tf_ops`; else an `opaque` op. The node with the TensorFlow node's name computes the
+by the table in `ops`; else an `opaque` op. The node with the TensorFlow node's name computes the
 tensor of that name; its helpers are named `name/what`.
 """
 
@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from qgraph.errors import GraphError, QGraphError
-from qgraph.frontends.ends import needed
-from qgraph.frontends.inline import function_body
-from qgraph.frontends.opaque import infer_types, source_of
 from qgraph.frontends.partial import Partial
-from qgraph.frontends.refused import is_loop, loop_at
 from qgraph.frontends.site import Construction, ImportSite, Ref
-from qgraph.frontends.tf_node import TFNode, parse_ref, read_nodes
+from qgraph.frontends.tf.ends import needed
+from qgraph.frontends.tf.inline import function_body
+from qgraph.frontends.tf.node import TFNode, parse_ref, read_nodes
+from qgraph.frontends.tf.opaque import infer_types, source_of
+from qgraph.frontends.tf.refused import is_loop, loop_at
 from qgraph.ir.types import Shape, TensorType
 
 # Result of an importer: the values of the node's outputs (None for one on a branch that is never

@@ -7,7 +7,6 @@ from types import MappingProxyType
 
 import numpy as np
 
-from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.resampled import (
     LINEAR,
     MAX_SIDE,
@@ -18,8 +17,9 @@ from qgraph.frontends.resampled import (
     only_inside,
     resampled,
 )
-from qgraph.frontends.tf_node import NOT_NUMPY
-from qgraph.frontends.tf_ops.layout import in_nhwc
+from qgraph.frontends.tf.builder import Importer, Result, TfSite
+from qgraph.frontends.tf.node import NOT_NUMPY
+from qgraph.frontends.tf.ops.layout import in_nhwc
 
 CUBIC_STEPS = 1024  # TensorFlow takes the weights of cubic interpolation from a table
 

@@ -12,7 +12,7 @@ import numpy as np
 from qgraph.errors import GraphError, LoadError
 from qgraph.foreign import Proto
 from qgraph.frontends.site import Ref
-from qgraph.frontends.tf_schemas import no_effect
+from qgraph.frontends.tf.schemas import no_effect
 from qgraph.ir.types import Array, Shape
 
 MAX_ELEMENTS = 1 << 28  # elements of a constant that does not store each of them

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from qgraph.frontends.builder import Evaluator, Importer
-from qgraph.frontends.tf_ops import (
+from qgraph.frontends.tf.builder import Evaluator, Importer
+from qgraph.frontends.tf.ops import (
     control,
     elementwise,
     fake_quantizers,

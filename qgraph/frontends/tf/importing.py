@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from qgraph.errors import GraphError, LoadError, UsageError
-from qgraph.frontends.builder import GraphBuilder
-from qgraph.frontends.ends import (
+from qgraph.frontends.site import Ref
+from qgraph.frontends.tf.builder import GraphBuilder
+from qgraph.frontends.tf.ends import (
     PLACEHOLDERS,
     check_whole,
     find_inputs,
@@ -17,12 +18,11 @@ from qgraph.frontends.ends import (
     no_outputs,
     resolve,
 )
-from qgraph.frontends.inline import inline_calls
-from qgraph.frontends.refused import check_loops
-from qgraph.frontends.site import Ref
-from qgraph.frontends.tf_node import TFNode, read_nodes
-from qgraph.frontends.tf_ops import EVALUATORS, IMPORTERS
-from qgraph.frontends.widening import widened
+from qgraph.frontends.tf.inline import inline_calls
+from qgraph.frontends.tf.node import TFNode, read_nodes
+from qgraph.frontends.tf.ops import EVALUATORS, IMPORTERS
+from qgraph.frontends.tf.refused import check_loops
+from qgraph.frontends.tf.widening import widened
 from qgraph.ir.graph import Graph
 from qgraph.ir.narrow_floats import note
 from qgraph.ir.order import inputs_first

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from qgraph.errors import UnsupportedError
-from qgraph.frontends.builder import Importer, Result, TensorList, TfSite
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.limits import MAX_LOOP_NODES, MAX_STEPS
-from qgraph.frontends.refused import layer_of
-from qgraph.frontends.tf_ops.slicing import FULL, slice_attrs
+from qgraph.frontends.tf.builder import Importer, Result, TensorList, TfSite
+from qgraph.frontends.tf.ops.slicing import FULL, slice_attrs
+from qgraph.frontends.tf.refused import layer_of
 
 GIVE_SHAPE = "give the number of time steps, like --input-shape x=?,16,40"
 OTHERWISE = "leave the loop out: --inputs and --outputs"

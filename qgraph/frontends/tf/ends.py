@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from qgraph.errors import GraphError, LoadError, UsageError
-from qgraph.frontends.refused import FRAMES, loop_at
 from qgraph.frontends.site import Ref
-from qgraph.frontends.tf_node import TFNode, parse_ref
+from qgraph.frontends.tf.node import TFNode, parse_ref
+from qgraph.frontends.tf.refused import FRAMES, loop_at
 from qgraph.ir.order import inputs_first
 
 PLACEHOLDERS = ("Placeholder", "PlaceholderV2")

@@ -9,10 +9,10 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.errors import GraphError
-from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.embeddings import INDICES, one_hot, rows_of_table
-from qgraph.frontends.tf_node import NOT_NUMPY
-from qgraph.frontends.tf_ops.slicing import FULL, slice_attrs
+from qgraph.frontends.tf.builder import Importer, Result, TfSite
+from qgraph.frontends.tf.node import NOT_NUMPY
+from qgraph.frontends.tf.ops.slicing import FULL, slice_attrs
 from qgraph.ir.types import Codes
 
 MAX_INDICES = 1 << 16

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from qgraph.errors import LoadError, QGraphError, first_line
-from qgraph.frontends import graphdef
-from qgraph.frontends.ends import find_outputs, no_outputs, resolve
-from qgraph.frontends.frozen import Frozen
-from qgraph.frontends.tf_node import read_nodes
-from qgraph.frontends.variables import Prefix, freeze, split_name
+from qgraph.frontends.tf import graphdef
+from qgraph.frontends.tf.ends import find_outputs, no_outputs, resolve
+from qgraph.frontends.tf.frozen import Frozen
+from qgraph.frontends.tf.node import read_nodes
+from qgraph.frontends.tf.variables import Prefix, freeze, split_name
 
 
 def prefix_of(path: Path) -> Prefix | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from qgraph.foreign import Proto, TFModule
-from qgraph.frontends.refused import check_inference, nodes_run
+from qgraph.frontends.tf.refused import check_inference, nodes_run
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from qgraph.errors import GraphError, LoadError
 from qgraph.foreign import Proto
 from qgraph.frontends.other_formats import SUPPORTED
-from qgraph.frontends.tf_node import parse_ref
+from qgraph.frontends.tf.node import parse_ref
 
 
 def parse_binary(data: bytes) -> Proto | None:

@@ -12,8 +12,8 @@ import numpy as np
 
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import Proto
-from qgraph.frontends.refused import nodes_run
-from qgraph.frontends.tf_node import DTYPES
+from qgraph.frontends.tf.node import DTYPES
+from qgraph.frontends.tf.refused import nodes_run
 from qgraph.ir.narrow_floats import NARROW
 from qgraph.ir.types import Array
 

@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from qgraph.frontends.builder import Importer, Result, TfSite
-from qgraph.frontends.tf_node import NOT_NUMPY
+from qgraph.frontends.tf.builder import Importer, Result, TfSite
+from qgraph.frontends.tf.node import NOT_NUMPY
 from qgraph.ir.ops import OPS
 
 NUMBERS = ((0, "zero"), (1, "one"))

@@ -8,8 +8,8 @@ from types import EllipsisType, MappingProxyType
 
 import numpy as np
 
-from qgraph.frontends.builder import Importer, Result, TfSite
-from qgraph.frontends.tf_node import TFNode
+from qgraph.frontends.tf.builder import Importer, Result, TfSite
+from qgraph.frontends.tf.node import TFNode
 
 FULL = (None, None, 1)
 MAX_PIECES = 1 << 16  # pieces of one tensor; a file with more is damaged

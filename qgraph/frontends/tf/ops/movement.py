@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import GraphError
-from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.partial import Partial
 from qgraph.frontends.site import ImportSite
+from qgraph.frontends.tf.builder import Importer, Result, TfSite
 
 MAX_FILL = 1 << 24
 

@@ -9,7 +9,6 @@ from types import MappingProxyType
 
 import numpy as np
 
-from qgraph.frontends.builder import Evaluator, TfSite
 from qgraph.frontends.division import Quotient, divided, number_range, remainder
 from qgraph.frontends.partial import (
     MAX_TRACKED,
@@ -20,8 +19,9 @@ from qgraph.frontends.partial import (
     reduced,
 )
 from qgraph.frontends.site import Partials, of_all, of_elements
-from qgraph.frontends.tf_node import NOT_NUMPY
-from qgraph.frontends.tf_ops.slicing import strided_spec
+from qgraph.frontends.tf.builder import Evaluator, TfSite
+from qgraph.frontends.tf.node import NOT_NUMPY
+from qgraph.frontends.tf.ops.slicing import strided_spec
 from qgraph.ir.types import Array
 
 

@@ -8,10 +8,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.einsum import write_einsum
-from qgraph.frontends.refused import in_training
-from qgraph.frontends.tf_ops.layout import channels_first, in_nhwc, window
+from qgraph.frontends.tf.builder import Importer, Result, TfSite
+from qgraph.frontends.tf.ops.layout import channels_first, in_nhwc, window
+from qgraph.frontends.tf.refused import in_training
 from qgraph.ir.reading import kind_of
 
 

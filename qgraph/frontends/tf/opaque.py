@@ -13,10 +13,10 @@ import numpy as np
 
 from qgraph.errors import GraphError, LoadError, QGraphError, UnsupportedError
 from qgraph.foreign import Proto
-from qgraph.frontends import graphdef
 from qgraph.frontends.partial import Partial, small_constants
 from qgraph.frontends.side_effects import check_harmless, is_pure, needed_functions
-from qgraph.frontends.tf_node import DTYPES, TFNode, shape_of
+from qgraph.frontends.tf import graphdef
+from qgraph.frontends.tf.node import DTYPES, TFNode, shape_of
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.structure import OpaqueAttrs
 from qgraph.ir.types import Array, TensorType

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from qgraph.frontends.builder import Importer, Result, TfSite
+from qgraph.frontends.tf.builder import Importer, Result, TfSite
 from qgraph.frontends.volumes import (
     NO_PADS,
     TO_FIRST,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from qgraph.frontends.builder import Importer, Result, TfSite
-from qgraph.frontends.tf_ops.layout import channels_first, window
+from qgraph.frontends.tf.builder import Importer, Result, TfSite
+from qgraph.frontends.tf.ops.layout import channels_first, window
 
 ACTIVATIONS = {
     "Relu": "relu", "Relu6": "relu6", "Elu": "elu", "Sigmoid": "sigmoid", "Tanh": "tanh",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from qgraph.frontends.builder import TfSite
-from qgraph.frontends.tf_node import TFNode
+from qgraph.frontends.tf.builder import TfSite
+from qgraph.frontends.tf.node import TFNode
 from qgraph.ir.ops.windows import Padding, PaddingRule
 from qgraph.ops.attribute_types import Pair
 from qgraph.ops.movement import TO_NCHW, TO_NHWC

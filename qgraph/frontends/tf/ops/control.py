@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from qgraph.errors import LoadError, UnsupportedError
-from qgraph.frontends.builder import Importer, Result, TfSite
-from qgraph.frontends.tf_node import decode_constant
+from qgraph.frontends.tf.builder import Importer, Result, TfSite
+from qgraph.frontends.tf.node import decode_constant
 
 IDENTITIES = (
     "Identity", "StopGradient", "PreventGradient", "CheckNumerics", "CheckNumericsV2", "Snapshot",

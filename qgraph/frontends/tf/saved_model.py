@@ -12,9 +12,9 @@ from pathlib import Path
 from qgraph.errors import LoadError, QGraphError, UsageError, first_line
 from qgraph.files import text_path
 from qgraph.foreign import Proto
-from qgraph.frontends.frozen import Frozen
-from qgraph.frontends.tf_node import parse_ref
-from qgraph.frontends.variables import Prefix, freeze
+from qgraph.frontends.tf.frozen import Frozen
+from qgraph.frontends.tf.node import parse_ref
+from qgraph.frontends.tf.variables import Prefix, freeze
 
 DEFAULT = "serving_default"
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -142,7 +142,9 @@ class Archive:
         return member.header_offset + LOCAL_HEADER + int(name_length) + int(extra)
 
 
-def npy_header(stream: IO[bytes], size: int) -> tuple[tuple[int, ...], np.dtype[Any], Any]:
+def npy_header(
+    stream: IO[bytes], size: int
+) -> tuple[tuple[int, ...], np.dtype[Any], Literal["C", "F"]]:
     """Shape, dtype and memory order of the array in `stream`, in .npy form.
 
     Raises ValueError unless the array fills the `size` bytes of the stream, and for objects.

@@ -49,8 +49,8 @@ def labelled(
 ) -> Labelled:
     """The first `limit` samples of `source`, checked against the inputs and outputs of `graph`.
 
-    `source` is read like calibration data (`qgraph.quant.samples.data.load_data`), or is arrays by name.
-    Labels are the array `labels`, `label` or `y`; where a network has several outputs, arrays
+    `source` is read like calibration data (`qgraph.quant.samples.data.load_data`), or is arrays by
+    name. Labels are the array `labels`, `label` or `y`; where a network has several outputs, arrays
     named like these or `labels/NAME`, or `output` selects the one that the labels are for.
     Raises CalibrationError, and UsageError for an output that does not exist.
     """

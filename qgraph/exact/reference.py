@@ -7,7 +7,6 @@ codes and shifts. Every other form of a network is compared with it at tolerance
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -35,8 +34,10 @@ class Reference:
         for node in self.order:
             if node.op == "const":
                 self.constants[node.name] = value_of(node)
-            elif node.op == "quantize" and node.inputs[0] in self.constants:
-                self.constants[node.name] = _at(node, quantize, self.constants[node.inputs[0]])
+            elif node.op == "quantize":
+                value = self.constants.get(node.inputs[0])
+                if isinstance(value, np.ndarray):
+                    self.constants[node.name] = _quantized(node, value)
 
     def run(
         self, feeds: Mapping[str, Value], keep: Collection[str] | None = None
@@ -55,10 +56,8 @@ class Reference:
                 left[value] = left.get(value, 0) + 1
         for node in order:
             if node.name not in values:
-                result = self.step(node, [values[v] for v in node.inputs])
-                values.update(
-                    zip(node.values, result if node.outputs > 1 else (result,), strict=True)
-                )
+                results = self.step(node, [values[v] for v in node.inputs])
+                values.update(zip(node.values, results, strict=True))
             for value in node.inputs:
                 left[value] -= 1
                 if not left[value] and value not in keep and value not in self.constants:
@@ -87,20 +86,21 @@ class Reference:
         values = self.run(feeds, set(self.graph.outputs.values()))
         return {public: as_float(values[value]) for public, value in self.graph.outputs.items()}
 
-    def step(self, node: Node, inputs: list[Value]) -> Any:
-        """The result of one node: Fixed if all inputs are integers, an array if any is float."""
+    def step(self, node: Node, inputs: list[Value]) -> tuple[Value, ...]:
+        """The results of one node: Fixed if all inputs are integers, arrays if any is float."""
         definition = op_definition(node.op)
         if node.op == "quantize" and not isinstance(inputs[0], Fixed):
-            return _at(node, quantize, inputs[0])
+            return (_quantized(node, inputs[0]),)
         codes = [i for i in inputs if isinstance(i, Fixed)]
         if definition.integer and has_integer_form(node) and codes and len(codes) == len(inputs):
             try:
-                return definition.integer(node.attributes, codes)
+                return (definition.integer(node.attributes, codes),)
             except GraphError as error:
                 raise GraphError(error.message, node=node.name, hint=error.hint) from None
         if definition.evaluate is None:
             raise GraphError(f"`{node.op}` has no reference", node=node.name)
-        return definition.evaluate(node.attributes, [as_float(i) for i in inputs])
+        result = definition.evaluate(node.attributes, [as_float(i) for i in inputs])
+        return result if isinstance(result, tuple) else (result,)
 
 
 def as_float(value: Value) -> Array:
@@ -110,9 +110,8 @@ def as_float(value: Value) -> Array:
     return value
 
 
-def _at(node: Node, function: Any, value: Any) -> Fixed:
+def _quantized(node: Node, value: Array) -> Fixed:
     try:
-        result: Fixed = function(value, spec_of(node))
+        return quantize(value, spec_of(node))
     except ExactnessError as error:
         raise ExactnessError(error.message, node=node.name, hint=error.hint) from None
-    return result

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from qgraph.frontends.site import ImportSite
+from qgraph.frontends.site import AnySite
 
 
-def prelu(site: ImportSite[Any, Any], x: str) -> str:
+def prelu(site: AnySite, x: str) -> str:
     """A leaky ReLU; with slopes up to 1 max(x, slope * x); else relu(x) - slope * relu(-x).
 
     x: the first input of the node, as float. The second input has the slopes.

@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from qgraph.archives import read_arrays, read_json, reading
 from qgraph.choices import CalibrationMethod
@@ -265,7 +264,7 @@ def _graph(path: Path, constants: Mapping[str, Array], sources: Mapping[str, Sou
         return parse_graph(path.read_text("utf-8"), constants, sources)
 
 
-def _norm(i: int, names: Mapping[str, Any], arrays: Mapping[str, Any], graph: Graph) -> Norm:
+def _norm(i: int, names: Mapping[str, str], arrays: Mapping[str, Array], graph: Graph) -> Norm:
     missing = [names[key] for key in ("layer", "weights", "bias") if names[key] not in graph.nodes]
     if missing:
         raise ValueError(f"a batch norm is of `{missing[0]}`, which does not exist")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from qgraph.drafts import lock_directory
 from qgraph.files import make_directory, remove_directory
 from qgraph.ir.graph import Graph
 from qgraph.quant.samples.sources import is_entry_point
 from qgraph.quiet import quiet_tensorflow
+from qgraph.records import Object
 from qgraph.retrain.directory import load
 from qgraph.train.data import (
     ArrayBatches,
@@ -229,7 +229,7 @@ def use_threads(count: int) -> None:
     tf.config.threading.set_inter_op_parallelism_threads(count)
 
 
-def facts_of(trainer: Trainer) -> dict[str, Any]:
+def facts_of(trainer: Trainer) -> Object:
     """The result of a run as values that JSON can hold."""
     return {
         "epochs": trainer.at.epoch,

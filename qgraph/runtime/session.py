@@ -204,8 +204,7 @@ class Session:
         """Compute float ops, and store how long they take."""
         begin = time.perf_counter()
         for node in nodes:
-            result = self._reference.step(node, [values[v] for v in node.inputs])
-            results = result if node.outputs > 1 else (result,)
+            results = self._reference.step(node, [values[v] for v in node.inputs])
             values.update(zip(node.values, results, strict=True))
         self._seconds.append(time.perf_counter() - begin)
 

@@ -43,9 +43,10 @@ def build(
     """The float graph that `plan` makes from `loaded`, and its quantized, calibrated form.
 
     Thresholds come from all of `data`, corrections from `thinned` data. memory: see `calibrate`.
-    generated: the samples are noise (`qgraph.quant.without_data.generated`); inside the network, they are
-    normalized to the statistics of batch norms, and biases are corrected from these. pipeline: the
-    passes that run. exponents: used instead of a calibration; scales do not change then.
+    generated: the samples are noise (`qgraph.quant.without_data.generated`); inside the network,
+    they are normalized to the statistics of batch norms, and biases are corrected from these.
+    pipeline: the passes that run. exponents: used instead of a calibration; scales do not change
+    then.
     preparations: of `loaded` by `pipeline`, if other plans were prepared before.
     """
     known = preparations or Preparations(loaded, pipeline)

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -37,7 +36,7 @@ class Checkpoint:
 
     network: str
     variables: Mapping[str, Array]
-    facts: Mapping[str, Any]
+    facts: Mapping[str, object]
     source: str | None = None
 
     def write(self, path: Path) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from qgraph.errors import GraphError, LoadError, UsageError
+from qgraph.foreign import Proto
 from qgraph.frontends.site import Ref
 from qgraph.frontends.tf.builder import GraphBuilder
 from qgraph.frontends.tf.ends import (
@@ -34,7 +34,7 @@ FIRST_PRODUCER_WITH_SHAPES = 24
 
 
 def import_graph_def(
-    graph_def: Any,
+    graph_def: Proto,
     *,
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,

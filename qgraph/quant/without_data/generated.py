@@ -1,8 +1,8 @@
 """Generate samples from batch-norm statistics, for networks without calibration data.
 
-Inputs are noise (`qgraph.quant.without_data.noise`) with the mean, deviation and spectrum that fit the first
-batch norm (`qgraph.quant.without_data.input_fit`). Inside the network, values are normalized to the statistics
-of the other batch norms (`qgraph.quant.without_data.matching`).
+Inputs are noise (`noise.py`) with the mean, deviation and spectrum that fit the first batch norm
+(`input_fit.py`). Inside the network, values are normalized to the statistics of the other batch
+norms (`matching.py`).
 """
 
 from __future__ import annotations

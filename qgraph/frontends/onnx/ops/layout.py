@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import OnnxSite
 from qgraph.frontends.volumes import with_ceiling as with_ceiling_of_axis
-from qgraph.ir.ops.windows import PaddingRule
+from qgraph.ir.ops.windows import Padding, PaddingRule
 from qgraph.ops.attribute_types import Pair
 from qgraph.ops.movement import TO_NCHW, TO_NHWC
 
@@ -93,7 +91,7 @@ def refuse_pads(site: OnnxSite) -> None:
 
 def window(
     site: OnnxSite, kernel: Pair, strides: Pair, dilations: Pair, *, numbers: bool = False
-) -> Any:
+) -> Padding:
     """The padding in the form of the IR: `same` (unless `numbers`), `valid` or numbers."""
     mode = site.node.text("auto_pad", "NOTSET")
     if mode == "NOTSET":
@@ -126,7 +124,7 @@ def _same(size: int | None, kernel: int, stride: int, dilation: int, mode: str) 
     return (more, less) if mode == "SAME_LOWER" else (less, more)
 
 
-def with_ceiling(site: OnnxSite, padding: Any, kernel: Pair, strides: Pair) -> Any:
+def with_ceiling(site: OnnxSite, padding: Padding, kernel: Pair, strides: Pair) -> Padding:
     """`padding`, with more at the end if the last, incomplete window counts (`ceil_mode`)."""
     if not site.node.flag("ceil_mode") or padding is PaddingRule.SAME:
         return padding

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.frontends.partial import Partial
-from qgraph.frontends.site import ImportSite
+from qgraph.frontends.site import AnySite
 from qgraph.frontends.tf.builder import Importer, Result, TfSite
 
 MAX_FILL = 1 << 24
@@ -77,7 +76,7 @@ def _reshape(site: TfSite) -> Result:
     return None if shape is None else site.emit("reshape", site.inputs[0], shape=shape)
 
 
-def reshape_target(site: ImportSite[Any, Any], target: Partial) -> tuple[int, ...] | None:
+def reshape_target(site: AnySite, target: Partial) -> tuple[int, ...] | None:
     """The target with at most one -1: an unknown batch becomes it. None if that is impossible."""
     dims = [None if u else int(v) for v, u in zip(target.values, target.missing, strict=True)]
     if dims.count(None) + dims.count(-1) <= 1:

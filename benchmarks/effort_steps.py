@@ -17,12 +17,13 @@ from benchmarks.real.cases import Case
 from benchmarks.real.effort_networks import NETWORKS
 from benchmarks.result import add_json_option, report
 from benchmarks.tables import Table
-from qgraph import compiler
 from qgraph.choices import Effort
+from qgraph.compiler import quantize
 from qgraph.quant.calibrate import calibrate
 from qgraph.quant.correct_bias import correct_biases
 from qgraph.quant.profile import Profile, load_profile
 from qgraph.quant.reconstruction.reconstruct import reconstruct_weights
+from qgraph.quantized import finished
 from qgraph.quiet import import_tensorflow_quietly
 from qgraph.static.agreement import agreement
 from qgraph.static.build import statistics_of
@@ -39,16 +40,14 @@ STEPS: Mapping[str, tuple[Callable[..., Any], ...]] = {
     "weights": (reconstruct_weights,),
     "biases": (correct_biases,),
     "distance from float": (FloatOutputs.__init__, FloatOutputs.compare, agreement),
-    "report": (compiler.finished,),
+    "report": (finished,),
 }
 
 
 def seconds_by_step(case: Case, profile: Profile, effort: Effort) -> Iterator[tuple[str, float]]:
     """The wall time of each step in one run, and of everything else."""
     recorder, started = cProfile.Profile(), time.perf_counter()
-    recorder.runcall(
-        compiler.quantize, case.model, case.calibration, profile=profile, effort=effort
-    )
+    recorder.runcall(quantize, case.model, case.calibration, profile=profile, effort=effort)
     whole = time.perf_counter() - started
     recorder.create_stats()
     found = recorder.stats

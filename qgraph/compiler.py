@@ -24,8 +24,6 @@ from qgraph.choices import (
     chosen,
     optional,
 )
-from qgraph.exact.bounds import Bound, bounds, check_accumulators
-from qgraph.exact.compare import measure, measure_constants
 from qgraph.files import sha256_of
 from qgraph.foreign import KerasModel
 from qgraph.frontends import load
@@ -35,11 +33,10 @@ from qgraph.ir.states import mark_states, states_of
 from qgraph.ir.types import Array, Shape
 from qgraph.names import path_text
 from qgraph.pass_text import describe_passes
-from qgraph.passes import Pass, PassManager
+from qgraph.passes import Pass
 from qgraph.pipelines import pipeline_of
 from qgraph.progress import Progress, silent
 from qgraph.quant.bits import budget_of
-from qgraph.quant.calibrate import Calibration
 from qgraph.quant.exponents import Exponents, load_exponents
 from qgraph.quant.kept_scales import has_kept_scales
 from qgraph.quant.plan import PLAIN, Plan
@@ -47,14 +44,14 @@ from qgraph.quant.profile import Profile, load_profile
 from qgraph.quant.samples.data import Data, check_source, converted, load_data
 from qgraph.quant.samples.sequences import sequence_inputs, steps_of
 from qgraph.quant.thresholds import Range
-from qgraph.quantized import Quantized
+from qgraph.quantized import Quantized, finished
 from qgraph.quiet import quiet_tensorflow
 from qgraph.rewrite.trace import Trace
 from qgraph.static.agreement import agreement
 from qgraph.static.analysis import SAMPLES as SENSITIVITY_SAMPLES
 from qgraph.static.analysis import analysis
 from qgraph.static.build import build
-from qgraph.static.cautions import TRAINING_WITHOUT_DATA, of_result
+from qgraph.static.cautions import TRAINING_WITHOUT_DATA
 from qgraph.static.choice import Choice, PlanRequest, choose, first_plan
 from qgraph.static.choice import pareto as pareto_of
 from qgraph.static.facts import AgreementFacts, Facts
@@ -65,7 +62,6 @@ from qgraph.static.preparations import Preparations
 from qgraph.static.sample_parts import Split, first_samples, samples_of
 from qgraph.static.samples import Samples, samples_for
 from qgraph.train.weights_near_float import with_weights_near_float
-from qgraph.transforms.wrap_accumulators import WrapAccumulators
 
 # Enough to measure the noise of a layer, and fast compared with calibration. If the report has its
 # own samples, these are used, because reconstructed weights fit the samples that they were made on.
@@ -170,20 +166,19 @@ def quantize(
         out
     """
     training = chosen(Mode, mode, "mode") is Mode.RETRAIN
-    looks = optional(Effort, effort, "effort")
-    thresholds = optional(CalibrationMethod, method, "calibration method")
     target = profile if isinstance(profile, Profile) else load_profile(profile)
     pipeline = pipeline_of(passes, without, target)
     given = None if exponents is None else load_exponents(exponents)
-    if training and looks is None and plan is None and given is None:
-        plan = pipeline.reduced(replace(TO_TRAIN, method=thresholds or TO_TRAIN.method))
-    bits = budget_of(mean_bits, weight_bytes)
-    held_out = given is not None and plan is None and given.held_out
-    if given is not None:
-        looks = check_given(looks, bits is not None)
-        plan = plan or given.plan or PLAIN
-    request = PlanRequest(looks, plan, thresholds, budget, bits, memory, pipeline, held_out)
-    first_plan(request)  # faults of the plan are reported before any file is read
+    asked = PlanRequest(
+        optional(Effort, effort, "effort"),
+        plan,
+        optional(CalibrationMethod, method, "calibration method"),
+        budget,
+        budget_of(mean_bits, weight_bytes),
+        memory,
+        pipeline,
+    )
+    request = _completed(asked, given, training)
     keeps = may_keep_scales(request) if given is None else given.kept_scales
     keeps = keeps and not training
     graph = _loaded(model, inputs, outputs, input_shapes, signature, trust, progress, keeps)
@@ -237,41 +232,23 @@ def quantize(
     return replace(made, facts=replace(made.facts, sensitivity=found))
 
 
-def finished(
-    graph: Graph,
-    floating: Graph,
-    profile: Profile,
-    method: CalibrationMethod,
-    trace: Trace,
-    sample: Mapping[str, Array],
-    measured_samples: Mapping[str, Array],
-    facts: Facts,
-) -> Quantized:
-    """The result for a calibrated `graph`: its bounds, and its noise against `floating`.
+def _completed(request: PlanRequest, given: Exponents | None, training: bool) -> PlanRequest:
+    """The request with the plan of given exponents, or that of training, where the user named none.
 
-    The noise is measured on `measured_samples`. If it is too high, `facts.warnings` reports it.
+    Raises UsageError for options that exclude each other, before the model is read.
     """
-    found = _bounded(graph, profile, trace)
-    measured = (
-        measure(graph, floating, measured_samples) if measured_samples else measure_constants(graph)
-    )
-    near = None if facts.agreement is None else facts.agreement.measured
-    warnings = of_result(graph, near, measured, trained=facts.training is not None)
-    facts = replace(facts, warnings=[*facts.warnings, *warnings])
-    options = Calibration(method)
-    return Quantized(
-        graph,
-        floating,
-        profile,
-        options,
-        trace,
-        found,
-        measured,
-        sample,
-        measured_samples,
-        facts,
-        warnings,
-    )
+    if given is not None:
+        request = replace(
+            request,
+            effort=check_given(request.effort, request.bits is not None),
+            plan=request.plan or given.plan or PLAIN,
+            held_out=request.plan is None and given.held_out,
+        )
+    elif training and request.effort is None and request.plan is None:
+        start = replace(TO_TRAIN, method=request.method or TO_TRAIN.method)
+        request = replace(request, plan=request.pipeline.reduced(start))
+    first_plan(request)
+    return request
 
 
 def pareto(
@@ -359,16 +336,6 @@ def _built(
         exponents,
         preparations,
     )
-
-
-def _bounded(graph: Graph, profile: Profile, trace: Trace) -> Mapping[str, Bound]:
-    """The bounds of all sums. Accumulators wrap if the profile allows it; else they are checked."""
-    if profile.accumulator_wraps:
-        PassManager((WrapAccumulators(profile.accumulator_bits),)).run(graph, trace)
-        return bounds(graph)
-    found = bounds(graph)
-    check_accumulators(graph, found, profile.accumulator_bits)
-    return found
 
 
 def _agreement(graph: Graph, samples: Samples, parts: Split) -> AgreementFacts | None:

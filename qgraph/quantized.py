@@ -1,14 +1,27 @@
-"""The result of `qgraph.quantize`."""
+"""The result of `qgraph.quantize`, and the measurements that belong to it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 
+from qgraph.choices import CalibrationMethod
+from qgraph.exact.bounds import Bound, bounds, check_accumulators
+from qgraph.exact.compare import measure, measure_constants
+from qgraph.ir.graph import Graph
 from qgraph.ir.ops.linear import COMPUTE
+from qgraph.ir.types import Array
 from qgraph.notebook import table_html
+from qgraph.passes import PassManager
+from qgraph.quant.calibrate import Calibration
+from qgraph.quant.profile import Profile
+from qgraph.rewrite.trace import Trace
+from qgraph.static.cautions import of_result
+from qgraph.static.facts import Facts
 from qgraph.stored.fixed_point_network import FixedPointNetwork
+from qgraph.transforms.wrap_accumulators import WrapAccumulators
 from qgraph.words import counted
 
 
@@ -82,6 +95,53 @@ class Quantized(FixedPointNetwork):
         from qgraph.stored.write import save
 
         return save(self, Path(path), force=force)
+
+
+def finished(
+    graph: Graph,
+    floating: Graph,
+    profile: Profile,
+    method: CalibrationMethod,
+    trace: Trace,
+    sample: Mapping[str, Array],
+    measured_samples: Mapping[str, Array],
+    facts: Facts,
+) -> Quantized:
+    """The result for a calibrated `graph`: its bounds, and its noise against `floating`.
+
+    The noise is measured on `measured_samples`. If it is too high, `facts.warnings` reports it.
+    """
+    found = _bounded(graph, profile, trace)
+    measured = (
+        measure(graph, floating, measured_samples) if measured_samples else measure_constants(graph)
+    )
+    near = None if facts.agreement is None else facts.agreement.measured
+    warnings = of_result(graph, near, measured, trained=facts.training is not None)
+    facts = replace(facts, warnings=[*facts.warnings, *warnings])
+    options = Calibration(method)
+    return Quantized(
+        graph,
+        floating,
+        profile,
+        options,
+        trace,
+        found,
+        measured,
+        sample,
+        measured_samples,
+        facts,
+        warnings,
+    )
+
+
+def _bounded(graph: Graph, profile: Profile, trace: Trace) -> Mapping[str, Bound]:
+    """The bounds of all sums. Accumulators wrap if the profile allows it; else they are checked."""
+    if profile.accumulator_wraps:
+        PassManager((WrapAccumulators(profile.accumulator_bits),)).run(graph, trace)
+        return bounds(graph)
+    found = bounds(graph)
+    check_accumulators(graph, found, profile.accumulator_bits)
+    return found
 
 
 def _decibel(value: float | None) -> str:

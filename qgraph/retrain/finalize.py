@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from qgraph.compiler import finished
 from qgraph.errors import LoadError, UnsupportedError
 from qgraph.ir.graph import Graph
 from qgraph.quant.shifts import check_shifts
-from qgraph.quantized import Quantized
+from qgraph.quantized import Quantized, finished
 from qgraph.quiet import quiet_tensorflow
 from qgraph.retrain.directory import TrainingDirectory, load
 from qgraph.static.agreement import agreement

@@ -22,7 +22,10 @@ GENERATED = {
     ROOT / "docs/reference/rl_command_line.md",
 }
 CODE = ("qgraph", "transforms", "cli", "fused_ops", "benchmarks", "tests")
-TABLES = ("frontends", "frontends/keras", "rewrite", "quant", "static", "train", "rl/agents")
+TABLES = (
+    "frontends", "frontends/keras", "frontends/tf", "rewrite", "quant", "quant/reconstruction",
+    "quant/samples", "quant/without_data", "static", "stored", "train", "rl/agents",
+)  # fmt: skip
 
 
 def links(page: Path) -> set[Path]:

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from qgraph.errors import PassError, UsageError
-from qgraph.option_text import (
-    options_of,
-)
+from qgraph.option_text import options_of
 from qgraph.pass_text import PASSES, parse_passes, unknown_pass
 from qgraph.passes import Pass
 from qgraph.quant.plan import PLAIN, Plan, plan_steps, step_name

@@ -12,7 +12,8 @@ from qgraph.errors import CalibrationError, ExactnessError
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.reading import spec_of
 from qgraph.ir.types import AnyExponent, Exponent, Role
-from qgraph.numerics import checked_exponent, exponent_for_max
+from qgraph.numerics import checked_exponent, frozen_exponent
+from qgraph.quant.constant_scales import bias_excess
 from qgraph.quant.exponents import Exponents, TensorExponent, chosen_quantizers
 from qgraph.quant.shifts import check_shifts
 from qgraph.quant.step_states import has_fixed_sign
@@ -172,10 +173,7 @@ def _settle_bias(graph: Graph, bias: Node, accumulator: str, exponent: AnyExpone
     value = graph.constant(bias.inputs[0])
     layer = summing_layer(graph, accumulator)
     if value is not None and layer is not None:
-        sizes = np.abs(value.astype(np.float64)).reshape(-1)
-        peaks = sizes if scale.ndim else sizes.max(initial=0, keepdims=True)
-        finest = [exponent_for_max(float(p) or 1.0, spec.bits, spec.signed) for p in peaks]
-        excess = int(np.where(peaks > 0, scale - np.array(finest), 0).max(initial=0))
+        excess = int(bias_excess(value, scale, spec).max(initial=0))
         if excess > 0:
             raise ExactnessError(
                 f"its exponent is too large for the bias `{bias.inputs[0]}`, which has the scale "
@@ -183,5 +181,4 @@ def _settle_bias(graph: Graph, bias: Node, accumulator: str, exponent: AnyExpone
                 node=layer.inputs[1],
                 hint=f"make it smaller by {excess}, or that of the layer's input",
             )
-    frozen = int(scale) if scale.ndim == 0 else tuple(int(e) for e in scale)
-    graph.set_attrs(bias.name, spec=spec.with_exponent(frozen))
+    graph.set_attrs(bias.name, spec=spec.with_exponent(frozen_exponent(scale)))

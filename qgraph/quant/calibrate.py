@@ -26,7 +26,7 @@ from qgraph.ir.types import Array, Exponent, QuantSpec, Role
 from qgraph.numerics import MAX_EXPONENT, checked_exponent, exponent_for_max, frozen_exponent
 from qgraph.parallel import Each, over_chunks
 from qgraph.progress import Steps, silent_steps
-from qgraph.quant.constant_scales import constant_exponent
+from qgraph.quant.constant_scales import bias_excess, constant_exponent
 from qgraph.quant.float_statistics import FloatStatistics, statistics_of_chunks
 from qgraph.quant.graph_values import GraphValues
 from qgraph.quant.index_check import check_indices
@@ -356,15 +356,11 @@ class _Sweep:
         If weights are very small, the bias needs more than its bits at such a fine scale. It would
         saturate, which makes it wrong. Weights that are all zero take the scale of the bias.
         """
-        spec = spec_of(bias)
         layer = summing_layer(self.graph, accumulator)
         if layer is None:
             return
-        sizes = np.abs(self.values.constants[bias.inputs[0]].astype(np.float64))
         scale = np.asarray(self.exponents[accumulator])
-        peaks = sizes if scale.ndim else sizes.max(initial=0, keepdims=True)
-        finest = [exponent_for_max(float(p) or 1.0, spec.bits, spec.signed) for p in peaks]
-        excess = np.where(peaks > 0, scale - np.array(finest), 0)
+        excess = bias_excess(self.values.constants[bias.inputs[0]], scale, spec_of(bias))
         if not self._is_zero_constant(self.graph.producer(layer.inputs[1])):
             excess = np.maximum(excess, 0)
         if excess.any():

@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from qgraph.choices import WeightMethod
-from qgraph.ir.types import Array, Exponent, QuantSpec, Role
+from qgraph.ir.types import Array, Codes, Exponent, QuantSpec, Role
 from qgraph.numerics import exponent_for_max, finest_exponent
 
 # A channel whose weights are 2^12 times smaller than those of another channel is below the last bit
 # of an 8-bit output. A separate scale would gain nothing, and would need shifts that no target has.
 CHANNEL_SPREAD = 12
-
-
 # Thresholds of weights: the largest weight; or, as the start of training (TQT, table 2),
 # three standard deviations around 0 like the quantizer, or a quantile of all magnitudes. A
 # threshold that clips nothing is not enlarged.
@@ -44,6 +42,18 @@ def constant_exponent(
         return tuple(exponent_for_max(float(t) or 1.0, spec.bits, spec.signed) for t in found)
     threshold = float(_thresholds(magnitudes.reshape(-1, 1), method)[0]) if magnitudes.size else 0.0
     return exponent_for_max(threshold or 1.0, spec.bits, spec.signed)
+
+
+def bias_excess(bias: Array, scale: Codes, spec: QuantSpec) -> Codes:
+    """By how much exponents are too large for a bias on their scale, or too small if negative.
+
+    scale: exponents of the accumulator, one or one for each channel; as many results, 0 for zeros.
+    spec: that of the bias.
+    """
+    sizes = np.abs(bias.astype(np.float64)).reshape(-1)
+    peaks = sizes if scale.ndim else sizes.max(initial=0, keepdims=True)
+    finest = [exponent_for_max(float(p) or 1.0, spec.bits, spec.signed) for p in peaks]
+    return np.where(peaks > 0, scale - np.array(finest), 0)
 
 
 def _thresholds(magnitudes: Array, method: WeightMethod) -> Array:

@@ -25,7 +25,7 @@ from qgraph.rewrite.constants import batch_norm_moments
 
 SAMPLES = 32
 # Limits for samples like the training data, on which at most 0.10 and 0.28 were measured, with two
-# networks. Noise, another scale or much darker images give 0.3 or 0.7 and more (docs/static.md).
+# networks. Noise, another scale or much darker images give 0.3 or 0.7 and more (docs/samples.md).
 MEAN_BOUND, DEVIATION_BOUND = 0.15, 0.3
 MIN_SAMPLES, FEW_SAMPLES_FACTOR = 8, 2.0
 
@@ -136,7 +136,7 @@ class Domain:
 
 
 def _score(drift: Drift) -> float:
-    """Above 1 for samples that are not like the training data (docs/static.md)."""
+    """Above 1 for samples that are not like the training data (docs/samples.md)."""
     return max(drift.mean / MEAN_BOUND, drift.deviation / DEVIATION_BOUND)
 
 

@@ -36,11 +36,8 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Exponent, Role
 from qgraph.names import path_text
-from qgraph.numerics import checked_exponent
-from qgraph.quant.topology import (
-    QUANTIZERS,
-    followed_accumulator,
-)
+from qgraph.numerics import checked_exponent, frozen_exponent
+from qgraph.quant.topology import QUANTIZERS, followed_accumulator
 
 FORMAT = 1
 MAX_BYTES = 1 << 28  # bytes of a file
@@ -308,8 +305,7 @@ def exponents_of(
         spec = spec_of(node)
         exponent = spec.exponent
         assert exponent is not None
-        kept = int(exponent) if isinstance(exponent, int) else tuple(map(int, exponent))
-        tensors[node.name] = TensorExponent(kept, spec.bits, spec.signed)
+        tensors[node.name] = TensorExponent(frozen_exponent(exponent), spec.bits, spec.signed)
     return Exponents(tensors, dict(features), plan, held_out, dict(graph.factors))
 
 

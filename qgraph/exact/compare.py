@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -89,21 +89,17 @@ def measure(quantized: Graph, floating: Graph, data: Mapping[str, Array]) -> Mea
 
     with over_chunks(count) as each:
         parts = [*each(at, range(count))]
-    statistics: dict[str, Statistics] = {}
-    for name, constant in constants.items():
-        kept = (
-            [statistics_of(constant, specs[name])]
-            if constant is not None
-            else [part.statistics.get(name) for part in parts]
-        )
-        known = [part for part in kept if part is not None]
-        if known and len(known) == len(kept):
-            statistics[name] = joined(known)
+    statistics = {
+        name: [part.statistics.get(name) for part in parts]
+        if constant is None
+        else [statistics_of(constant, specs[name])]
+        for name, constant in constants.items()
+    }
     return Measured(
         len(next(iter(data.values()))),
         _decibels([part.powers for part in parts]),
         _decibels([part.outputs for part in parts]),
-        statistics,
+        _complete(statistics),
         {name: _share([p.clips[name] for p in parts if name in p.clips]) for name in ways_in},
     )
 
@@ -139,6 +135,16 @@ def _names_by_value(values: Mapping[str, str]) -> dict[str, list[str]]:
     for name, value in values.items():
         names.setdefault(value, []).append(name)
     return names
+
+
+def _complete(parts: Mapping[str, Sequence[Statistics | None]]) -> dict[str, Statistics]:
+    """The parts of each name joined, without names of which a part is missing."""
+    found: dict[str, Statistics] = {}
+    for name, all_parts in parts.items():
+        known = [part for part in all_parts if part is not None]
+        if known and len(known) == len(all_parts):
+            found[name] = joined(known)
+    return found
 
 
 def _powers(wanted: Array, found: Array) -> Powers:

@@ -45,12 +45,7 @@ def analyze(
     check_model(model)
     from qgraph import compiler
     from qgraph.cli.console import at_work, print_warnings
-    from qgraph.cli.tables import (
-        print_mixed,
-        print_next_bits,
-        print_next_steps,
-        print_sensitivity,
-    )
+    from qgraph.cli.tables import print_mixed, print_next_bits, print_next_steps, print_sensitivity
     from qgraph.pipelines import USUAL
     from qgraph.quant.profile import load_profile
     from qgraph.quant.samples.data import check_source

@@ -31,13 +31,7 @@ from qgraph.quant.kept_scales import BIAS_BITS
 from qgraph.quant.masked_means import MaskedMeans
 from qgraph.quant.profile import Profile
 from qgraph.quant.step_states import state_before, unite_formats
-from qgraph.quant.topology import (
-    CLIPS,
-    SIGNED_ACTIVATIONS,
-    size_advice,
-    sources,
-    sources_spec,
-)
+from qgraph.quant.topology import CLIPS, SIGNED_ACTIVATIONS, size_advice, sources, sources_spec
 from qgraph.quant.value_forms import (
     MAX_NORM_STAGE_BITS,
     MIN_NORM_BITS,

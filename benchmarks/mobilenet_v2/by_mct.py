@@ -50,10 +50,7 @@ def _bit_widths(model: Any, bits: int) -> Any:
     """The bits of weights, as MCT takes them. The last layer, which is dense, keeps 8."""
     import model_compression_toolkit as mct
     import tensorflow as tf
-    from model_compression_toolkit.core.common.network_editors import (
-        NodeNameFilter,
-        NodeTypeFilter,
-    )
+    from model_compression_toolkit.core.common.network_editors import NodeNameFilter, NodeTypeFilter
 
     found = mct.core.BitWidthConfig()
     if bits != 8:

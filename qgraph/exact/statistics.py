@@ -11,13 +11,7 @@ import numpy as np
 from qgraph import kernels
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import aligned, exponent_for_max
-from qgraph.quant.thresholds import (
-    LOG2_BINS,
-    Counts,
-    Histogram,
-    histogram_of,
-    squared_error,
-)
+from qgraph.quant.thresholds import LOG2_BINS, Counts, Histogram, histogram_of, squared_error
 
 BINS_KEPT = 64
 

@@ -10,10 +10,7 @@ threads nor on the CPU.
 
 from __future__ import annotations
 
-from qgraph.kernels.convolutions import (
-    conv2d,
-    depthwise_conv2d,
-)
+from qgraph.kernels.convolutions import conv2d, depthwise_conv2d
 from qgraph.kernels.native import (
     INSTRUCTION_SETS,
     NATIVE_LEVELS,
@@ -42,10 +39,7 @@ from qgraph.kernels.statistics import (
     squares,
     tails,
 )
-from qgraph.kernels.weight_rounding import (
-    descend,
-    round_in_turn,
-)
+from qgraph.kernels.weight_rounding import descend, round_in_turn
 
 __all__ = [
     "INSTRUCTION_SETS",

@@ -9,12 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qgraph.exact.sums import (
-    FLOAT32_EXACT,
-    FLOAT64_EXACT,
-    by_channel,
-    sums_of_products,
-)
+from qgraph.exact.sums import FLOAT32_EXACT, FLOAT64_EXACT, by_channel, sums_of_products
 from qgraph.ir.types import Codes
 from qgraph.program.ops import OpClass
 from qgraph.program.ops.products import windows_of

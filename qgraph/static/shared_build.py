@@ -17,12 +17,7 @@ from qgraph.quant.profile import Profile
 from qgraph.quant.samples.data import thinned
 from qgraph.quant.shifts import check_shifts
 from qgraph.rewrite.trace import Trace
-from qgraph.static.build import (
-    calibrate_by,
-    corrects,
-    reconstruct,
-    statistics_of,
-)
+from qgraph.static.build import calibrate_by, corrects, reconstruct, statistics_of
 from qgraph.static.preparations import Preparations, Prepared
 
 # Steps of a plan that change the float network only.

@@ -32,12 +32,7 @@ from qgraph.train.epilogue import Epilogue, epilogue_op, epilogues
 from qgraph.train.forward import Chain, Override, Piece, piece_of
 from qgraph.train.freezing import Freezing
 from qgraph.train.kind import QuantizerKind, RateUnits, Replacements
-from qgraph.train.normed_epilogue import (
-    PendingNorm,
-    epilogue_of_product,
-    norm_ops,
-    normed_epilogue,
-)
+from qgraph.train.normed_epilogue import PendingNorm, epilogue_of_product, norm_ops, normed_epilogue
 from qgraph.train.options import Options
 from qgraph.train.quantizer import Spec, quantize, with_even_codes
 from qgraph.train.softmax import integer_softmax

@@ -9,13 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from qgraph.errors import (
-    OutputError,
-    PipeError,
-    StreamError,
-    UsageError,
-    exit_codes,
-)
+from qgraph.errors import OutputError, PipeError, StreamError, UsageError, exit_codes
 from tests.helpers.cli import run
 
 DOCS = Path(__file__).parents[2] / "docs" / "exit_codes.md"

@@ -9,14 +9,7 @@ from qgraph.interpret import evaluate
 from qgraph.ir.printing import print_graph
 from tests.helpers.graphs import opaque_kinds
 from tests.helpers.tf_graphs import graph_def_of, v1
-from tests.helpers.tf_layers import (
-    IMAGE,
-    batch_norm,
-    conv,
-    depthwise,
-    raw,
-    weights,
-)
+from tests.helpers.tf_layers import IMAGE, batch_norm, conv, depthwise, raw, weights
 
 TWINS = {
     "conv": lambda x, f: conv(

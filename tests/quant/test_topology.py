@@ -5,12 +5,7 @@ import pytest
 
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import QuantSpec
-from qgraph.quant.topology import (
-    end_layers,
-    is_nonnegative,
-    sources,
-    value_exponent,
-)
+from qgraph.quant.topology import end_layers, is_nonnegative, sources, value_exponent
 from tests.helpers.layers import WINDOW
 
 

@@ -21,14 +21,7 @@ from qgraph.static import mixed, search
 from qgraph.static.build import build
 from qgraph.static.mixed import search_bits
 from qgraph.static.sample_parts import split
-from qgraph.static.units import (
-    WIDTHS,
-    bits_of,
-    overridden,
-    uniform,
-    units_by,
-    widest_within,
-)
+from qgraph.static.units import WIDTHS, bits_of, overridden, uniform, units_by, widest_within
 from tests.helpers.evaluate import random_feeds
 from tests.helpers.generators.graphs import random_graph
 from tests.helpers.quantized import assert_tf_equals_reference

@@ -14,12 +14,7 @@ import pytest
 from qgraph.compiler import quantize
 from qgraph.frontends import load_keras
 from qgraph.ir.types import QuantSpec
-from qgraph.train.compact import (
-    InputCodes,
-    code_ops,
-    coded_inputs,
-    keeping_codes,
-)
+from qgraph.train.compact import InputCodes, code_ops, coded_inputs, keeping_codes
 from qgraph.train.folded import norms_of
 from qgraph.train.forward import piece_of
 from qgraph.train.model import TrainingGraph

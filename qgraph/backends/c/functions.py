@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from qgraph.backends.c.c_text import (
-    Shape,
-    Text,
-    broadcast,
-    index,
-    merged,
-    named,
-    number,
-    strides,
-)
+from qgraph.backends.c.c_text import Shape, Text, broadcast, index, merged, named, number, strides
 from qgraph.backends.c.context import CContext, CFunction, LayerScratch
 from qgraph.backends.c.elements import CStep, bits_for, expression
 from qgraph.backends.c.kernels import WINDOW_FIELDS

@@ -11,12 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qgraph.backends.c.c_text import short
-from qgraph.backends.c.pair_kernels import (
-    MULTIPLY_PAIRS,
-    PAIRS,
-    PAIRS_OF_BYTES,
-    PAIRS_OF_WORDS,
-)
+from qgraph.backends.c.pair_kernels import MULTIPLY_PAIRS, PAIRS, PAIRS_OF_BYTES, PAIRS_OF_WORDS
 from qgraph.backends.c.vector_kernels import MULTIPLY_BYTES, VECTOR_BYTES
 
 BYTES = "uint8", "int8"

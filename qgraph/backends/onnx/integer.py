@@ -31,12 +31,7 @@ from qgraph.foreign import AttrValue
 from qgraph.ir.types import Array
 from qgraph.ops.lowerings import Lowerings
 from qgraph.program import Step, Tensor
-from qgraph.program.ops import (
-    OPS,
-    LookupAttrs,
-    MaxPoolAttrs,
-    ReduceMaxAttrs,
-)
+from qgraph.program.ops import OPS, LookupAttrs, MaxPoolAttrs, ReduceMaxAttrs
 
 BYTES = ("int8", "uint8")
 WEIGHTS_OF_CONV, WEIGHTS_OF_MATMUL = "int8", "uint8"

@@ -14,11 +14,7 @@ from qgraph.backends.network_forms import Network, Runner, refusal_by
 from qgraph.backends.onnx.boundary_models import dequantize_model, quantize_model
 from qgraph.backends.onnx.builder import metadata_of, save, with_older_opset
 from qgraph.backends.onnx.emission import ProgramEmission
-from qgraph.backends.onnx.float_parts import (
-    reserved_names,
-    with_float_parts,
-    with_islands,
-)
+from qgraph.backends.onnx.float_parts import reserved_names, with_float_parts, with_islands
 from qgraph.backends.onnx.integer import IntegerEmission
 from qgraph.backends.onnx.qdq import QdqEmission
 from qgraph.backends.onnx.qonnx import QonnxEmission

@@ -23,9 +23,7 @@ def freeze_function(function: TFModule, output_names: Sequence[str]) -> Frozen:
 
     Raises UnsupportedError for a function that updates variables.
     """
-    from tensorflow.python.framework.convert_to_constants import (
-        convert_variables_to_constants_v2,
-    )
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     check_inference(nodes_run(function.graph.as_graph_def()))
     frozen = convert_variables_to_constants_v2(function, lower_control_flow=False)

@@ -17,12 +17,7 @@ from qgraph.ops.windows import MaxPoolAttrs
 from qgraph.program.ops import elementwise, movement, products, reductions
 from qgraph.program.ops.base import AnyProgramOp, Index, OpClass, Operand, ProgramOp
 from qgraph.program.ops.elementwise import BinaryAttrs, ClipAttrs, LookupAttrs, RequantizeAttrs
-from qgraph.program.ops.movement import (
-    ConcatAttrs,
-    PadAttrs,
-    ReshapeAttrs,
-    SliceAttrs,
-)
+from qgraph.program.ops.movement import ConcatAttrs, PadAttrs, ReshapeAttrs, SliceAttrs
 from qgraph.program.ops.products import Conv2dAttrs, MatmulAttrs, WindowAttrs
 from qgraph.program.ops.reductions import ReduceMaxAttrs, SoftmaxProgramAttrs, StandardizeAttrs
 

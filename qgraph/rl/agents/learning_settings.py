@@ -8,13 +8,7 @@ from typing import ClassVar
 from qgraph.errors import UsageError
 from qgraph.rl.agents.actor_settings import ActorSettings
 from qgraph.rl.agents.precision import LearnerPrecision
-from qgraph.rl.agents.setting import (
-    AT_LEAST_ONE,
-    NOT_NEGATIVE,
-    POSITIVE,
-    POSITIVE_SHARE,
-    Panel,
-)
+from qgraph.rl.agents.setting import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, POSITIVE_SHARE, Panel
 from qgraph.rl.setting_text import SettingText
 
 LEARNING = Panel.LEARNING

@@ -20,12 +20,7 @@ from qgraph.ir.types import ROUNDINGS
 from qgraph.program import Step, lower
 from qgraph.program.accumulators import accumulators
 from qgraph.verification.verify import verify
-from tests.helpers.c_programs import (
-    images_that_are_one_batch,
-    mixed_samples,
-    program_of,
-    tensor,
-)
+from tests.helpers.c_programs import images_that_are_one_batch, mixed_samples, program_of, tensor
 from tests.helpers.forms import assert_codes, network_of, random_codes
 from tests.helpers.generators.programs import programs, random_program
 

@@ -11,13 +11,7 @@ from qgraph.interpret import evaluate
 from qgraph.train.state import constants_of
 from qgraph.verification.verify import verify
 from tests.helpers.forms import ANY_PROFILE, OWN_PROFILES
-from tests.helpers.onnx_graphs import (
-    assert_like_runtime,
-    f,
-    imported,
-    model_of,
-    one_op,
-)
+from tests.helpers.onnx_graphs import assert_like_runtime, f, imported, model_of, one_op
 
 STEPS, BATCH, FEATURES, HIDDEN = 4, 3, 5, 6
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}

@@ -12,14 +12,7 @@ import pytest
 
 from qgraph.errors import GraphError, LoadError, RunError, TrainingError, UsageError
 from qgraph.rl.actor import Actor, ActorProgram, ActorStep, Packer
-from qgraph.rl.broadcast import (
-    Channel,
-    DirectPublisher,
-    Member,
-    Publisher,
-    Subscriber,
-    Supervisor,
-)
+from qgraph.rl.broadcast import Channel, DirectPublisher, Member, Publisher, Subscriber, Supervisor
 from qgraph.rl.broadcast.board import Board
 from qgraph.rl.broadcast.subscriber import BlockSource
 from qgraph.rl.broadcast.weights import RunEnded, WeightReceiver, WeightSender

@@ -16,13 +16,7 @@ from qgraph.rl.head import Head
 from qgraph.rl.policy import Policy, pack, read_policy
 from qgraph.rl.policy.play import play, watch
 from tests.helpers.c_programs import SANITIZED, needs_compiler
-from tests.helpers.deployed import (
-    actions_in_c,
-    assert_same_actions,
-    network,
-    observed,
-    policy_of,
-)
+from tests.helpers.deployed import actions_in_c, assert_same_actions, network, observed, policy_of
 
 HEADS = {
     "multi_categorical": Head("multi_categorical", choices=(1, 3)),

@@ -13,12 +13,7 @@ import sb3_contrib as contrib
 import stable_baselines3 as sb3
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.vec_env import (
-    DummyVecEnv,
-    VecFrameStack,
-    VecMonitor,
-    VecNormalize,
-)
+from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecMonitor, VecNormalize
 
 from qgraph.errors import UnsupportedError
 from qgraph.rl.environments import Actions

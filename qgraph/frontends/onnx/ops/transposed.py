@@ -10,14 +10,7 @@ import numpy as np
 from qgraph.errors import GraphError
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
-from qgraph.frontends.onnx.ops.layout import (
-    back,
-    check_kernel,
-    explicit,
-    image,
-    pair,
-    refuse_pads,
-)
+from qgraph.frontends.onnx.ops.layout import back, check_kernel, explicit, image, pair, refuse_pads
 from qgraph.frontends.onnx.ops.volumes import finished, given_pads
 from qgraph.frontends.transposed import around, check_filter_size, cut, laid_out, phases, taps_of
 from qgraph.frontends.transposed_volumes import transposed_convolution

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from qgraph.errors import UsageError
 from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.agents.setting import Panel, SettingValues
-from qgraph.rl.agents.shared_settings import (
-    ENTROPY_COST,
-    LAYER_NORM,
-    REWARD_SCALE,
-    VALUE_COST,
-)
+from qgraph.rl.agents.shared_settings import ENTROPY_COST, LAYER_NORM, REWARD_SCALE, VALUE_COST
 from qgraph.rl.setting_text import SettingText
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
+from typing import TypeVar
 
 from qgraph.errors import GraphError
 from qgraph.ir.types import Array
@@ -21,6 +22,7 @@ from qgraph.rl.actor.program_state import ProgramState, Selection, size_of
 
 Weights = Mapping[str, Array]  # float32, as a learner holds them
 NOTHING: Mapping[str, object] = MappingProxyType({})
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, init=False)
@@ -121,6 +123,36 @@ class ActorStep:
         """
         attrs = {**dict(self.attrs.items()), **changed}
         return ActorStep(self.op, self.inputs, self.output, self.weights, attrs)
+
+
+def step_with_weights(
+    op: str,
+    inputs: tuple[str, ...],
+    output: str,
+    weights: Mapping[str, T],
+    attrs: Attributes | Mapping[str, object] = NOTHING,
+) -> tuple[ActorStep, dict[str, T]]:
+    """A step whose weights are named `OUTPUT/ROLE`, and these weights by name.
+
+    Args:
+        op: As in `ActorStep`.
+        inputs: As in `ActorStep`.
+        output: As in `ActorStep`.
+        weights: Weights, their shapes or other facts about them, by role.
+        attrs: As in `ActorStep`.
+
+    Returns:
+        The step, and the values of `weights` by the names of the weights.
+
+    Raises:
+        GraphError: As in `ActorStep`.
+
+    Examples:
+        >>> step_with_weights("dense", ("x",), "y", {"kernel": (4, 2), "bias": (2,)})[1]
+        {'y/kernel': (4, 2), 'y/bias': (2,)}
+    """
+    by_name = {f"{output}/{role}": weight for role, weight in weights.items()}
+    return ActorStep(op, inputs, output, tuple(by_name), attrs), by_name
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, ActorStep
+from qgraph.rl.actor.program import step_with_weights
 from qgraph.rl.compress.chain_policy import ChainPolicy
 from qgraph.rl.learn.networks import NATURE, initial_weights
 
@@ -128,9 +129,9 @@ class _StudentBuilder:
             while name in self.taken:
                 name = f"student_{name}"
             self.taken.add(name)
-        names = tuple(f"{name}/{part}" for part in weights)
-        self.shapes.update(zip(names, weights.values(), strict=True))
-        self.steps.append(ActorStep(op, (self.value,), name, names, attrs))
+        step, shapes = step_with_weights(op, (self.value,), name, weights, attrs)
+        self.steps.append(step)
+        self.shapes.update(shapes)
         return name
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from qgraph.choices import CellKind
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, ActorStep
+from qgraph.rl.actor.program import step_with_weights
 from qgraph.rl.actor.program_state import ProgramState, Selection, selection_kernel
 from qgraph.rl.actor.recurrent_cells import RecurrentCell
 
@@ -36,9 +37,9 @@ class _NetworkBuilder:
         self.value, self.shape = "observation", shape
 
     def add(self, op: str, name: str, weights: Mapping[str, Shape], **attrs: object) -> str:
-        names = tuple(f"{name}/{part}" for part in weights)
-        self.weight_shapes.update(zip(names, weights.values(), strict=True))
-        self.steps.append(ActorStep(op, (self.value,), name, names, attrs))
+        step, shapes = step_with_weights(op, (self.value,), name, weights, attrs)
+        self.steps.append(step)
+        self.weight_shapes.update(shapes)
         self.value = name
         return name
 

@@ -14,7 +14,7 @@ from qgraph.ir.types import Array
 from qgraph.ops.attributes import Attributes
 from qgraph.rewrite.constants import channel_vector
 from qgraph.rl.actor.ops import OPS, ChannelRule
-from qgraph.rl.actor.program import NOTHING, ActorStep
+from qgraph.rl.actor.program import NOTHING, ActorStep, step_with_weights
 
 # Steps whose result has the channels of their first input.
 ALIKE = (ChannelRule.SEPARATE, ChannelRule.PAIRED)
@@ -79,10 +79,9 @@ class ActorProgramWriter:
         **weights: Array,
     ) -> None:
         """Add a step that computes the value `name`."""
-        names = {role: f"{name}/{role}" for role in weights}
-        self.weights.update({names[role]: array for role, array in weights.items()})
         values = tuple(self.value(v) for v in inputs)
-        self.steps[name] = ActorStep(op, values, name, tuple(names.values()), attrs)
+        self.steps[name], by_name = step_with_weights(op, values, name, weights, attrs)
+        self.weights.update(by_name)
 
     def join(self, node: Node, step: ActorStep, **weights: Array) -> None:
         """Let `step` compute the value of `node`; weights replace its own, by role."""

@@ -12,7 +12,7 @@ from qgraph.choices import CellKind
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import TorchModule, TorchTensor
 from qgraph.ir.types import Array
-from qgraph.rl.actor.program import ActorProgram, ActorStep
+from qgraph.rl.actor.program import ActorProgram, ActorStep, step_with_weights
 from qgraph.rl.actor.program_state import ProgramState, Selection, selection_kernel, size_of
 from qgraph.rl.actor.recurrent_cells import GATES, RecurrentCell
 
@@ -47,9 +47,8 @@ class ModuleReader:
         self.value = "observation"
         self.selections: list[Selection] = []
         self._select_states()
-        self.flattened: tuple[int, ...] | None = (
-            None  # the shape of an image before it was flattened
-        )
+        # The shape of an image before it was flattened.
+        self.flattened: tuple[int, ...] | None = None
 
     def program(self) -> ActorProgram:
         shapes = {name: read().shape for name, read in self.parameters.items()}
@@ -114,10 +113,9 @@ class ModuleReader:
         attrs: Mapping[str, object] | None = None,
         **weights: Read,
     ) -> None:
-        names = {role: f"{name}/{role}" for role in weights}
-        self.parameters.update({names[role]: read for role, read in weights.items()})
-        values = inputs or (self.value,)
-        self.steps.append(ActorStep(op, values, name, tuple(names.values()), attrs or {}))
+        step, by_name = step_with_weights(op, inputs or (self.value,), name, weights, attrs or {})
+        self.steps.append(step)
+        self.parameters.update(by_name)
         self.value = name
 
     def modules(self, sequence: TorchModule, name: str) -> None:

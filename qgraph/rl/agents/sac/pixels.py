@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from qgraph.foreign import Tensor
 from qgraph.rl.actor import ActorProgram, ActorStep
+from qgraph.rl.actor.program import step_with_weights
 from qgraph.rl.half.precision import Rounding
 from qgraph.rl.half.standardize import standardized
 
@@ -28,9 +29,9 @@ def encoder(shape: Shape) -> ActorProgram:
     shapes: dict[str, Shape] = {"scaled/scale": (channels,), "scaled/offset": (channels,)}
 
     def add(op: str, name: str, weights: Mapping[str, Shape], **attrs: object) -> None:
-        names = tuple(f"{name}/{part}" for part in weights)
-        shapes.update(zip(names, weights.values(), strict=True))
-        steps.append(ActorStep(op, (steps[-1].output,), name, names, attrs))
+        step, by_name = step_with_weights(op, (steps[-1].output,), name, weights, attrs)
+        steps.append(step)
+        shapes.update(by_name)
 
     for i, stride in enumerate(STRIDES):
         weights = {"kernel": (3, 3, channels, FILTERS), "bias": (FILTERS,)}

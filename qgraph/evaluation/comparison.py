@@ -21,7 +21,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.parallel import over_chunks
 from qgraph.progress import Progress, silent
-from qgraph.quant.samples.data import chunk_count, chunk_inputs
+from qgraph.quant.samples.data import chunk_at, chunk_count, chunk_inputs
 from qgraph.runtime import Session
 from qgraph.stored import inference_folder, load_float, load_graph, load_samples
 
@@ -130,17 +130,14 @@ class _Comparison:
                 block = range(start, min(start + BLOCK, count))
                 for i, before in zip(block, each(self._run_float, block), strict=True):
                     progress("evaluating", i, count)
-                    feeds = self._feeds(i)
+                    feeds = chunk_at(self.chunks, i)
                     after, size = self.quantized.run(feeds), len(next(iter(feeds.values())))
                     self._add(before, after, done, size)
                     done += size
         return tuple(self._score(name) for name in self.samples.labels)
 
-    def _feeds(self, i: int) -> Arrays:
-        return {name: arrays[i] for name, arrays in self.chunks.items()}
-
     def _run_float(self, i: int) -> Arrays:
-        return run_float(self.floating, self._feeds(i), [*self.samples.labels])
+        return run_float(self.floating, chunk_at(self.chunks, i), [*self.samples.labels])
 
     def _add(self, before: Arrays, after: Arrays, start: int, size: int) -> None:
         for name, labels in self.samples.labels.items():

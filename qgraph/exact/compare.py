@@ -14,7 +14,7 @@ from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array, Role
 from qgraph.parallel import over_chunks
 from qgraph.quant.graph_run import GraphRun
-from qgraph.quant.samples.data import chunk_inputs
+from qgraph.quant.samples.data import chunk_at, chunk_count, chunk_inputs
 from qgraph.quant.thresholds import Range
 from qgraph.quant.topology import QUANTIZERS
 
@@ -55,7 +55,7 @@ def measure(quantized: Graph, floating: Graph, data: Mapping[str, Array]) -> Mea
         n.name: n.inputs[0] for n in quantizers if n.op == "quantize" and constants[n.name] is None
     }
     chunks = chunk_inputs(quantized, data)
-    count = len(next(iter(chunks.values())))
+    count = chunk_count(chunks)
     of_floating = GraphRun(floating, [*pairs.values(), *(a for a, _ in outputs.values())])
     of_quantized = GraphRun(
         quantized, (), {*pairs, *ways_in.values(), *(b for _, b in outputs.values())}
@@ -67,7 +67,7 @@ def measure(quantized: Graph, floating: Graph, data: Mapping[str, Array]) -> Mea
 
     def at(i: int) -> MeasuredChunk:
         """Compare values of the quantized network when they are computed; none is stored."""
-        feeds = {name: arrays[i] for name, arrays in chunks.items()}
+        feeds = chunk_at(chunks, i)
         wanted, part = of_floating(feeds), MeasuredChunk()
 
         def look(value: str, x: Array, _: Range | None = None) -> None:

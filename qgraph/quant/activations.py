@@ -18,7 +18,7 @@ from qgraph.parallel import over_chunks
 from qgraph.quant.float_statistics import MomentsOfRows, joined_moments
 from qgraph.quant.graph_run import GraphRun
 from qgraph.quant.moments import Bound, clip_of
-from qgraph.quant.samples.data import at_least, chunk_count, chunk_inputs, thinned
+from qgraph.quant.samples.data import at_least, chunk_at, chunk_count, chunk_inputs, thinned
 from qgraph.rewrite.constants import Float64
 
 SAMPLES = 16  # more samples hardly change the factors of channels (docs/static_steps.md)
@@ -62,7 +62,7 @@ def activated_channels(
             if name in inputs.values():
                 largest[name] = np.abs(x).max(axis=tuple(range(x.ndim - 1)), initial=0)
 
-        run({name: arrays[i] for name, arrays in chunks.items()}, on_value)
+        run(chunk_at(chunks, i), on_value)
         return found, largest
 
     with over_chunks(chunk_count(chunks)) as each:

@@ -19,7 +19,7 @@ from qgraph.ir.types import Array, Moments
 from qgraph.parallel import over_chunks
 from qgraph.quant.float_statistics import MomentsOfRows, joined_moments
 from qgraph.quant.graph_run import GraphRun
-from qgraph.quant.samples.data import chunk_count, chunk_inputs
+from qgraph.quant.samples.data import chunk_at, chunk_count, chunk_inputs
 from qgraph.quant.thresholds import Range
 from qgraph.rewrite.constants import batch_norm_moments
 
@@ -81,7 +81,7 @@ def _moments(graph: Graph, data: Mapping[str, Array], values: set[str]) -> dict[
             if name in values:
                 parts.setdefault(name, {})[i] = MomentsOfRows.of(x)
 
-        run({name: arrays[i] for name, arrays in chunks.items()}, at)
+        run(chunk_at(chunks, i), at)
 
     with over_chunks(chunk_count(chunks)) as each:
         for _ in each(look, range(chunk_count(chunks))):

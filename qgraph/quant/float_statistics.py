@@ -21,7 +21,7 @@ from qgraph.progress import Steps, silent_steps
 from qgraph.quant.graph_run import GraphRun, unquantized
 from qgraph.quant.peers import ALONE, Peers, interleaved, own_items
 from qgraph.quant.running_tensor import RunningTensor
-from qgraph.quant.samples.data import chunk_count, chunk_inputs
+from qgraph.quant.samples.data import chunk_at, chunk_count, chunk_inputs
 from qgraph.quant.thresholds import Distribution, Range
 from qgraph.quant.topology import QUANTIZERS
 from qgraph.rewrite.constants import Float64, is_layer
@@ -64,7 +64,7 @@ def statistics_of_chunks(
     run = GraphRun(graph, (), values.names, quantized=False)
 
     def look(i: int) -> None:
-        feeds = {name: arrays[i] for name, arrays in chunks.items()}
+        feeds = chunk_at(chunks, i)
         run(feeds, lambda name, x, ends: values.look(i, name, x, ends))
         on_chunk(next(done), count)
 

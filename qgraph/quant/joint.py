@@ -28,6 +28,7 @@ from qgraph.quant.output_error import (
     errors,
     run_unquantized,
 )
+from qgraph.quant.samples.data import chunk_count
 from qgraph.quant.thresholds import (
     FINER_EXPONENTS,
     Distribution,
@@ -144,7 +145,7 @@ class _FloatRun:
 
     def __call__(self, function: Callable[[str, Array], T]) -> dict[str, list[T]]:
         """Apply `function` to each name and its value, chunk by chunk."""
-        count = len(next(iter(self.chunks.values())))
+        count = chunk_count(self.chunks)
         parts = [
             *self.each(lambda i: {n: function(n, x) for n, x in self._values(i)}, range(count))
         ]

@@ -12,7 +12,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.parallel import over_chunks
 from qgraph.quant.graph_run import GraphRun
-from qgraph.quant.samples.data import chunk_inputs
+from qgraph.quant.samples.data import chunk_at, chunk_count, chunk_inputs
 from qgraph.static.sample_parts import samples_of
 
 
@@ -84,12 +84,12 @@ def decisions(graph: Graph) -> list[str]:
 def agreement(wanted: Graph, found: Graph, data: Mapping[str, Array]) -> Agreement:
     """Compare two graphs of the same inputs and outputs over the samples of `data`."""
     chunks = chunk_inputs(wanted, data)
-    count = len(next(iter(chunks.values())))
+    count = chunk_count(chunks)
     ends = paired_decisions(wanted, found)
     of_wanted, of_found = GraphRun(wanted, ends.values()), GraphRun(found, ends)
 
     def compare(i: int) -> SampleTally:
-        feeds = {name: arrays[i] for name, arrays in chunks.items()}
+        feeds = chunk_at(chunks, i)
         a, b = of_wanted(feeds), of_found(feeds)
         return tally([a[v] for v in ends.values()], [*b.values()], rows_of(feeds))
 

@@ -11,7 +11,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.parallel import over_chunks
 from qgraph.quant.graph_run import GraphRun
-from qgraph.quant.samples.data import chunk_inputs
+from qgraph.quant.samples.data import chunk_at, chunk_count, chunk_inputs
 from qgraph.static.agreement import (
     Agreement,
     SampleTally,
@@ -71,10 +71,10 @@ class FloatOutputs:
         self.original = original
         self.samples = samples_of(data)
         self.chunks = chunk_inputs(original, data)
-        self.count = len(next(iter(self.chunks.values())))
+        self.count = chunk_count(self.chunks)
         run = GraphRun(original, decisions(original))
         with over_chunks(self.count) as each:
-            self.wanted = [*each(lambda i: run(self._feeds(i)), self._all())]
+            self.wanted = [*each(lambda i: run(chunk_at(self.chunks, i)), self._all())]
 
     def compare(self, graph: Graph) -> Comparison:
         """Compare `graph`, which has the inputs and outputs of the float network, with it."""
@@ -82,7 +82,7 @@ class FloatOutputs:
         run = GraphRun(graph, ends)
 
         def compared(i: int) -> SampleTally:
-            feeds = self._feeds(i)
+            feeds = chunk_at(self.chunks, i)
             found = run(feeds)
             wanted = [self.wanted[i][value] for value in ends.values()]
             return tally(wanted, [*found.values()], rows_of(feeds))
@@ -97,6 +97,3 @@ class FloatOutputs:
 
     def _all(self) -> range:
         return range(self.count)
-
-    def _feeds(self, i: int) -> dict[str, Array]:
-        return {name: arrays[i] for name, arrays in self.chunks.items()}

@@ -19,7 +19,7 @@ from qgraph.numerics import quantized_constant
 from qgraph.parallel import over_chunks
 from qgraph.progress import Steps, silent_steps
 from qgraph.quant.output_error import run_unquantized
-from qgraph.quant.samples.data import chunk_inputs
+from qgraph.quant.samples.data import chunk_at, chunk_count, chunk_inputs
 from qgraph.static.agreement import Agreement, SampleTally, decisions, judge, rows_of, tally
 from qgraph.stopping import accept_interrupt
 
@@ -45,12 +45,12 @@ def agreements(
     there is none, KeyboardInterrupt is raised.
     """
     switches, chunks = _Switches(graph, floating), chunk_inputs(graph, data)
-    count = len(next(iter(chunks.values())))
+    count = chunk_count(chunks)
     plans = {on: _BasePlan(switches, on, variants) for on in (False, True)}
     parts: list[list[SampleTally]] = []
 
     def at(i: int) -> list[SampleTally]:
-        feeds = {name: arrays[i] for name, arrays in chunks.items()}
+        feeds = chunk_at(chunks, i)
         wanted: list[Array] = []
         found: dict[Variant, SampleTally] = {}
         for on, plan in plans.items():  # float first: all others are compared with it

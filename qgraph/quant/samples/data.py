@@ -169,6 +169,11 @@ def chunk_count(chunks: Mapping[str, Sequence[Array]]) -> int:
     return max(map(len, chunks.values()), default=0)
 
 
+def chunk_at(chunks: Mapping[str, Sequence[Array]], index: int) -> dict[str, Array]:
+    """One chunk of each input from `chunk_inputs`."""
+    return {name: arrays[index] for name, arrays in chunks.items()}
+
+
 def batch_of(graph: Graph) -> int:
     """The batch size of the graph; 1 if it is open."""
     fixed = [(graph.types[name].shape or (1,))[0] or 1 for name in graph.inputs]

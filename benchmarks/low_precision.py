@@ -288,10 +288,10 @@ def _bars(axis: Any, out: Path, task: Task, group: str) -> None:
         axis.bar(place, height, bottom=task.floor, yerr=error, capsize=3, color="tab:blue")
         crashed = sum(run.crashed for run in runs)
         if crashed:  # as in the paper's figure 3
-            told = "crash" if crashed == len(runs) else f"{crashed} crash"
+            text = "crash" if crashed == len(runs) else f"{crashed} crash"
             top = task.floor + height + (error or 0)
             axis.annotate(
-                told, (place, top), (0, 3), textcoords="offset points", ha="center", fontsize=7
+                text, (place, top), (0, 3), textcoords="offset points", ha="center", fontsize=7
             )
     floats = scores(out, task, FLOAT)
     if floats:

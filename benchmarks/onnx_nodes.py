@@ -93,15 +93,15 @@ def with_constants(model: Any, feeds: list[Any]) -> tuple[Any, dict[str, Array]]
     return frozen, fed
 
 
-def judged(case: Any, integers: bool = False) -> Outcome:
+def outcome_of(case: Any, integers: bool = False) -> Outcome:
     """Load, run and compare one test; `integers` looks for its integer form, too."""
     try:
         return _tried(case, integers)
     except QGraphError as error:
         return Outcome(case.name, op_of(case), Verdict.REFUSED, str(error))
     except Exception as error:  # the benchmark looks for exceptions that are not in the error tree
-        told = f"{type(error).__name__}: {error}"
-        return Outcome(case.name, op_of(case), Verdict.CRASHED, told)
+        detail = f"{type(error).__name__}: {error}"
+        return Outcome(case.name, op_of(case), Verdict.CRASHED, detail)
 
 
 def _tried(case: Any, integers: bool) -> Outcome:
@@ -119,9 +119,9 @@ def _tried(case: Any, integers: bool) -> Outcome:
         run = {ir_name(name): whole(array) for name, array in fed.items()}
         results = evaluate(graph, {k: v for k, v in run.items() if k in graph.inputs})
         for value, want in zip(case.model.graph.output, expected, strict=True):
-            told = difference(results[ir_name(value.name)], want, case.rtol, case.atol)
-            if told:
-                return Outcome(case.name, op_of(case), Verdict.WRONG, f"{value.name}: {told}")
+            detail = difference(results[ir_name(value.name)], want, case.rtol, case.atol)
+            if detail:
+                return Outcome(case.name, op_of(case), Verdict.WRONG, f"{value.name}: {detail}")
         integer = integer and has_integer_form(graph, {k: run[k] for k in graph.inputs})
     return Outcome(case.name, op_of(case), verdict, reason, integer and not reason)
 
@@ -161,11 +161,11 @@ def _kind(array: Array) -> str:
 
 
 def outcomes(only: Iterable[str] = (), integers: bool = False) -> Iterator[Outcome]:
-    """The verdict on every node test, or on those of some ops; see `judged`."""
+    """The verdict on every node test, or on those of some ops; see `outcome_of`."""
     wanted = set(only)
     for case in node_cases():
         if not wanted or op_of(case) in wanted:
-            yield judged(case, integers)
+            yield outcome_of(case, integers)
 
 
 def table(found: Iterable[Outcome]) -> Table:

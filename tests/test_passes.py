@@ -69,10 +69,10 @@ def test_facts_are_required_and_ensured():
 
 
 def test_results_are_reported_one_by_one():
-    g, told, trace = net(), [], Trace()
+    g, reported, trace = net(), [], Trace()
     g.facts.add("other")
-    results = PassManager([Sign(3), NeedsSign()]).run(g, trace, told.append)
-    assert told == results == [PassResult("sign", 3, 0), PassResult("needs-sign", 0, 1)]
+    results = PassManager([Sign(3), NeedsSign()]).run(g, trace, reported.append)
+    assert reported == results == [PassResult("sign", 3, 0), PassResult("needs-sign", 0, 1)]
     assert [r.pass_name for r in trace.rewrites] == ["sign"] * 3
 
 

@@ -81,12 +81,12 @@ def _train(run: FloatRun, data: Split, folder: Path, clock: Clock) -> Network:
         state.restore(kept.latest_checkpoint).assert_consumed()
     while int(epoch) < run.epochs:
         images, labels = _shuffled(data.training, run, int(epoch))
-        told: Any = network.fit(
+        history: Any = network.fit(
             images, labels, run.batch_size, epochs=1, shuffle=False, verbose=0
         ).history
         epoch.assign_add(1)
         kept.save()
-        line = f"float, epoch {int(epoch)} of {run.epochs}: training {told['accuracy'][0]:.2%}"
+        line = f"float, epoch {int(epoch)} of {run.epochs}: training {history['accuracy'][0]:.2%}"
         print(line, flush=True)
         if int(epoch) < run.epochs:
             clock.check(line)

@@ -153,8 +153,8 @@ def test_hostile_names_stay_in_onnx_and_changed_ones_are_listed_for_tensorflow(t
     done = run("optimize", tmp_path / "net.onnx", "-o", tmp_path / "f.pb", "--json")
     renamed = json.loads(done.out)["renamed"]
     assert renamed["inputs"] == {"in put": "in_put", "x/y:0": "x/y_0"}
-    told = run("optimize", tmp_path / "net.onnx", "-o", tmp_path / "f.pb", "--force").out
-    assert "note: input `in put` is called `in_put` in the file" in told
+    done = run("optimize", tmp_path / "net.onnx", "-o", tmp_path / "f.pb", "--force").out
+    assert "note: input `in put` is called `in_put` in the file" in done
     also = run_pb(
         tmp_path / "f.pb",
         {renamed["inputs"][name]: x for name, x in feeds.items()},
@@ -260,13 +260,13 @@ def test_constants_behind_identities_are_refused_with_the_pass_that_helps(networ
     net.node[-1].attr["T"].type = tf.float32.as_datatype_enum
     norm.input[1] = "read"
     (tmp_path / "net.pb").write_bytes(net.SerializeToString())
-    told = run("optimize", tmp_path / "net.pb", "-o", tmp_path / "f.pb", "--passes",
+    done = run("optimize", tmp_path / "net.pb", "-o", tmp_path / "f.pb", "--passes",
                "fold-batch-norm", "--json")  # fmt: skip
-    reasons = {r["reason"] for r in json.loads(told.out)["refusals"]}
+    reasons = {r["reason"] for r in json.loads(done.out)["refusals"]}
     assert "its statistics are not constant: `splice-identities` must run before" in reasons
     passes = "splice-identities,fold-batch-norm"
-    told = run("optimize", tmp_path / "net.pb", "-o", tmp_path / "f.onnx", "--passes", passes)
-    assert "not constant" not in told.out
+    done = run("optimize", tmp_path / "net.pb", "-o", tmp_path / "f.onnx", "--passes", passes)
+    assert "not constant" not in done.out
 
 
 def test_a_pass_that_is_left_out_does_not_run(networks, tmp_path):
@@ -351,7 +351,7 @@ def test_files_that_exist_are_not_replaced(model, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "told"),
+    ("options", "code", "message"),
     [
         (["--passes", "fold-batchnorm"], 2, "did you mean `fold-batch-norm`"),
         (["--passes", "float,absorb-biases{deviation=2}"], 2, "did you mean `deviations`?"),
@@ -363,9 +363,9 @@ def test_files_that_exist_are_not_replaced(model, tmp_path):
     ],
     ids=str,
 )
-def test_wrong_lists_are_answered(model, tmp_path, options, code, told):
+def test_wrong_lists_are_answered(model, tmp_path, options, code, message):
     done = run("optimize", model, "-o", tmp_path / "f.pb", *options)
-    assert done.code == code and told in done.err
+    assert done.code == code and message in done.err
     assert left_in(tmp_path) == set()
 
 

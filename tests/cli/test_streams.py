@@ -122,5 +122,5 @@ def test_paths_that_are_not_utf_8(model, samples, tmp_path) -> None:
         done = run(missing, folder / "no\udce9")
         assert done.code == 3 and "Traceback" not in done.err
     command = [os.fsencode(part) for part in (sys.executable, "-m", "qgraph", "inspect", net)]
-    told = subprocess.run(command, capture_output=True, check=True)
-    assert b"n\xef\xbf\xbdt" in told.stdout or b"\\udce9" in told.stdout
+    done = subprocess.run(command, capture_output=True, check=True)
+    assert b"n\xef\xbf\xbdt" in done.stdout or b"\\udce9" in done.stdout

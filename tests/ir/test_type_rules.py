@@ -124,12 +124,12 @@ REFUSED = {
 
 @pytest.mark.parametrize("op", REFUSED)
 def test_what_has_no_result_is_refused_with_its_node(op: str) -> None:
-    attrs, dtype, shape, told = REFUSED[op]
+    attrs, dtype, shape, message = REFUSED[op]
     graph = Graph("net")
     x = graph.input("x", dtype, shape)
     with pytest.raises(GraphError) as error:
         graph.add(op, x, name="y", attrs=attrs)
-    assert told in str(error.value) and error.value.node == "y"
+    assert message in str(error.value) and error.value.node == "y"
 
 
 def test_integers_add_up_in_their_type() -> None:

@@ -1,4 +1,4 @@
-"""Samples that are not like the training data are told by what batch norms remember."""
+"""Samples that are not like the training data are recognized by the statistics of batch norms."""
 
 from __future__ import annotations
 

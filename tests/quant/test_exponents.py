@@ -214,9 +214,9 @@ def test_unknown_and_missing_tensors_are_named(usual):
     name = named(usual.exponents, usual.graph, "weight")
     entry = tensors.pop(name)
     assert refused(Exponents(tensors)).startswith(f"{name}: its exponent is not given")
-    told = refused(Exponents({**tensors, name + "x": entry}))
-    assert told.startswith(f"{name}x: the network has no quantizer of this name")
-    assert f"did you mean `{name}`?" in told
+    message = refused(Exponents({**tensors, name + "x": entry}))
+    assert message.startswith(f"{name}x: the network has no quantizer of this name")
+    assert f"did you mean `{name}`?" in message
 
 
 def test_what_follows_from_others_cannot_be_given():
@@ -229,8 +229,8 @@ def test_what_follows_from_others_cannot_be_given():
     assert len(biases) == 4 and not biases & first.exponents.tensors.keys()
     name = min(biases)
     tensors = {**first.exponents.tensors, name: TensorExponent(3)}
-    told = refused(replace(first.exponents, tensors=tensors), profile="int32-bias")
-    assert told.startswith(f"{name}: its exponent follows from others")
+    message = refused(replace(first.exponents, tensors=tensors), profile="int32-bias")
+    assert message.startswith(f"{name}: its exponent follows from others")
 
 
 def test_a_member_of_a_scale_group_cannot_have_one_of_its_own(usual):
@@ -240,14 +240,14 @@ def test_a_member_of_a_scale_group_cannot_have_one_of_its_own(usual):
         groups.setdefault(str(group), []).append(name)
     first, second, *_ = next(v for k, v in groups.items() if k != "None")
     now = usual.exponents.tensors[second].exponent
-    told = refused(edited(usual.exponents, second, exponent=now + 1))
-    assert told.startswith(f"{second}: has exponent {now + 1}, `{first}` has {now}")
+    message = refused(edited(usual.exponents, second, exponent=now + 1))
+    assert message.startswith(f"{second}: has exponent {now + 1}, `{first}` has {now}")
     both = edited(edited(usual.exponents, first, exponent=now - 1), second, exponent=now - 1)
     assert qgraph.quantize(NET, IMAGES, exponents=both).exponents.tensors == both.tensors
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "told"),
+    ("change", "error", "message"),
     [
         ({"exponent": 127}, ExactnessError, "exponent 127 is outside -126..126"),
         ({"exponent": -60}, ExactnessError, "needs a requantization shift of"),
@@ -257,7 +257,7 @@ def test_a_member_of_a_scale_group_cannot_have_one_of_its_own(usual):
     ],
     ids=str,
 )
-def test_an_illegal_exponent_is_named_by_its_tensor(usual, change, error, told):
+def test_an_illegal_exponent_is_named_by_its_tensor(usual, change, error, message):
     name = next(
         n
         for n in usual.exponents.tensors
@@ -266,7 +266,7 @@ def test_an_illegal_exponent_is_named_by_its_tensor(usual, change, error, told):
     )
     profile = replace(INT8, shift=(-8, 40))
     text = refused(edited(usual.exponents, name, **change), error, profile=profile)
-    assert told in text and text.split(": ")[0] in usual.graph.nodes
+    assert message in text and text.split(": ")[0] in usual.graph.nodes
 
 
 def test_channels_are_counted():
@@ -274,8 +274,10 @@ def test_channels_are_counted():
     first = quantized(profile=profile)
     name = named(first.exponents, first.graph, "weight")
     for wrong, count in (((1, 2, 3), 3), (4, 1)):
-        told = refused(edited(first.exponents, name, exponent=wrong), profile=profile)
-        assert told.startswith(f"{name}: has 4 scales, one for each channel, and {count} exponents")
+        message = refused(edited(first.exponents, name, exponent=wrong), profile=profile)
+        assert message.startswith(
+            f"{name}: has 4 scales, one for each channel, and {count} exponents"
+        )
 
 
 def test_weights_so_fine_that_a_bias_would_saturate_are_refused():
@@ -283,27 +285,29 @@ def test_weights_so_fine_that_a_bias_would_saturate_are_refused():
     first = quantized(profile=profile)
     name = named(first.exponents, first.graph, "weight")
     now = first.exponents.tensors[name].exponent
-    told = refused(edited(first.exponents, name, exponent=now + 4), ExactnessError, profile=profile)
-    assert told.startswith(f"{name}: its exponent is too large for the bias `first/b`")
+    message = refused(
+        edited(first.exponents, name, exponent=now + 4), ExactnessError, profile=profile
+    )
+    assert message.startswith(f"{name}: its exponent is too large for the bias `first/b`")
     assert qgraph.quantize(NET, IMAGES, exponents=first.exponents, profile=profile)
 
 
 def test_exponents_of_another_plan_or_profile_are_not_taken(usual):
     for options in ({"plan": "equalize=weights"}, {"profile": "graffitist-int4"}):
-        told = refused(usual.exponents, **options)
-        assert "no quantizer of this name" in told and "depend on the plan" in told
+        message = refused(usual.exponents, **options)
+        assert "no quantizer of this name" in message and "depend on the plan" in message
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"effort": "default"}, "effort `default`, which searches for others"),
         ({"mean_bits": 5}, "exclude a weight budget"),
     ],
     ids=str,
 )
-def test_what_would_choose_other_exponents_is_refused(usual, options, told):
-    assert told in refused(usual.exponents, UsageError, **options)
+def test_what_would_choose_other_exponents_is_refused(usual, options, message):
+    assert message in refused(usual.exponents, UsageError, **options)
 
 
 # -- the text ------------------------------------------------------------------------------------

@@ -100,6 +100,6 @@ def test_what_is_not_finite_names_the_quantizer() -> None:
 
 def test_progress_is_reported_by_chunk() -> None:
     graph, _, data = ready(0)
-    told: list[tuple[int, int]] = []
-    FloatStatistics.of(graph, data, lambda done, total: told.append((done, total)))
-    assert sorted(told) == [(1, 3), (2, 3), (3, 3)]
+    reported: list[tuple[int, int]] = []
+    FloatStatistics.of(graph, data, lambda done, total: reported.append((done, total)))
+    assert sorted(reported) == [(1, 3), (2, 3), (3, 3)]

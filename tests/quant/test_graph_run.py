@@ -38,13 +38,13 @@ def test_any_values_are_those_of_the_interpreter(network) -> None:
 def test_values_are_reported_before_they_are_overwritten() -> None:
     graph, given = test_stages.network(), feeds()
     seen = [n.name for n in graph.topological() if n.op in ("input", "quantize", "bias_add")]
-    told: dict[str, np.ndarray] = {}
+    passed: dict[str, np.ndarray] = {}
     run = GraphRun(graph, ["r"], seen)
-    run(given, lambda name, x, ends: told.update({name: x.copy()} if name in seen else {}))
+    run(given, lambda name, x, ends: passed.update({name: x.copy()} if name in seen else {}))
     expected = evaluate(graph, given, seen)
-    assert told.keys() == {*seen}
+    assert passed.keys() == {*seen}
     for name in seen:
-        np.testing.assert_array_equal(told[name], expected[name], err_msg=name)
+        np.testing.assert_array_equal(passed[name], expected[name], err_msg=name)
 
 
 def test_what_depends_on_no_input_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,12 +72,12 @@ def test_without_quantizers_values_are_those_in_front_of_them() -> None:
     for name in ("q", "q2", "q3", "w"):
         off.replace(Node(name, "identity", graph.nodes[name].inputs))
     wanted = ["q", "sum", "r", "q2", *graph.outputs.values()]
-    told: set[str] = set()
+    passed: set[str] = set()
     run = GraphRun(graph, wanted, ["q2"], quantized=False)
-    found, expected = run(given, lambda name, *_: told.add(name)), evaluate(off, given, wanted)
+    found, expected = run(given, lambda name, *_: passed.add(name)), evaluate(off, given, wanted)
     for name in wanted:
         np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
-    assert unquantized(graph, "q2") == "r" and "r" in told and "q2" not in told
+    assert unquantized(graph, "q2") == "r" and "r" in passed and "q2" not in passed
 
 
 def test_values_are_dropped_when_nothing_needs_them() -> None:
@@ -85,10 +85,10 @@ def test_values_are_dropped_when_nothing_needs_them() -> None:
     made: dict[str, weakref.ref[np.ndarray]] = {}
     alive: dict[str, set[str]] = {}
 
-    def told(name: str, x: np.ndarray, ends: object) -> None:
+    def passed(name: str, x: np.ndarray, ends: object) -> None:
         alive[name] = {n for n, array in made.items() if array() is not None}
         made[name] = weakref.ref(x)
 
-    GraphRun(graph, [graph.outputs["r"]])(feeds(), told)
+    GraphRun(graph, [graph.outputs["r"]])(feeds(), passed)
     assert [*alive] == ["x", "of_input", "c", "r", "r_last"]
     assert "of_input" in alive["c"] and "of_input" not in alive["r"]

@@ -92,9 +92,9 @@ def test_a_shared_constant_stays_with_the_other_layer():
 
 def test_progress_is_reported():
     graph, floating, data = pair(0)
-    told = []
-    run_paired(graph, floating, data, lambda *_: None, lambda i, n: told.append((i, n)))
-    assert told == [(i + 1, len(graph.nodes)) for i in range(len(graph.nodes))]
+    reported = []
+    run_paired(graph, floating, data, lambda *_: None, lambda i, n: reported.append((i, n)))
+    assert reported == [(i + 1, len(graph.nodes)) for i in range(len(graph.nodes))]
 
 
 def test_values_are_freed_once_used():

@@ -105,8 +105,8 @@ def refusal(g: Graph, value: str) -> str:
 def test_fixed_point_is_refused_with_a_reason():
     g = Graph("net")
     made = g.add("quantize", image(g), name="q", attrs={"spec": QuantSpec(8, True, "input", 3)})
-    told = refusal(g, made)
-    assert told.startswith("q: a float ONNX model cannot contain `quantize`: it is fixed-point")
+    message = refusal(g, made)
+    assert message.startswith("q: a float ONNX model cannot contain `quantize`: it is fixed-point")
 
 
 def test_integers_that_onnx_computes_otherwise_are_refused():
@@ -125,8 +125,8 @@ def test_integers_that_onnx_computes_otherwise_are_refused():
 )
 def test_sizes_that_have_to_be_known_are_asked_for(op, attrs):
     g = Graph("net")
-    told = refusal(g, g.add(op, image(g, None, None, None, 4), name="n", attrs=attrs))
-    assert told.startswith(f"n: `{op}` needs sizes that are open") and "--input-shape" in told
+    message = refusal(g, g.add(op, image(g, None, None, None, 4), name="n", attrs=attrs))
+    assert message.startswith(f"n: `{op}` needs sizes that are open") and "--input-shape" in message
 
 
 def test_a_dilated_window_with_strides_needs_sizes():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from benchmarks.onnx_nodes import Verdict, judged, node_cases
+from benchmarks.onnx_nodes import Verdict, node_cases, outcome_of
 from qgraph.errors import GraphError
 from qgraph.interpret import evaluate
 from tests.helpers.graphs import opaque_kinds
@@ -26,7 +26,7 @@ DEFINED = ["4d_with_qk_matmul", "local_window", "23_boolmask_fullymasked_row_nan
 
 @pytest.mark.parametrize("name", READ + DEFINED)
 def test_node_tests_are_equal(name):
-    outcome = judged(CASES[name])
+    outcome = outcome_of(CASES[name])
     assert outcome.verdict is Verdict.EQUAL, outcome.reason
 
 

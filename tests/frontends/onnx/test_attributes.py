@@ -86,8 +86,8 @@ def test_every_attribute_is_read_or_the_node_is_not(op):
                 for example in examples(schema, EXAMPLES)
                 for value in values_of(op, attribute)
             )
-            told = f"no example of {op} {schema.since_version} with {name} is read: {verdicts}"
-            assert verdicts["read"] or (op, name) in LEFT, told
+            message = f"no example of {op} {schema.since_version} with {name} is read: {verdicts}"
+            assert verdicts["read"] or (op, name) in LEFT, message
 
 
 def optional_inputs(schema):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, defs, helper
 
-from benchmarks.onnx_nodes import Verdict, judged, node_cases
+from benchmarks.onnx_nodes import Verdict, node_cases, outcome_of
 from qgraph import quantize
 from qgraph.frontends.onnx.functions import by_other_ops
 from qgraph.verification.verify import verify
@@ -22,7 +22,7 @@ READ = [
 
 @pytest.mark.parametrize("name", READ)
 def test_node_tests_are_equal(name):
-    outcome = judged(CASES[name])
+    outcome = outcome_of(CASES[name])
     assert outcome.verdict is Verdict.EQUAL, outcome.reason
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.onnx_nodes import Outcome, Verdict, judged, node_cases, outcomes, table
+from benchmarks.onnx_nodes import Outcome, Verdict, node_cases, outcome_of, outcomes, table
 
 
 @pytest.mark.slow
@@ -32,5 +32,5 @@ def test_table_counts_by_op():
 )
 def test_integer_forms_are_found(case, integer):
     found = next(c for c in node_cases() if c.name == case)
-    outcome = judged(found, integers=True)
+    outcome = outcome_of(found, integers=True)
     assert (outcome.verdict, outcome.integer) == (Verdict.EQUAL, integer)

@@ -70,7 +70,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON
 
 
 def given(context: typer.Context, without: Sequence[str] = ()) -> list[str]:
-    """The arguments of a verb as they were typed, without `ANALYZE_OPTIONS`, for another command."""
+    """The arguments of a verb as they were typed, without `ANALYZE_OPTIONS`, for another verb."""
     words: list[str] = []
     for option in context.command.params:
         source = context.get_parameter_source(option.name or "")

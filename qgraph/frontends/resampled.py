@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.site import AnySite
-from qgraph.frontends.transposed import laid_out
+from qgraph.frontends.transposed import cut, laid_out
 from qgraph.ir.ops.windows import PaddingRule
 from qgraph.ir.types import Array, Codes
 
@@ -222,11 +222,7 @@ def _filtered(site: AnySite, x: str, periods: list[_Period]) -> str | None:
     attrs = {"strides": strides, "dilations": (1, 1), "padding": PaddingRule.VALID, "pool": True}
     made = site.helper("phases", "depthwise_conv2d", x, weights, **attrs)
     whole = laid_out(site, made, times)
-    begin = (None, *(p.skip or None for p in periods), None)
-    end = (None, *(-p.spare if p.spare else None for p in periods), None)
-    if not any(begin) and not any(end):
-        return whole
-    return site.helper("cut", "slice", whole, begin=begin, end=end, strides=(1, 1, 1, 1))
+    return cut(site, whole, tuple((p.skip, 0) for p in periods), [p.spare for p in periods])
 
 
 def _padded(site: AnySite, x: str, periods: list[_Period]) -> str:

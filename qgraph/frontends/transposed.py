@@ -67,6 +67,7 @@ def laid_out(site: AnySite, phases: str, strides: Pair) -> str:
 
 
 def cut(site: AnySite, whole: str, pads: tuple[Pair, ...], spare: list[int]) -> str:
+    """The part of an image between `pads` at its starts and `spare` elements at its ends."""
     if min(spare) < 0 or min(min(p) for p in pads) < 0:
         raise Inexpressible
     begin = (None, *(p[0] or None for p in pads), None)

@@ -10,7 +10,7 @@ from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.numerics import MAX_EXPONENT
-from qgraph.quant.samples.data import chunk_inputs
+from qgraph.quant.samples.data import chunk_at, chunk_count, chunk_inputs
 from qgraph.transforms.scale_inputs import scalable_inputs
 
 
@@ -25,10 +25,8 @@ def feature_exponents(graph: Graph, data: Mapping[str, Array]) -> dict[str, tupl
         return {}
     chunks = chunk_inputs(graph, data)
     peaks = [
-        {v: np.abs(a).max(axis=0) for v, a in evaluate(graph, feeds, ends).items()}
-        for feeds in (
-            dict(zip(chunks, parts, strict=True)) for parts in zip(*chunks.values(), strict=True)
-        )
+        {v: np.abs(a).max(axis=0) for v, a in evaluate(graph, chunk_at(chunks, i), ends).items()}
+        for i in range(chunk_count(chunks))
     ]
     return {end: _exponents(np.max([peak[end] for peak in peaks], axis=0)) for end in ends}
 

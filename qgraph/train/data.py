@@ -120,7 +120,7 @@ class EntryPoint:
     def __init__(self, where: str, task: WorkerTask) -> None:
         self.where, self.task = where, task
         module, _, name = where.partition(":")
-        with self._told():
+        with self._failures_named():
             self.function = getattr(importlib.import_module(module), name)
             parameters = inspect.signature(self.function).parameters
         self.by_epoch = "epoch" in parameters
@@ -129,7 +129,7 @@ class EntryPoint:
     def __call__(self, epoch: int | None) -> DatasetLike:
         """Call the function; without an epoch, it returns all samples in order."""
         given: dict[str, object] = {"epoch": epoch} if self.by_epoch else {}
-        with self._told():
+        with self._failures_named():
             if self.shards:
                 import tensorflow as tf
 
@@ -148,7 +148,8 @@ class EntryPoint:
         return batch_size // self.task.workers
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _failures_named(self) -> Iterator[None]:
+        """Raise CalibrationError, with the name of the function, for any exception in the block."""
         try:
             yield
         except Exception as error:  # the user's code may raise anything

@@ -14,7 +14,7 @@ from qgraph.exact.reference import Reference
 from qgraph.ir.types import Array, Codes, Fixed
 from qgraph.program import Program
 from qgraph.program.adversarial import adversarial_entries
-from qgraph.quant.samples.data import chunk_inputs
+from qgraph.quant.samples.data import chunk_at, chunk_count, chunk_inputs
 
 # Codes of every tensor of a batch, int64, several times over.
 BATCH_BYTES = 1 << 28
@@ -38,10 +38,8 @@ def from_samples(network: Network, data: Mapping[str, Array]) -> Iterator[Case]:
         raise UsageError(f"input `{missing[0]}` is missing", hint=f"given: {', '.join(data)}")
     chunks = chunk_inputs(network.graph, {name: data[name] for name in network.graph.inputs})
     reference, names = Reference(network.graph), [e.tensor for e in network.program.entries]
-    for feeds in (
-        dict(zip(chunks, part, strict=True)) for part in zip(*chunks.values(), strict=True)
-    ):
-        values = reference.run(feeds, names)
+    for i in range(chunk_count(chunks)):
+        values = reference.run(chunk_at(chunks, i), names)
         codes = {n: v.codes for n, v in values.items() if isinstance(v, Fixed)}
         yield from _batches(network.program, Case("samples", codes))
 

@@ -46,6 +46,7 @@ from benchmarks.training_runs import (
     side_by_side,
     smooth,
 )
+from qgraph.foreign import PlotObject
 from qgraph.ir.types import Array
 from qgraph.quiet import import_tensorflow_quietly
 from qgraph.rl.compress import ChainPolicy, Compressor
@@ -358,7 +359,7 @@ def draw(found: dict[tuple[str, Variant], list[Run]], path: Path) -> None:
     pyplot.close(figure)
 
 
-def _curves(axis: Any, name: str, of_task: Mapping[Variant, list[Run]]) -> None:
+def _curves(axis: PlotObject, name: str, of_task: Mapping[Variant, list[Run]]) -> None:
     """The mean over seeds and one standard deviation, by steps.
 
     Values far below all values of the second half are not shown.
@@ -374,7 +375,7 @@ def _curves(axis: Any, name: str, of_task: Mapping[Variant, list[Run]]) -> None:
     axis.set(title=name, xlabel="thousand steps of actors", ylabel="return, full precision")
 
 
-def _shares(axis: Any, of_task: Mapping[Variant, list[Run]]) -> None:
+def _shares(axis: PlotObject, of_task: Mapping[Variant, list[Run]]) -> None:
     """A bar for each variant, as a mean over seeds: figure 1, with and without compression."""
     left = np.zeros(len(of_task))
     for part in PARTS:

@@ -43,6 +43,7 @@ from benchmarks.training_runs import (
     side_by_side,
 )
 from qgraph.errors import TrainingError
+from qgraph.foreign import PlotObject
 from qgraph.rl.half.methods import METHODS
 
 RUNS = Path("runs/low_precision")
@@ -265,7 +266,7 @@ def draw(out: Path, tasks: Sequence[Task], groups: Sequence[str], path: Path) ->
     pyplot.close(figure)
 
 
-def _curves(axis: Any, out: Path, task: Task) -> None:
+def _curves(axis: PlotObject, out: Path, task: Task) -> None:
     for variant in GROUPS["baselines"]:
         runs = [r for r in read_runs(out, task, variant) if len(r.steps) and not r.crashed]
         if not runs:
@@ -278,7 +279,7 @@ def _curves(axis: Any, out: Path, task: Task) -> None:
         axis.legend(frameon=False, fontsize="small")
 
 
-def _bars(axis: Any, out: Path, task: Task, group: str) -> None:
+def _bars(axis: PlotObject, out: Path, task: Task, group: str) -> None:
     found = [(v.name, read_runs(out, task, v)) for v in GROUPS[group]]
     shown = [(name, runs) for name, runs in found if runs]
     for place, (_, runs) in enumerate(shown):

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import typer
 
+from qgraph.foreign import PlotObject
+
 WINDOW = 3  # evaluations that are averaged
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 Row = dict[str, float]
@@ -103,7 +105,7 @@ def finite_result(found: list[float] | None) -> list[float] | None:
 
 
 def curve(
-    axis: Any, runs: Sequence[tuple[Any, Any]], label: str, alpha: float = 0.2, **style: Any
+    axis: PlotObject, runs: Sequence[tuple[Any, Any]], label: str, alpha: float = 0.2, **style: Any
 ) -> Any:
     """The mean of runs (steps, returns) at steps that all of them have, and one standard deviation.
 

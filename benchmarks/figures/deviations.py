@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.figures.run import Run
 from benchmarks.figures.style import grid_of
+from qgraph.foreign import PlotObject
 from qgraph.train.data import Source
 
 STEPS = 100
@@ -45,7 +45,7 @@ def counts_of(run: Run) -> dict[str, Counter[int]]:
     return found
 
 
-def _histogram(axis: Any, run: Run) -> None:
+def _histogram(axis: PlotObject, run: Run) -> None:
     found = counts_of(run)
     most = max(3, *(abs(d) for counter in found.values() for d in counter))
     deviations = np.arange(-most, most + 1)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.figures.run import Run, Scale
 from benchmarks.figures.style import grid_of
+from qgraph.foreign import PlotObject
 from qgraph.ir.types import Array
 
 COLUMNS, SELECTED = 4, 8
@@ -54,7 +54,7 @@ def _figure(run: Run, scales: list[Scale]) -> Figure:
     return figure
 
 
-def _panel(axis: Any, scale: Scale, before: Array, after: Array) -> None:
+def _panel(axis: PlotObject, scale: Scale, before: Array, after: Array) -> None:
     limits = _limits(scale, before)
     for values, color, label in ((before, BEFORE, "before"), (after, AFTER, "after")):
         counts, edges = np.histogram(np.clip(values, *limits), bins=60, range=limits)

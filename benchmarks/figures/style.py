@@ -10,6 +10,8 @@ from typing import Any
 from matplotlib.figure import Figure
 from PIL import Image
 
+from qgraph.foreign import PlotObject
+
 FORWARD, BACKWARD, OTHER = "tab:blue", "tab:red", "tab:orange"
 RULE_COLORS = {
     "raw, SGD": "0.5",
@@ -29,7 +31,7 @@ def grid_of(rows: int, columns: int, width: float, height: float, **how: Any) ->
     return figure, axes
 
 
-def legend_below(figure: Figure, axis: Any) -> None:
+def legend_below(figure: Figure, axis: PlotObject) -> None:
     """Add one legend for all axes, from the lines of one axis."""
     handles, labels = axis.get_legend_handles_labels()
     figure.legend(handles, labels, fontsize=8, ncols=len(labels), loc="outside lower center")

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from benchmarks.figures.curves import BITS, LOG2_T, qgraph_quantizer
 from benchmarks.figures.gradients import Floats, mean_gradients
 from benchmarks.figures.style import BACKWARD, FORWARD, grid_of
+from qgraph.foreign import PlotObject
 
 NARROW, WIDE = 0.25, 0.8
 
@@ -41,7 +42,7 @@ def figure2() -> Figure:
     return figure
 
 
-def _panel(axis: Any, x: Floats, sigma: float) -> None:
+def _panel(axis: PlotObject, x: Floats, sigma: float) -> None:
     slope = qgraph_quantizer(x).of_loss().by_limits["log2 t"]
     density = np.exp(-np.square(x / sigma) / 2) / sigma
     density /= density.max()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.figures.curves import BITS, LIMITS, LOG2_T, Curves, fake_quant, qgraph_quantizer
 from benchmarks.figures.gradients import Floats
 from benchmarks.figures.style import BACKWARD, FORWARD, OTHER, grid_of
+from qgraph.foreign import PlotObject
 
 
 def figure1() -> Figure:
@@ -31,7 +30,7 @@ def figure3() -> Figure:
     return figure
 
 
-def _two_rows(axes: Any, local: Curves, kind: str) -> None:
+def _two_rows(axes: PlotObject, local: Curves, kind: str) -> None:
     for row, curves, y in ((axes[0], local, "q"), (axes[1], local.of_loss(), "L")):
         _draw(row[0], curves.x, {f"{y}(x), {kind}": curves.value}, (FORWARD,))
         _draw(row[1], curves.x, {f"d{y} / dx": curves.by_x}, (BACKWARD,))
@@ -39,7 +38,7 @@ def _two_rows(axes: Any, local: Curves, kind: str) -> None:
         _draw(row[2], curves.x, slopes, (BACKWARD, OTHER))
 
 
-def _draw(axis: Any, x: Floats, lines: dict[str, Floats], colors: tuple[str, ...]) -> None:
+def _draw(axis: PlotObject, x: Floats, lines: dict[str, Floats], colors: tuple[str, ...]) -> None:
     for (label, y), color in zip(lines.items(), colors, strict=False):
         axis.plot(x, y, color=color, linewidth=1.2, label=label)
     axis.set_title(" and ".join(lines), fontsize=9)

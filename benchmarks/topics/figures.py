@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from benchmarks.tables import Table
+from qgraph.foreign import PlotObject
 
 WIDTH = 7.0
 LINE = 34  # characters in a line beside an axis of y
@@ -28,7 +29,7 @@ STYLE: Any = {
 class Kind(Protocol):
     """A way to draw a table."""
 
-    def draw(self, table: Table, axis: Any) -> None: ...
+    def draw(self, table: Table, axis: PlotObject) -> None: ...
 
     def height(self, table: Table) -> float: ...
 
@@ -51,7 +52,7 @@ class Bars:
         bars = 1 if self.stacked else len(table.columns) - 1
         return 1.3 + len(table.rows) * (0.16 + 0.13 * bars)
 
-    def draw(self, table: Table, axis: Any) -> None:
+    def draw(self, table: Table, axis: PlotObject) -> None:
         first, *series = table.columns
         labels = [str(row[first]) for row in table.rows]
         thick = 0.8 if self.stacked else 0.8 / len(series)
@@ -85,7 +86,7 @@ class Axes:
     log_y: bool = False
     percent: bool = False
 
-    def set_up(self, axis: Any, series: int) -> None:
+    def set_up(self, axis: PlotObject, series: int) -> None:
         """Label and scale the axes of a drawing, and name its series."""
         axis.set(xlabel=self.xlabel, ylabel=textwrap.fill(self.ylabel, LINE))
         if self.log_x:
@@ -104,7 +105,7 @@ class Lines(Axes):
     def height(self, table: Table) -> float:
         return 3.6
 
-    def draw(self, table: Table, axis: Any) -> None:
+    def draw(self, table: Table, axis: PlotObject) -> None:
         first, *series = table.columns
         for name in series:
             known = [row for row in table.rows if row[name] is not None]
@@ -129,7 +130,7 @@ class Points(Axes):
     def height(self, table: Table) -> float:
         return 4.4
 
-    def draw(self, table: Table, axis: Any) -> None:
+    def draw(self, table: Table, axis: PlotObject) -> None:
         from matplotlib.ticker import LogFormatter
 
         group, name, x, y = table.columns
@@ -154,7 +155,7 @@ class Points(Axes):
                 place(LogFormatter(minor_thresholds=(2, 0.5)))
 
 
-def _legend(axis: Any, series: int) -> None:
+def _legend(axis: PlotObject, series: int) -> None:
     """Name the series below the axes."""
     if series > 1:
         handles, labels = axis.get_legend_handles_labels()
@@ -163,13 +164,13 @@ def _legend(axis: Any, series: int) -> None:
         axis.figure.legend(handles, labels, frameon=False, fontsize=8, ncols=columns, loc=where)
 
 
-def _in_percent(axis: Any) -> None:
+def _in_percent(axis: PlotObject) -> None:
     from matplotlib.ticker import PercentFormatter
 
     axis.set_major_formatter(PercentFormatter(1))
 
 
-def _logarithmic(axis: Any) -> None:
+def _logarithmic(axis: PlotObject) -> None:
     """A logarithmic axis of x whose numbers do not overlap, and of which there are at least two."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -227,7 +228,7 @@ def _drawn(title: str, table: Table, kind: Kind, mark: str) -> bytes:
     return image.getvalue()
 
 
-def _check_room(made: Any, axis: Any) -> None:
+def _check_room(made: Any, axis: PlotObject) -> None:
     """Raise ValueError if the title or the name of an axis is cut off."""
     made.draw_without_rendering()
     left, low, right, high = made.bbox.extents

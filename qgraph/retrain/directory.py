@@ -270,5 +270,6 @@ def _norm(i: int, names: Mapping[str, str], arrays: Mapping[str, Array], graph: 
         raise ValueError(f"a batch norm is of `{missing[0]}`, which does not exist")
     if names["side"] not in ("input", "output"):
         raise ValueError(f"a batch norm is at an unknown side of `{names['layer']}`")
-    values = {name: arrays[f"norm/{i}/{name}"] for name in NORM_ARRAYS}
-    return Norm(**{name: names[name] for name in NORM_NAMES}, **values)
+    mean, variance, epsilon = (arrays[f"norm/{i}/{name}"] for name in NORM_ARRAYS)
+    layer, side, weights, bias = (names[name] for name in NORM_NAMES)
+    return Norm(layer, side, weights, bias, mean, variance, epsilon)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from qgraph.archives import parse_json, read_arrays, reading
+from qgraph.archives import JsonObject, parse_json, read_arrays, reading
 from qgraph.errors import LoadError
 from qgraph.files import write_whole
 from qgraph.foreign import Variable
@@ -36,7 +36,7 @@ class Checkpoint:
 
     network: str
     variables: Mapping[str, Array]
-    facts: Mapping[str, object]
+    facts: JsonObject
     source: str | None = None
 
     def write(self, path: Path) -> None:

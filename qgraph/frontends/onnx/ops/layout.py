@@ -104,11 +104,17 @@ def window(
         raise GraphError(f"unknown auto_pad `{mode}`", node=site.name)
     if mode == "SAME_UPPER" and site.rank() == 4 and not numbers:
         return PaddingRule.SAME
-    sizes = site.builder.graph.types[image(site)].shape
-    return tuple(
+    height, width = (
         _same(size, kernel[i], strides[i], dilations[i], mode)
-        for i, size in enumerate((sizes or ())[1:3])
+        for i, size in enumerate(_image_sizes(site))
     )
+    return height, width
+
+
+def _image_sizes(site: OnnxSite) -> tuple[int | None, ...]:
+    """Height and width of the first input as an image."""
+    shape = site.builder.graph.types[image(site)].shape
+    return (None, None) if shape is None else shape[1:3]
 
 
 def _same(size: int | None, kernel: int, stride: int, dilation: int, mode: str) -> Pair:
@@ -129,11 +135,10 @@ def with_ceiling(site: OnnxSite, padding: Padding, kernel: Pair, strides: Pair) 
     if not site.node.flag("ceil_mode") or padding is PaddingRule.SAME:
         return padding
     pads = NONE if padding is PaddingRule.VALID else padding
-    sizes = site.builder.graph.types[image(site)].shape
-    made = tuple(
-        _ceiling(size, kernel[i], strides[i], pads[i]) for i, size in enumerate((sizes or ())[1:3])
+    height, width = (
+        _ceiling(size, kernel[i], strides[i], pads[i]) for i, size in enumerate(_image_sizes(site))
     )
-    return PaddingRule.VALID if made == NONE else made
+    return PaddingRule.VALID if (height, width) == NONE else (height, width)
 
 
 def _ceiling(size: int | None, kernel: int, stride: int, pads: Pair) -> Pair:

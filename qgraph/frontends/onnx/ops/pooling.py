@@ -10,7 +10,7 @@ from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.onnx.ops.layout import NONE, back, image, in_nhwc, pair, window, with_ceiling
 from qgraph.frontends.onnx.ops.volumes import pool_of_volume
-from qgraph.ir.ops.windows import PaddingRule
+from qgraph.ir.ops.windows import Padding, PaddingRule, Pads
 from qgraph.ops.attribute_types import Pair
 
 
@@ -39,24 +39,20 @@ def _average_pool(site: OnnxSite) -> Result:
     kernel, strides = _window(site)
     counted = site.node.flag("count_include_pad")
     pads, x = window(site, kernel, strides, (1, 1), numbers=counted), image(site)
-    if counted and pads not in (PaddingRule.VALID, NONE):
+    whole = with_ceiling(site, pads, kernel, strides)
+    if counted and not isinstance(pads, PaddingRule) and pads != NONE:
         around = ((0, 0), *pads, (0, 0))
         x = site.helper("padded", "pad", x, paddings=around, mode="constant", value=0)
-        ceil_mode = site.node.flag("ceil_mode")
-        pads = (
-            _around(with_ceiling(site, pads, kernel, strides), pads)
-            if ceil_mode
-            else PaddingRule.VALID
-        )
-    else:
-        pads = with_ceiling(site, pads, kernel, strides)
-    made = site.helper("nhwc", "avg_pool", x, ksize=kernel, strides=strides, padding=pads)
+        whole = _beyond(whole, pads) if site.node.flag("ceil_mode") else PaddingRule.VALID
+    made = site.helper("nhwc", "avg_pool", x, ksize=kernel, strides=strides, padding=whole)
     return back(site, made, site.rank())
 
 
-def _around(whole: tuple[Pair, ...], inner: tuple[Pair, ...]) -> tuple[Pair, ...]:
+def _beyond(whole: Padding, inner: Pads) -> Padding:
     """The part of `whole` beyond `inner`."""
-    return tuple((w[0] - i[0], w[1] - i[1]) for w, i in zip(whole, inner, strict=True))
+    assert not isinstance(whole, PaddingRule)
+    height, width = ((w[0] - i[0], w[1] - i[1]) for w, i in zip(whole, inner, strict=True))
+    return height, width
 
 
 def _global(op: str) -> Importer:

@@ -34,6 +34,9 @@ from benchmarks.result import JsonFile
 from benchmarks.tables import Table
 from benchmarks.training_runs import (
     WINDOW,
+    Folder,
+    Groups,
+    Tasks,
     chosen,
     column,
     curve,
@@ -100,9 +103,6 @@ GROUPS: dict[str, tuple[Variant, ...]] = {
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 app.command()(memory)
 app.command()(speed)
-Folder = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where runs are kept.")]
-Tasks = Annotated[str, typer.Option("--tasks", metavar="NAMES", help="Comma separated.")]
-Groups = Annotated[str, typer.Option("--groups", metavar="NAMES", help="Comma separated.")]
 ALL_TASKS, ALL_GROUPS = ",".join(task.name for task in TASKS), ",".join(GROUPS)
 
 

@@ -25,6 +25,7 @@ from benchmarks import result
 from benchmarks.result import JsonFile
 from benchmarks.tables import Table
 from benchmarks.training_runs import (
+    Folder,
     chosen,
     last_line,
     mean_and_error,
@@ -66,7 +67,6 @@ TASKS = {
 }
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
-Folder = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where runs are kept.")]
 Names = Annotated[str, typer.Option("--tasks", metavar="NAMES", help="Comma separated.")]
 Widths = Annotated[str, typer.Option("--bits", metavar="BITS", help="Comma separated.")]
 Seeds = Annotated[int, typer.Option("--seeds", min=1, metavar="N")]

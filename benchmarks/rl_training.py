@@ -31,6 +31,7 @@ from benchmarks.result import JsonFile
 from benchmarks.tables import Table
 from benchmarks.training_runs import (
     WINDOW,
+    Folder,
     Row,
     chosen,
     column,
@@ -79,7 +80,6 @@ TASKS = (
 BY_NAME = {task.name: task for task in TASKS}
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
-Folder = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where runs are kept.")]
 Names = Annotated[str, typer.Option("--tasks", metavar="NAMES", help="Comma separated.")]
 ALL = ",".join(BY_NAME)
 RUNS = Path("runs/rl_training")

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -21,6 +21,10 @@ WINDOW = 3  # evaluations that are averaged
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 Row = dict[str, float]
 Waiting = tuple[Path, list[str]]  # a folder, and the arguments of `qgraph rl train`
+# Options of the scripts that make such runs.
+Folder = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where runs are kept.")]
+Tasks = Annotated[str, typer.Option("--tasks", metavar="NAMES", help="Comma separated.")]
+Groups = Annotated[str, typer.Option("--groups", metavar="NAMES", help="Comma separated.")]
 
 
 def chosen(names: str, known: Mapping[str, Any]) -> list[Any]:

@@ -13,15 +13,22 @@ from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
 from qgraph.frontends import load
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array
 
 CALIBRATION, COMPARED = 512, 16
 
 
-def tables() -> Iterator[Table]:
+def network_and_images() -> tuple[Graph, Array, Array, Array]:
+    """The network, training images to calibrate on, all test images, and their labels."""
     images, labels = assets.cifar10_test()
-    test = images.astype(np.float32)
     calibration = assets.cifar10_train()[0][:CALIBRATION].astype(np.float32)
-    model = load(assets.cifar10_network())
+    network = load(assets.cifar10_network())
+    return network, calibration, images.astype(np.float32), labels
+
+
+def tables() -> Iterator[Table]:
+    model, calibration, test, labels = network_and_images()
     (name,), (output,) = model.inputs, list(model.outputs)
     wanted = TFProgram(emit_graph_def(model)).predict(name, test, output, 256)
     table = Table(

@@ -7,16 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
-
-from benchmarks import assets
+from benchmarks.real.cifar import CALIBRATION, COMPARED, network_and_images
 from benchmarks.real.measure import batches, exactness, same_class
 from benchmarks.tables import Table, merged
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
 from qgraph.compiler import quantize
-from qgraph.frontends import load
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.quant.bits import Budget
@@ -29,7 +26,6 @@ from qgraph.static.units import overridden
 
 BUDGETS = (3, 4, 5, 6, 8)
 UNIFORM = (4, 8)
-CALIBRATION, COMPARED = 512, 16
 COLUMNS = {
     "budget": "",
     "mean bits": ".2f",
@@ -43,10 +39,7 @@ COLUMNS = {
 
 
 def tables() -> Iterator[Table]:
-    images, labels = assets.cifar10_test()
-    test = images.astype(np.float32)
-    data = assets.cifar10_train()[0][:CALIBRATION].astype(np.float32)
-    model = load(assets.cifar10_network())
+    model, data, test, labels = network_and_images()
     (name,), (output,) = model.inputs, list(model.outputs)
     wanted = TFProgram(emit_graph_def(model)).predict(name, test, output, 256)
     plain = replace(SAFE, reconstruct=False)

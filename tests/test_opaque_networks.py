@@ -20,21 +20,10 @@ from qgraph.stored import load_graph, load_network
 from qgraph.stored.code_constants import on_grid
 from qgraph.verification.verify import verify
 from tests.helpers.onnx_graphs import f, imported, one_op
+from tests.helpers.resized_networks import layer, resize, weights
 from tests.helpers.tf_graphs import graph_def_of, v1
 
 IMAGES = np.random.default_rng(2).uniform(-1, 2, (12, 8, 8, 3)).astype(np.float32)
-
-
-def weights(*shape):
-    return np.random.default_rng(sum(shape)).normal(0, 0.4, shape).astype(np.float32)
-
-
-def layer(x, channels=4):
-    return tf.nn.relu(tf.nn.conv2d(x, weights(3, 3, int(x.shape[-1]), channels), 1, "SAME"))
-
-
-def resize(x, size):
-    return tf.image.resize(x, (size, size), antialias=True)
 
 
 def lgamma(x):

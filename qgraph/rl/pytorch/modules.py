@@ -47,8 +47,9 @@ class ModuleReader:
         self.value = "observation"
         self.selections: list[Selection] = []
         self._select_states()
-        # The shape of an image before it was flattened.
-        self.flattened: tuple[int, ...] | None = None
+        self.flattened: tuple[int, ...] | None = (
+            None  # the shape of an image before it was flattened
+        )
 
     def program(self) -> ActorProgram:
         shapes = {name: read().shape for name, read in self.parameters.items()}

@@ -8,7 +8,15 @@ from types import MappingProxyType
 from qgraph.errors import UnsupportedError
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
-from qgraph.frontends.onnx.ops.layout import NONE, back, image, in_nhwc, pair, window, with_ceiling
+from qgraph.frontends.onnx.ops.layout import (
+    NONE,
+    back,
+    image,
+    in_nhwc,
+    pair,
+    window,
+    with_ceiling,
+)
 from qgraph.frontends.onnx.ops.volumes import pool_of_volume
 from qgraph.ir.ops.windows import Padding, PaddingRule, Pads
 from qgraph.ops.attribute_types import Pair

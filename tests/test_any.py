@@ -22,22 +22,20 @@ ROOT = Path(__file__).parents[1]
 FOREIGN = "qgraph/foreign.py"
 MOST = {
     "cli": 4,
-    "qgraph/archives.py": 3,
+    "qgraph/archives.py": 2,
     "qgraph/backends": 1,
-    "qgraph/exact": 5,
+    "qgraph/exact": 2,
     "qgraph/foreign.py": 18,
-    "qgraph/frontends": 13,
+    "qgraph/frontends": 5,
     "qgraph/ir": 7,
     "qgraph/kernels": 1,
     "qgraph/numerics.py": 1,
-    "qgraph/ops": 17,
+    "qgraph/ops": 16,
     "qgraph/option_text.py": 3,
     "qgraph/program": 1,
     "qgraph/quant": 1,
-    "qgraph/retrain": 3,
-    "qgraph/rewrite": 8,
+    "qgraph/rewrite": 7,
     "qgraph/rl": 5,
-    "qgraph/train": 2,
 }
 
 

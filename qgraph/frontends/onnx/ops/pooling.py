@@ -18,8 +18,8 @@ from qgraph.frontends.onnx.ops.layout import (
     with_ceiling,
 )
 from qgraph.frontends.onnx.ops.volumes import pool_of_volume
-from qgraph.ir.ops.windows import Padding, PaddingRule, Pads
-from qgraph.ops.attribute_types import Pair
+from qgraph.ir.ops.windows import Padding, PaddingRule
+from qgraph.ops.attribute_types import Pads, Pair
 
 
 def _window(site: OnnxSite) -> tuple[Pair, Pair]:

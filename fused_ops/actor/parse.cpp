@@ -227,8 +227,6 @@ class Reader {
                 fits_windows(step, x, y, step.ksize[0], step.ksize[1]);
                 return fits(x.last() == y.last());
             case Op::layer_norm:
-                fits(x.rank == 1);
-                [[fallthrough]];
             case Op::affine:
             case Op::clip:
                 has_vector(step, 0, x.last());

@@ -68,7 +68,8 @@ def _centered(p: SmallPolicy, x: str) -> str:
 
 
 def _turned(p: SmallPolicy, x: str) -> str:
-    return p.add("transpose", p.add("reshape", x, shape=(-1, 2, 4)), perm=(0, 2, 1))
+    turned = p.add("transpose", p.add("reshape", x, shape=(-1, 2, 4)), perm=(0, 2, 1))
+    return p.add("softmax", turned, axis=-1)
 
 
 def _part(p: SmallPolicy, x: str) -> str:
@@ -83,12 +84,13 @@ MIDDLES: Mapping[str, Middle] = MappingProxyType(
         **{
             op: _unary(op)
             for op in (
-                "relu", "elu", "tanh", "sigmoid", "softplus", "swish", "exp", "sign", "erf",
+                "relu", "elu", "tanh", "sigmoid", "softplus", "swish", "sign", "erf",
                 "relu6", "abs", "square", "hard_sigmoid", "hard_swish", "selu", "identity",
             )
         },
         "gelu": lambda p, x: p.add("gelu", p.add("gelu", x), approximate=True),
         "leaky_relu": _unary("leaky_relu", alpha=0.3),
+        "exp": lambda p, x: p.add("exp", p.add("tanh", x)),
         "matmul": lambda p, x: p.dense(p.add("tanh", x), UNITS, UNITS),
         "batch_matmul": _attention,
         "bias_add": lambda p, x: p.add("bias_add", p.add("tanh", x), p.const(UNITS)),
@@ -109,7 +111,9 @@ MIDDLES: Mapping[str, Middle] = MappingProxyType(
         ),
         "softmax": _unary("softmax", axis=-1),
         "concat": lambda p, x: p.add("concat", p.add("tanh", x), p.other(3), axis=-1),
-        "reshape": lambda p, x: p.add("tanh", p.add("reshape", x, shape=(-1, 4, 2))),
+        "reshape": lambda p, x: p.add(
+            "softmax", p.add("reshape", x, shape=(-1, 4, 2)), axis=-1
+        ),
         "expand_dims": lambda p, x: p.add("tanh", p.add("expand_dims", x, axis=1)),
         "squeeze": lambda p, x: p.add(
             "squeeze", p.add("tanh", p.add("reshape", x, shape=(-1, 1, UNITS))), axes=(1,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -141,9 +142,24 @@ def read_policy(
         rows, columns = with_one_input(graph)
         network = _PolicyReader(rows, columns).read()
         return replace(network, graph=graph, columns=columns)
+    _open_reshapes(graph)
     graph = _with_open_batch(graph)
     images_first = _take_images_last(graph)
     return replace(_PolicyReader(graph).read(), images_first=images_first)
+
+
+def _open_reshapes(graph: Graph) -> None:
+    """Let reshapes to one sample take any number of samples, as their inputs do.
+
+    Tracing by PyTorch writes `x.view(len(x), ...)` with the number of samples that it was given, 1.
+    """
+    for name in [node.name for node in graph.topological() if node.op == "reshape"]:
+        node = graph.nodes[name]
+        before, after = graph.types[node.inputs[0]].shape or (), graph.types[name].shape or ()
+        if before[:1] != (None,) or after[:1] != (1,) or None in (*before[1:], *after):
+            continue
+        if math.prod(d or 0 for d in before[1:]) == math.prod(d or 0 for d in after):
+            graph.replace(replace(node, attrs={**node.attrs, "shape": (-1, *after[1:])}))
 
 
 def _with_open_batch(graph: Graph) -> Graph:

@@ -16,6 +16,7 @@ from qgraph.rl.policy import layer_rules as layers
 from qgraph.rl.policy import movement_rules as movement
 from qgraph.rl.policy.writer import ActorProgramWriter, no_actor
 
+LARGEST = np.finfo(np.float32).max
 AFFINE = {"affine": ("scale", "offset"), "layer_norm": ("gamma", "beta")}  # steps that end in one
 
 
@@ -180,7 +181,7 @@ def _bounded(
     """Clip x to low..high, joined with a clip before it."""
     x = node.inputs[index]
     channels = (writer.sample(node.name) or (1,))[-1] or 1
-    whole = np.full(channels, np.inf, np.float32)
+    whole = np.full(channels, LARGEST, np.float32)  # weights are finite
     low = -whole if low is None else np.broadcast_to(np.asarray(low, np.float32), whole.shape)
     high = whole if high is None else np.broadcast_to(np.asarray(high, np.float32), whole.shape)
     before = writer.before(x)

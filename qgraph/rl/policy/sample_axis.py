@@ -54,13 +54,20 @@ class SampleAxis:
             return self if before == after else None
         outside = _count(before[: self.axis]) * self.before
         inside = self.after * _count(before[self.axis + 1 :])
+        found = []
         for axis in _candidates(before[self.axis], after):
             first, last = after[:axis], after[axis + 1 :]
             if None in (*first, *last) or not _count(first) or not _count(last):
                 continue
             if outside % _count(first) == 0 and inside % _count(last) == 0:
-                return SampleAxis(axis, outside // _count(first), inside // _count(last))
-        return None
+                found.append(SampleAxis(axis, outside // _count(first), inside // _count(last)))
+        # For a fixed number of samples several axes fit: best one that is not the last, with no
+        # rows outside of the samples.
+        last_axis = len(after) - 1
+        return min(
+            found, key=lambda s: (s.axis == last_axis and s.axis > 0, s.before > 1, s.axis),
+            default=None,
+        )  # fmt: skip
 
 
 def _candidates(size: int | None, shape: Shape) -> list[int]:

@@ -13,6 +13,7 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.reading import kind_of
 from qgraph.ir.types import Array
 from qgraph.ops.attributes import Attributes
+from qgraph.ops.movement import TransposeAttrs
 from qgraph.rewrite.constants import channel_vector
 from qgraph.rl.actor.ops import OPS, ChannelRule, Shape
 from qgraph.rl.actor.program import NOTHING, ActorStep, step_with_weights
@@ -234,6 +235,10 @@ class ActorProgramWriter:
 
     def moved(self, name: str, value: str, order: Sequence[int]) -> str:
         """A value with its axes in another order: itself, or the step `name`."""
+        step = self.steps.get(value)
+        if step is not None and step.op == "transpose":
+            before = step.attrs_as(TransposeAttrs).perm
+            value, order = step.inputs[0], [before[axis] for axis in order]
         if [*order] == [*range(len(order))]:
             return value
         self.add(name, "transpose", value, attrs={"perm": tuple(order)})

@@ -41,11 +41,16 @@ def q_network(greedy: bool = False, dtype: int = TensorProto.UINT8) -> ModelProt
     return g.model([tensor("x", "batch", FRAMES, SIDE, SIDE, kind=dtype)], outputs)
 
 
-def categorical_network(dueling: bool = False, greedy: bool = False) -> ModelProto:
-    """Expected values of actions, whose returns are distributed over atoms from -4 to 12."""
+def categorical_network(
+    dueling: bool = False, greedy: bool = False, traced: bool = False
+) -> ModelProto:
+    """Expected values of actions, whose returns are distributed over atoms from -4 to 12.
+
+    traced: `view(len(x), ...)` has the one sample that the module was traced with.
+    """
     g = WrittenGraph(17)
     x = g.node("Relu", g.linear("x", "network.0", OBSERVATION, 24))
-    logits = _atoms(g, x, "network.2", ACTIONS)
+    logits = _atoms(g, x, "network.2", ACTIONS, 1 if traced else -1)
     if dueling:
         mean = g.node("ReduceMean", logits, axes=[1], keepdims=1)
         value = _atoms(g, x, "value.2", 1)
@@ -60,9 +65,9 @@ def categorical_network(dueling: bool = False, greedy: bool = False) -> ModelPro
     return g.model([tensor("x", "batch", OBSERVATION)], outputs)
 
 
-def _atoms(g: WrittenGraph, x: str, scope: str, actions: int) -> str:
+def _atoms(g: WrittenGraph, x: str, scope: str, actions: int, samples: int = -1) -> str:
     made = g.linear(x, scope, 24, actions * ATOMS)
-    return g.node("Reshape", made, g.constant([-1, actions, ATOMS], "int64"))
+    return g.node("Reshape", made, g.constant([samples, actions, ATOMS], "int64"))
 
 
 def gaussian_actor() -> ModelProto:

@@ -49,7 +49,7 @@ def tanh(x: Array) -> Array:
 
 
 def erf(x: Array) -> Array:
-    """1 - p(t) t exp(-x^2), t = 1 / (1 + 0.3275911 |x|), within 2e-7.
+    """1 - p(t) t exp(-x^2), t = 1 / (1 + 0.3275911 |x|), within 5e-7.
 
     Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26.
     """

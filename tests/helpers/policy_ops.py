@@ -72,6 +72,11 @@ def _turned(p: SmallPolicy, x: str) -> str:
     return p.add("softmax", turned, axis=-1)
 
 
+def _padded(p: SmallPolicy, x: str) -> str:
+    image = p.add("pad", p.add("tanh", p.image(x)), paddings=((0, 0), (1, 0), (1, 3), (0, 0)))
+    return p.add("conv2d", image, p.const(2, 2, 2, 3, scale=0.4), **PLAIN)
+
+
 def _part(p: SmallPolicy, x: str) -> str:
     shape = {"begin": (None, 1), "end": (None, 7), "strides": (1, 2)}
     return p.add("slice", p.add("tanh", x), **shape)
@@ -111,6 +116,7 @@ MIDDLES: Mapping[str, Middle] = MappingProxyType(
         ),
         "softmax": _unary("softmax", axis=-1),
         "concat": lambda p, x: p.add("concat", p.add("tanh", x), p.other(3), axis=-1),
+        "pad": _padded,
         "reshape": lambda p, x: p.add(
             "softmax", p.add("reshape", x, shape=(-1, 4, 2)), axis=-1
         ),

@@ -9,7 +9,7 @@ import numpy as np
 
 from qgraph.ir.graph import Node
 from qgraph.ir.ops.attributes import AxisAttrs
-from qgraph.ir.ops.movement import PartAttrs
+from qgraph.ir.ops.movement import PaddingAttrs, PadMode, PartAttrs, mirrored
 from qgraph.ir.ops.pool import ReductionAttrs
 from qgraph.ir.types import Array
 from qgraph.ops.movement import TakeAttrs, TransposeAttrs
@@ -104,6 +104,41 @@ def _take_parts(writer: ActorProgramWriter, node: Node, taken: Mapping[int, Arra
         left = (*shape[:place], len(indices), *shape[place + 1 :])
         value = writer.reshaped(f"{node.name}/{place}/shaped", f"{node.name}/{place}/part", left)
     writer.aliases[node.name] = value
+
+
+def pad(writer: ActorProgramWriter, node: Node) -> None:
+    attrs = node.typed(PaddingAttrs)
+    value = writer.shaped(node.inputs[0])
+    for axis, (before, after) in enumerate(attrs.paddings):
+        if (before, after) == (0, 0):
+            continue
+        place = writer.axis(node, axis)
+        shape, name = writer.shapes[value], f"{node.name}/{place}"
+        joined, inner = writer.joined_from(name, value, place)
+        if attrs.mode is PadMode.CONSTANT:
+            _filled(writer, name, joined, (before * inner, after * inner), attrs.value)
+        else:
+            indices = mirrored(np.arange(shape[place]), [(before, after)], attrs.mode)
+            columns = (indices[:, None] * inner + np.arange(inner)).ravel()
+            writer.slices(f"{name}/padded", joined, columns)
+        whole = (*shape[:place], shape[place] + before + after, *shape[place + 1 :])
+        value = writer.reshaped(f"{name}/shaped", f"{name}/padded", whole)
+    writer.aliases[node.name] = value
+
+
+def _filled(
+    writer: ActorProgramWriter, name: str, value: str, counts: Sequence[int], number: float
+) -> None:
+    """Add columns that are `number` before and after those of a value: columns clipped to it."""
+    width, parts = writer.shapes[value][-1], [value]
+    for count, at in zip(counts, (0, 2), strict=True):
+        if not count:
+            continue
+        writer.slices(f"{name}/{at}/any", value, np.arange(count) % width)
+        bound = np.full(count, number, np.float32)
+        writer.add(f"{name}/{at}", "clip", f"{name}/{at}/any", low=bound, high=bound)
+        parts.insert(at, f"{name}/{at}")
+    writer.add(f"{name}/padded", "concat", *parts)
 
 
 def transpose(writer: ActorProgramWriter, node: Node) -> None:

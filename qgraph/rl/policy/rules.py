@@ -251,6 +251,7 @@ RULES: Mapping[str, Rule] = {
     "transpose": movement.transpose,
     "softmax": _softmax,
     "concat": movement.concat,
+    "pad": movement.pad,
     "reshape": movement.reshape,
     "expand_dims": movement.reshape,
     "squeeze": movement.reshape,

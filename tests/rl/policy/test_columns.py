@@ -88,7 +88,7 @@ def test_columns_of_the_observation_are_selected():
     graph.outputs = {"out": graph.add("matmul", both, graph.const(weights))}
     network, x = read_policy(graph), 1e4 * seen()
     slices = [step for step in network.program.steps if step.op == "slice"]
-    assert [step.attrs.columns for step in slices] == [(0, 2), (2, 3)]
+    assert [step.attrs.columns for step in slices] == [(2, 3), (0, 2)]
     wanted = evaluate(graph, {"seen": x})["out"]
     policy = Policy(pack(network, bits=8, first_bits=32, last_bits=32))
     assert np.abs(policy.outputs(x) / wanted - 1).max() < 1e-3  # float16 takes numbers as they are

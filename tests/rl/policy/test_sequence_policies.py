@@ -66,7 +66,7 @@ def test_samples_along_another_axis_stay_apart(saved):
 
 REFUSED = {
     "softmax over samples": (
-        lambda g: g.node("Softmax", "obs", axis=0, to="y"), "along the axis of samples",
+        lambda g: g.node("Softmax", "obs", axis=0, to="y"), "samples",
     ),
     "a sum over samples": (
         lambda g: g.node("ReduceSum", "obs", g.constant([0], "int64"), keepdims=1, to="y"),

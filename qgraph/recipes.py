@@ -100,7 +100,7 @@ FOLD: tuple[Pass, ...] = (
 FLOAT: tuple[Pass, ...] = (*CLEAN, *FOLD)
 # Passes that actors do not need: they support these ops directly.
 NOT_FOR_ACTORS = (
-    ComposeFunctions, LowerLeakyRelu, ConvertDilations, MeanToAvgPool, AvgPoolToDepthwise,
+    ComposeFunctions, LowerLeakyRelu, MeanToAvgPool, AvgPoolToDepthwise,
     LowerPaddings, ExpectationsToProducts, SumsToProducts,
 )  # fmt: skip
 # A policy from training -> the forms that `qgraph.rl.policy.read` supports.

@@ -217,7 +217,7 @@ class ActorProgramWriter:
     def slices(self, name: str, value: str, columns: Array) -> None:
         """Add some columns of a value: a slice for each run of them, one after the other."""
         runs = np.split(columns, np.flatnonzero(np.diff(columns) != 1) + 1)
-        names = [f"{name}/{run[0]}" for run in runs] if len(runs) > 1 else [name]
+        names = [f"{name}/{run[0]}-{run[-1]}" for run in runs] if len(runs) > 1 else [name]
         for each, run in zip(names, runs, strict=True):
             if each not in self.steps:
                 self.add(each, "slice", value, attrs={"columns": (int(run[0]), len(run))})

@@ -62,7 +62,7 @@ def test_columns_are_taken_behind_composed_activations(name, saved):
     compare(saved(policy(middle)))
 
 
-@pytest.mark.parametrize("indices", [[5, 0, 2], [1, 1, 4, 4]], ids=str)
+@pytest.mark.parametrize("indices", [[5, 0, 2], [1, 1, 4, 4], [0, 1, 0, 1, 2]], ids=str)
 def test_columns_are_taken_by_their_numbers(indices, saved):
     graph = WrittenGraph(20)
     picked = graph.node("Gather", "x", graph.constant(indices, "int64"), axis=1)

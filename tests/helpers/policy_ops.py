@@ -109,7 +109,9 @@ MIDDLES: Mapping[str, Middle] = MappingProxyType(
         "mul": lambda p, x: p.add("mul", x, p.add("sigmoid", p.other())),
         "maximum": lambda p, x: p.add("maximum", x, p.const(UNITS)),
         "minimum": lambda p, x: p.add("minimum", x, p.const(UNITS)),
-        "layer_norm": lambda p, x: p.add("layer_norm", x, p.const(UNITS), p.const(UNITS), epsilon=1e-5),
+        "layer_norm": lambda p, x: p.add(
+            "layer_norm", x, p.const(UNITS), p.const(UNITS), epsilon=1e-5
+        ),
         "mean": _centered,
         "sum": lambda p, x: p.add(
             "sum", p.add("reshape", p.add("tanh", x), shape=(-1, 2, 4)), axes=(1,), keepdims=False

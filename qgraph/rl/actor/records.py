@@ -132,6 +132,7 @@ def read_attributes(op: AnyActorOp, row: np.void) -> Attributes:
     """The attributes in a record of `STEP`. Raises GraphError, IndexError."""
     names = (declared.name for declared in declarations(op.attributes))
     attrs: Attributes = attributes_of(
-        op.attributes, {name: COLUMNS[name].read(np.asarray(row[COLUMNS[name].name])) for name in names}
+        op.attributes,
+        {name: COLUMNS[name].read(np.asarray(row[COLUMNS[name].name])) for name in names},
     )
     return attrs

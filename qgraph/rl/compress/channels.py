@@ -32,7 +32,7 @@ class Channels:
 
 
 def channels_of(program: ActorProgram) -> Channels:
-    """Number the channels; layers whose units reach an output, a mean, a sum or a place keep them."""
+    """Number the channels; layers keep units that reach an output, a mean, a sum or a place."""
     shapes = program.shapes()
     of = {program.observation: np.arange(shapes[program.observation][-1])}
     count = len(of[program.observation])

@@ -143,9 +143,7 @@ def _filled(
 
 def transpose(writer: ActorProgramWriter, node: Node) -> None:
     x = node.inputs[0]
-    writer.samples[node.name], order = writer.samples_of(x).order(
-        node.typed(TransposeAttrs).perm
-    )
+    writer.samples[node.name], order = writer.samples_of(x).order(node.typed(TransposeAttrs).perm)
     made = writer.moved(node.name, writer.shaped(x), order)
     if made != node.name:
         writer.aliases[node.name] = made

@@ -33,7 +33,14 @@ def same_at_all_levels(program: ActorProgram, weights, bits: int, x) -> None:
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize(
     "program",
-    [cnn(), cnn(9, 1, pads=((0, 0), (0, 0))), every_op(), every_op(16), arranged(), arranged(5, 17)],
+    [
+        cnn(),
+        cnn(9, 1, pads=((0, 0), (0, 0))),
+        every_op(),
+        every_op(16),
+        arranged(),
+        arranged(5, 17),
+    ],
 )
 @pytest.mark.parametrize("n", [1, 3])
 def test_every_step_gives_the_same_bits(program, bits, n):

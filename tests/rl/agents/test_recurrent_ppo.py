@@ -10,7 +10,7 @@ from qgraph.rl.actor import Actor, Packer
 from qgraph.rl.actor.recurrent_cells import RecurrentCell
 from qgraph.rl.agents import config_for
 from qgraph.rl.agents.ppo.learner import LOG_STD, PpoLearner
-from qgraph.rl.learn.networks import OBSERVED, SELECTED, recurrent_actor_critic
+from qgraph.rl.learn.networks import SELECTED, recurrent_actor_critic
 from qgraph.rl.learn.records import record_type
 from qgraph.rl.policy import floats
 from qgraph.rl.policy.recurrent_outputs import RecurrentOutputs

@@ -9,7 +9,7 @@ import pytest
 from qgraph.errors import UnsupportedError
 from qgraph.frontends import load_keras
 from qgraph.rl.head import Head
-from qgraph.rl.policy import floats, read_policy
+from qgraph.rl.policy import Policy, floats, pack, read_policy
 from tests.helpers.c_programs import needs_compiler
 from tests.helpers.exported_policies import cleanrl, sequences
 from tests.helpers.exported_policies.written_graph import WrittenGraph, tensor
@@ -53,6 +53,16 @@ def test_a_greedy_action_is_that_of_the_largest_expected_return(saved):
     found = floats.run(network.program, network.weights, x)["actions"].argmax(-1)
     np.testing.assert_array_equal(found, wanted)
     assert len(set(wanted)) > 1
+
+
+def test_a_head_on_probabilities_of_atoms_is_refused(saved):
+    model = cleanrl.categorical_network()
+    shares = next(node.output[0] for node in model.graph.node if node.op_type == "Softmax")
+    network = read_policy(saved(model), outputs=[shares])
+    with pytest.raises(UnsupportedError, match=r"shape \[3, 11\](.|\n)*one number for each action"):
+        pack(network, HEADS["argmax"])
+    x = observed((6,), 4, 0)
+    assert Policy(pack(network)).outputs(x).shape == (4, 3, 11)
 
 
 def test_samples_along_another_axis_stay_apart(saved):
@@ -131,4 +141,6 @@ def test_policies_of_keras(name, tmp_path):
     model = keras.Model(x, build(keras.layers, x))
     network, given = read_policy(load_keras(model)), observed(shape, 64, 1)
     for check in FORMS.values():
-        check(network, HEADS["clip"], observed(shape, 200, 2), given, model(given).numpy(), tmp_path)
+        check(
+            network, HEADS["clip"], observed(shape, 200, 2), given, model(given).numpy(), tmp_path
+        )

@@ -36,9 +36,7 @@ class LayerNormAttrs(Attributes):
 # -- shapes -------------------------------------------------------------------------------------
 
 
-def _pool_shape(
-    attrs: MaxPoolAttrs, inputs: Sequence[Shape], weights: Sequence[Shape]
-) -> Shape:
+def _pool_shape(attrs: MaxPoolAttrs, inputs: Sequence[Shape], weights: Sequence[Shape]) -> Shape:
     (x,) = inputs
     check_rank(x, 3)
     return (*slid(x, attrs.ksize, attrs.strides, attrs.pads), x[2])

@@ -121,7 +121,7 @@ COLUMNS: Mapping[str, Column] = MappingProxyType(
         "shape": Column("pads", _axes, lambda stored: _read_axes(stored).tolist()),
         "perm": Column(
             "pads",
-            lambda value: _axes(np.add(value, 1)),
+            lambda value: _axes(np.array(value) + 1),
             lambda stored: (_read_axes(stored).astype(np.int64) - 1).tolist(),
         ),
     }

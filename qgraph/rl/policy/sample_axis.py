@@ -1,4 +1,4 @@
-"""Where samples lie in a value of a policy's graph, so that one sample of it can be computed."""
+"""The axis of samples in a value of a policy's graph, and the shape of one sample of it."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class ActorProgramWriter:
         return self.samples_of(value).sample(shape) if shape else ()
 
     def samples_of(self, value: str) -> SampleAxis:
-        """Where samples lie in a value of the graph."""
+        """The axis of samples of a value of the graph."""
         return self.samples.get(value, SampleAxis())
 
     def known(self, value: str) -> Shape:

@@ -59,7 +59,7 @@ def erf(x: Array) -> Array:
     for factor in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
         y = y * t + F(factor)
     above = F(1) - (y * t) * exp(-(size * size))
-    return np.where(x < 0, -above, above)
+    return np.asarray(np.where(x < 0, -above, above))
 
 
 def sigmoid(x: Array) -> Array:

@@ -17,6 +17,7 @@ from qgraph.transforms.compose_functions import ComposeFunctions
 from qgraph.transforms.convert_dilations import ConvertDilations
 from qgraph.transforms.counts_to_tables import CountsToTables
 from qgraph.transforms.equalize_channels import EqualizeChannels
+from qgraph.transforms.expectations_to_products import ExpectationsToProducts
 from qgraph.transforms.fix_input_shape import FixInputShape
 from qgraph.transforms.fold_batch_norm import FoldBatchNorm
 from qgraph.transforms.fold_centering import FoldCentering
@@ -92,14 +93,15 @@ FOLD: tuple[Pass, ...] = (
     StripUnused(),
     MoveBiases(),  # after functions, which may have a bias within
     CountsToTables(),  # before sums are products
+    ExpectationsToProducts(),  # before sums are products, and after products are folded
     SumsToProducts(),  # last: what other passes recognize has sums
     ShareConstants(),  # weights with the same folded batch norm are equal
 )
 FLOAT: tuple[Pass, ...] = (*CLEAN, *FOLD)
 # Passes that actors do not need: they support these ops directly.
 NOT_FOR_ACTORS = (
-    ComposeFunctions, LowerLeakyRelu, ConvertDilations, MeanToAvgPool, AvgPoolToDepthwise,
-    LowerPaddings, SumsToProducts,
+    ComposeFunctions, LowerLeakyRelu, MeanToAvgPool, AvgPoolToDepthwise,
+    LowerPaddings, ExpectationsToProducts, SumsToProducts,
 )  # fmt: skip
 # A policy from training -> the forms that `qgraph.rl.policy.read` supports.
 POLICY: tuple[Pass, ...] = tuple(step for step in FLOAT if not isinstance(step, NOT_FOR_ACTORS))

@@ -170,7 +170,8 @@ void Actor::run_step(const Step& step, const Prepared& prepared, int64_t samples
             return kernels_->center(rows);
         case Op::softmax:
             return kernels_->softmax(rows);
-        case Op::max_pool: {
+        case Op::max_pool:
+        case Op::avg_pool: {
             const Shape& from = program_.values[step.inputs[0]];
             Pool pool{x,
                       y,
@@ -183,8 +184,9 @@ void Actor::run_step(const Step& step, const Prepared& prepared, int64_t samples
                       {step.strides[0], step.strides[1]},
                       step.pads[0],
                       step.pads[2]};
+            const auto run = step.op == Op::max_pool ? kernels_->max_pool : kernels_->avg_pool;
             for (int64_t i = 0; i < samples; ++i) {
-                kernels_->max_pool(pool);
+                run(pool);
                 pool.x += from.size();
                 pool.y += prepared.size;
             }
@@ -198,7 +200,18 @@ void Actor::run_step(const Step& step, const Prepared& prepared, int64_t samples
         }
         case Op::concat:
             return concat(step, samples);
+        case Op::slice:
+            return slice(step, samples);
+        case Op::transpose:
+            return transpose(step, samples);
+        case Op::sum: {
+            const int64_t row = program_.values[step.inputs[0]].last();
+            return kernels_->sum({x, y, samples * prepared.size, row});
+        }
+        case Op::matmul:
+            return matmul(step, samples);
         case Op::flatten:
+        case Op::reshape:
             std::memcpy(y, x, static_cast<size_t>(samples * prepared.size) * sizeof(float));
             return;
     }
@@ -216,6 +229,59 @@ void Actor::concat(const Step& step, int64_t samples) {
             std::memcpy(y + row * width, x + row * own, static_cast<size_t>(own) * sizeof(float));
         }
         y += own;
+    }
+}
+
+void Actor::slice(const Step& step, int64_t samples) {
+    const int64_t width = program_.values[step.output].last();
+    const int64_t row = program_.values[step.inputs[0]].last();
+    const float* x = value(step.inputs[0]) + step.ksize[0];
+    float* y = result(step.output);
+    for (int64_t i = 0; i < samples * (sizes_[step.output] / width); ++i) {
+        std::memcpy(y + i * width, x + i * row, static_cast<size_t>(width) * sizeof(float));
+    }
+}
+
+void Actor::transpose(const Step& step, int64_t samples) {
+    const Shape& from = program_.values[step.inputs[0]];
+    const Shape& to = program_.values[step.output];
+    // Four axes of the result, the first ones of size 1, and the way in x along each.
+    const int missing = kMaxRank - from.rank;
+    std::array<int64_t, kMaxRank> sizes{1, 1, 1, 1}, ways{};
+    for (int i = 0; i < to.rank; ++i) {
+        const auto at = static_cast<size_t>(missing + i);
+        sizes[at] = to.dims[static_cast<size_t>(i)];
+        ways[at] = 1;
+        for (int64_t axis = step.pads[static_cast<size_t>(i)]; axis < from.rank; ++axis) {
+            ways[at] *= from.dims[static_cast<size_t>(axis)];
+        }
+    }
+    const float* x = value(step.inputs[0]);
+    float* y = result(step.output);
+    for (int64_t sample = 0; sample < samples; ++sample, x += sizes_[step.inputs[0]]) {
+        for (int64_t a = 0; a < sizes[0]; ++a) {
+            for (int64_t b = 0; b < sizes[1]; ++b) {
+                for (int64_t c = 0; c < sizes[2]; ++c) {
+                    const float* row = x + a * ways[0] + b * ways[1] + c * ways[2];
+                    for (int64_t d = 0; d < sizes[3]; ++d) *y++ = row[d * ways[3]];
+                }
+            }
+        }
+    }
+}
+
+void Actor::matmul(const Step& step, int64_t samples) {
+    const Shape& a = program_.values[step.inputs[0]];
+    const Shape& b = program_.values[step.inputs[1]];
+    const int64_t rows = a.dims[static_cast<size_t>(a.rank - 2)];
+    Matrices m{value(step.inputs[0]), value(step.inputs[1]), result(step.output), rows, a.last(),
+               b.last()};
+    const int64_t count = samples * (a.size() / (m.rows * m.depth));
+    for (int64_t i = 0; i < count; ++i) {
+        kernels_->matmul(m);
+        m.a += m.rows * m.depth;
+        m.b += m.depth * m.columns;
+        m.y += m.rows * m.columns;
     }
 }
 

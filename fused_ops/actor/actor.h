@@ -51,6 +51,9 @@ class Actor {
     void quantize_padded(const Step& step, const Prepared& prepared, int64_t samples);
     void pad(const Step& step, const Prepared& prepared, int64_t samples);
     void concat(const Step& step, int64_t samples);
+    void slice(const Step& step, int64_t samples);
+    void transpose(const Step& step, int64_t samples);
+    void matmul(const Step& step, int64_t samples);
     const float* vector(const Step& step, size_t i) const;
 
     Program program_;

@@ -134,27 +134,64 @@ void multiply(Rows rows, const float* other, bool one) {
     with_other(rows, other, one, [](Vec a, Vec b) { return a * b; });
 }
 
-void max_pool(const Pool& p) {
+void sum_rows(Rows rows) {
+    for (int64_t row = 0; row < rows.count; ++row) {
+        rows.y[row] = total(rows.x + row * rows.size, rows.size, [](Vec v, int64_t) { return v; });
+    }
+}
+
+// Products are added one after the other.
+void matmul(const Matrices& m) {
+    for (int64_t row = 0; row < m.rows; ++row) {
+        const float* a = m.a + row * m.depth;
+        for (int64_t c = 0; c < m.columns; c += kWide) {
+            Vec sum{};
+            for (int64_t k = 0; k < m.depth; ++k) {
+                sum += all(a[k]) * load_first(m.b + k * m.columns + c, m.columns - c);
+            }
+            store_first(m.y + row * m.columns + c, sum, m.columns - c);
+        }
+    }
+}
+
+// y = end(join(join(first, v), ...), count) of the `count` values v under each window.
+template <class Join, class End>
+void pool(const Pool& p, Vec first, Join join, End end) {
     const int64_t last_row = p.height + p.top, last_column = p.width + p.left;
     float* y = p.y;
     for (int64_t row = 0; row < p.out_height * p.strides[0]; row += p.strides[0]) {
         for (int64_t column = 0; column < p.out_width * p.strides[1]; column += p.strides[1]) {
             for (int64_t c = 0; c < p.channels; c += kWide) {
-                Vec largest = all(-__builtin_inff());
+                Vec joined = first;
+                int count = 0;
                 for (int64_t i = row; i < row + p.ksize[0]; ++i) {
                     if (i < p.top || i >= last_row) continue;
                     for (int64_t j = column; j < column + p.ksize[1]; ++j) {
                         if (j < p.left || j >= last_column) continue;
                         const int64_t pixel = (i - p.top) * p.width + j - p.left;
                         const Vec v = load_first(p.x + pixel * p.channels + c, p.channels - c);
-                        largest = v > largest ? v : largest;
+                        joined = join(joined, v);
+                        ++count;
                     }
                 }
-                store_first(y + c, largest, p.channels - c);
+                store_first(y + c, end(joined, count), p.channels - c);
             }
             y += p.channels;
         }
     }
+}
+
+void max_pool(const Pool& p) {
+    pool(
+        p, all(-__builtin_inff()), [](Vec a, Vec v) { return v > a ? v : a; },
+        [](Vec a, int) { return a; });
+}
+
+// Values are added in the order of rows.
+void avg_pool(const Pool& p) {
+    pool(
+        p, Vec{}, [](Vec a, Vec v) { return a + v; },
+        [](Vec a, int count) { return a / static_cast<float>(count); });
 }
 
 }  // namespace

@@ -65,8 +65,8 @@ struct StepRecord {
     uint32_t inputs;  // number of indices that are inputs
     uint32_t weights[2];
     uint32_t strides[2];
-    uint32_t pads[4];  // top, bottom, left, right
-    uint32_t ksize[2];
+    uint32_t pads[4];   // top, bottom, left, right; reshape: sizes; transpose: axes, from 1
+    uint32_t ksize[2];  // slice: the first column, and how many
 };
 static_assert(sizeof(StepRecord) == 64);
 

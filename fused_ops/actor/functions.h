@@ -43,6 +43,17 @@ inline Vec tanh(Vec x) {
     return size < 0.6f ? near : (x < 0.0f ? -far : far);
 }
 
+inline Vec erf(Vec x) {
+    const Vec size = x < 0.0f ? -x : x;
+    const Vec t = 1.0f / (size * 0.3275911f + 1.0f);
+    Vec y = all(1.061405429f);
+    for (const float factor : {-1.453152027f, 1.421413741f, -0.284496736f, 0.254829592f}) {
+        y = y * t + factor;
+    }
+    const Vec above = 1.0f - (y * t) * exp(-(size * size));
+    return x < 0.0f ? -above : above;
+}
+
 inline Vec sigmoid(Vec x) { return 1.0f / (exp(-x) + 1.0f); }
 
 inline Vec softplus(Vec x) {
@@ -76,6 +87,10 @@ inline Vec activated(Vec x, float alpha) {
             return x * sigmoid(x);
         case Activation::exp:
             return exp(x);
+        case Activation::sign:
+            return x > 0.0f ? all(1) : (x < 0.0f ? all(-1) : x);
+        case Activation::erf:
+            return erf(x);
     }
 }
 
@@ -105,6 +120,10 @@ inline void with_activation(Activation activation, F f) {
             return f(Tag<Activation::swish>{});
         case Activation::exp:
             return f(Tag<Activation::exp>{});
+        case Activation::sign:
+            return f(Tag<Activation::sign>{});
+        case Activation::erf:
+            return f(Tag<Activation::erf>{});
     }
 }
 

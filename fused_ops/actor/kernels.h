@@ -77,6 +77,14 @@ struct Pool {
     int64_t top, left;
 };
 
+// a [rows, depth] times b [depth, columns].
+struct Matrices {
+    const float* a;
+    const float* b;
+    float* y;
+    int64_t rows, depth, columns;
+};
+
 struct Kernels {
     void (*product)(const Product& product);
     // Bytes that an unpacked panel with this many values per channel needs; 0 if unpacking is not
@@ -99,6 +107,10 @@ struct Kernels {
     void (*add)(Rows rows, const float* other, bool one);
     void (*multiply)(Rows rows, const float* other, bool one);
     void (*max_pool)(const Pool& pool);
+    void (*avg_pool)(const Pool& pool);
+    // The sum of each row, one number.
+    void (*sum)(Rows rows);
+    void (*matmul)(const Matrices& matrices);
     // Packs [segments, length, outputs] of float32; false if any is not finite. `inverse` is memory
     // for one number per output.
     bool (*pack)(const float* weights, const Panels& form, int high, char* data, float* scale,

@@ -20,8 +20,14 @@ enum class Op : uint32_t {
     multiply = 10,
     concat = 11,
     flatten = 12,
+    slice = 13,
+    reshape = 14,
+    transpose = 15,
+    sum = 16,
+    matmul = 17,
+    avg_pool = 18,
 };
-constexpr uint32_t kOps = 13;
+constexpr uint32_t kOps = 19;
 
 enum class Activation : uint32_t {
     linear = 0,
@@ -33,8 +39,10 @@ enum class Activation : uint32_t {
     softplus = 6,
     swish = 7,
     exp = 8,
+    sign = 9,
+    erf = 10,
 };
-constexpr uint32_t kActivations = 9;
+constexpr uint32_t kActivations = 11;
 
 struct OpFacts {
     const char* name;
@@ -57,6 +65,12 @@ constexpr OpFacts kOpFacts[kOps] = {
     {"multiply", 2, false, 0, false},    // a, b
     {"concat", 1, true, 0, false},       // x...
     {"flatten", 1, false, 0, false},     // x
+    {"slice", 1, false, 0, false},       // x
+    {"reshape", 1, false, 0, false},     // x
+    {"transpose", 1, false, 0, false},   // x
+    {"sum", 1, false, 0, false},         // x
+    {"matmul", 2, false, 0, false},      // a, b
+    {"avg_pool", 1, false, 0, false},    // x
 };
 
 constexpr const OpFacts& facts_of(Op op) { return kOpFacts[static_cast<uint32_t>(op)]; }

@@ -223,11 +223,10 @@ class Reader {
                 return has_vector(step, 1, y.last());
             }
             case Op::max_pool:
+            case Op::avg_pool:
                 fits_windows(step, x, y, step.ksize[0], step.ksize[1]);
                 return fits(x.last() == y.last());
             case Op::layer_norm:
-                fits(x.rank == 1);
-                [[fallthrough]];
             case Op::affine:
             case Op::clip:
                 has_vector(step, 0, x.last());
@@ -239,27 +238,57 @@ class Reader {
                 return fits(x == y);
             case Op::add:
             case Op::multiply: {
-                Shape one = x;
-                one.dims[static_cast<size_t>(x.rank - 1)] = 1;
                 const Shape& other = value(step.inputs[1]);
-                return fits(x == y && (other == x || other == one));
+                return fits(x == y && (other == x || other == with_last(x, 1)));
             }
             case Op::concat:
                 return check_concat(step, y);
             case Op::flatten:
                 return fits(y.rank == 1 && y.size() == x.size());
+            case Op::slice:
+                fits(step.ksize[1] == y.last() && step.ksize[0] + y.last() <= x.last());
+                return fits(y == with_last(x, y.last()));
+            case Op::reshape:
+                return fits(y.size() == x.size());
+            case Op::transpose:
+                return check_transpose(step, x, y);
+            case Op::sum:
+                return fits(y == with_last(x, 1));
+            case Op::matmul:
+                return check_matmul(x, value(step.inputs[1]), y);
         }
         no_case(step.op, "actor/parse.cpp, check");
+    }
+
+    static Shape with_last(Shape shape, int64_t size) {
+        shape.dims[static_cast<size_t>(shape.rank - 1)] = size;
+        return shape;
+    }
+
+    static void check_transpose(const Step& step, const Shape& x, const Shape& y) {
+        fits(x.rank == y.rank);
+        std::array<bool, kMaxRank> taken{};
+        for (size_t i = 0; i < static_cast<size_t>(x.rank); ++i) {
+            fits(step.pads[i] >= 1 && step.pads[i] <= x.rank);
+            const auto axis = static_cast<size_t>(step.pads[i] - 1);
+            fits(!taken[axis] && y.dims[i] == x.dims[axis]);
+            taken[axis] = true;
+        }
+    }
+
+    static void check_matmul(const Shape& a, const Shape& b, const Shape& y) {
+        fits(a.rank >= 2 && b.rank == a.rank);
+        const auto rows = static_cast<size_t>(a.rank - 2);
+        fits(b.dims[rows] == a.last() && y == with_last(a, b.last()));
+        for (size_t i = 0; i < rows; ++i) fits(a.dims[i] == b.dims[i]);
     }
 
     void check_concat(const Step& step, const Shape& y) const {
         int64_t last = 0;
         for (const uint32_t input : step.inputs) {
-            Shape x = value(input);
+            const Shape& x = value(input);
             last += x.last();
-            fits(x.rank == y.rank);
-            x.dims[static_cast<size_t>(x.rank - 1)] = y.last();
-            fits(x == y);
+            fits(with_last(x, y.last()) == y);
         }
         fits(last == y.last());
     }

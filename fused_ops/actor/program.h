@@ -51,7 +51,7 @@ struct Step {
     std::vector<uint32_t> inputs;
     std::array<uint32_t, 2> weights;
     std::array<int64_t, 2> strides, ksize;
-    std::array<int64_t, 4> pads;  // top, bottom, left, right
+    std::array<int64_t, 4> pads;  // format.h names the uses of these fields
 };
 
 struct Program {

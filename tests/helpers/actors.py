@@ -88,6 +88,37 @@ def every_op(size: int = 21) -> ActorProgram:
     return ActorProgram((size,), steps, ("both", "p"), shapes)
 
 
+def arranged(rows: int = 3, columns: int = 4) -> ActorProgram:
+    """Slices, other shapes and orders of axes, sums and products of a vector's parts."""
+    size = rows * columns
+    shapes: dict[str, Any] = {"scale": (columns,), "offset": (columns,)}
+    steps = (
+        *_arrangement("observation", rows, columns),
+        ActorStep("layer_norm", ("product",), "normed", ("scale", "offset"), {"epsilon": 1e-3}),
+        ActorStep("softmax", ("normed",), "shares"),
+        ActorStep("sum", ("shares",), "sums"),
+    )
+    return ActorProgram((2 * size + 1,), steps, ("turned", "sums", "image"), shapes)
+
+
+def _arrangement(x: str, rows: int, columns: int) -> tuple[ActorStep, ...]:
+    size = rows * columns
+    window = {"ksize": (2, 2), "strides": (1, 2), "pads": ((1, 0), (0, 1))}
+    return (
+        ActorStep("slice", (x,), "first", (), {"columns": (1, size)}),
+        ActorStep("slice", (x,), "second", (), {"columns": (size, size)}),
+        ActorStep("reshape", ("first",), "one", (), {"shape": (rows, columns)}),
+        ActorStep("reshape", ("second",), "other", (), {"shape": (1, columns, rows)}),
+        ActorStep("transpose", ("other",), "swapped", (), {"perm": (0, 2, 1)}),
+        ActorStep("reshape", ("swapped",), "flat_other", (), {"shape": (rows, columns)}),
+        ActorStep("transpose", ("one",), "turned", (), {"perm": (1, 0)}),
+        ActorStep("matmul", ("turned", "flat_other"), "square"),
+        ActorStep("matmul", ("one", "square"), "product"),
+        ActorStep("reshape", ("product",), "picture", (), {"shape": (rows, columns, 1)}),
+        ActorStep("avg_pool", ("picture",), "image", (), window),
+    )
+
+
 def random_weights(program: ActorProgram, seed: int = 0) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     found = {}
@@ -114,8 +145,11 @@ def everything() -> ActorProgram:
     size = ActorProgram((5, 6, 2), steps, ("twice",), shapes).size("observations")
     rest = every_op(size)
     renamed = {"observation": "observations"}
+    steps += _arrangement("observations", 2, 3)
+    steps += (ActorStep("sum", ("product",), "sums"),)
     steps += tuple(
         ActorStep(s.op, tuple(renamed.get(i, i) for i in s.inputs), s.output, s.weights, s.attrs)
         for s in rest.steps
     )
-    return ActorProgram((5, 6, 2), steps, ("both", "p", "pooled"), {**rest.weight_shapes, **shapes})
+    outputs = ("both", "p", "pooled", "sums", "image")
+    return ActorProgram((5, 6, 2), steps, outputs, {**rest.weight_shapes, **shapes})

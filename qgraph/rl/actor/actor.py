@@ -69,7 +69,7 @@ class Actor:
     def __init__(
         self, block: BlockBytes, level: str = "auto", compute_bits: int | None = None
     ) -> None:
-        self._number = _number(level)
+        self._number = level_number(level)
         self.level = LEVELS[self._number]
         self.refused = 0  # observations with NaN or infinity
         self._compute_bits = compute_bits
@@ -207,8 +207,11 @@ class Actor:
         )
 
 
-def _number(level: str) -> int:
-    """The place in LEVELS; `auto` is the best one of this machine."""
+def level_number(level: str) -> int:
+    """The place in LEVELS; `auto` is the best one of this machine.
+
+    Raises UsageError for an unknown level, UnsupportedError for one that this machine lacks.
+    """
     chosen(LEVELS, level, "level")
     engine = kernels.native_engine() if kernels.native_actor() is not None else None
     first = LEVELS.index("plain")

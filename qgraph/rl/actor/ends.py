@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from qgraph.rl.actor.ops import ColumnsAttrs
 from qgraph.rl.actor.program import ActorProgram, ActorStep
 
 
 def first_layers(program: ActorProgram) -> list[ActorStep]:
     """Layers that the observation reaches through no other layer, in order.
 
-    Selections are not counted as layers, and states are not observations.
+    States, which are slices of the observation, are not counted.
     """
     reached, first = {program.observation}, []
-    states = {each.step for each in program.selections if each.first >= program.observed}
     for step in program.steps:
-        if reached.intersection(step.inputs) and step.output not in states:
-            if step.definition.layer and step.output not in program.selecting:
+        if reached.intersection(step.inputs) and not _takes_state(program, step):
+            if step.definition.layer:
                 first.append(step)
             else:
                 reached.add(step.output)
     return first
+
+
+def _takes_state(program: ActorProgram, step: ActorStep) -> bool:
+    """Whether a step takes columns of states."""
+    if step.op != "slice" or step.inputs != (program.observation,):
+        return False
+    return step.attrs_as(ColumnsAttrs).columns[0] >= program.observed
 
 
 def last_layers(program: ActorProgram) -> list[ActorStep]:

@@ -57,7 +57,6 @@ PANEL = 64  # output channels of a panel
 MAX_SUM = 1 << 16  # products in one sum: 2^16 * 255 * 128 fits into 31 bits
 MAX_COUNT = 1 << 12
 MAX_NUMBERS = 1 << 24  # of all values for one observation, and of one value with its padding
-EXACT_BITS = 16  # the fewest bits of selections, whose weights are 0 and 1
 BITS = (2, 3, 4, 5, 6, 7, 8, 16, 32)
 
 
@@ -156,7 +155,8 @@ class Layout:
         row["inputs"] = len(step.inputs)
         row["weights"] = ([places[name] for name in step.weights] + [NO_WEIGHT] * 2)[:2]
         for name, value in step.attrs.items():
-            row[name] = np.array(COLUMNS[name].write(value))
+            column = COLUMNS[name]
+            row[column.name] = np.array(column.write(value))
 
     def _place(self, row: np.void, name: str, shape: Shape, bits: int, at: int) -> int:
         row["data"] = at
@@ -198,11 +198,6 @@ def layout(
         chosen |= {step.weights[0]: first_bits for step in first_layers(program)}
     if last_bits is not None:
         chosen |= {step.weights[0]: last_bits for step in last_layers(program)}
-    chosen |= {
-        step.weights[0]: max(bits, EXACT_BITS)
-        for step in program.steps
-        if step.output in program.selecting
-    }
     return Layout(program, {**dict.fromkeys(program.weight_shapes, bits), **chosen}, bits)
 
 

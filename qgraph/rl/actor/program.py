@@ -18,7 +18,7 @@ from qgraph.ir.types import Array
 from qgraph.ops.attributes import A, Attributes, attributes_for
 from qgraph.records import Object, from_json, to_object
 from qgraph.rl.actor.ops import OPS, Activation, ActivationAttrs, AnyActorOp, Shape, actor_op
-from qgraph.rl.actor.program_state import ProgramState, Selection, size_of
+from qgraph.rl.actor.program_state import ProgramState, size_of
 
 Weights = Mapping[str, Array]  # float32, as a learner holds them
 NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -167,8 +167,6 @@ class ActorProgram:
         outputs: Names of the values that are outputs.
         weight_shapes: The shape of each weight, by name.
         observation: Name of the observation in the steps.
-        selections: Dense steps that only take columns of the observation. Their kernels are 0 and
-            1, and packed in float16 or float32, which is exact.
         states: The states of a recurrent program, which are the last columns of the observation.
 
     Raises:
@@ -189,7 +187,6 @@ class ActorProgram:
     outputs: tuple[str, ...]
     weight_shapes: Mapping[str, Shape]
     observation: str = "observation"
-    selections: tuple[Selection, ...] = ()
     states: tuple[ProgramState, ...] = ()
 
     def __post_init__(self) -> None:
@@ -197,14 +194,6 @@ class ActorProgram:
         for name in self.outputs:
             if name not in known:
                 raise GraphError("an output that no step computes", node=name)
-        layers = {step.output: step for step in self.steps if step.op == "dense"}
-        for selection in self.selections:
-            step = layers.get(selection.step)
-            if step is None or not step.is_linear_layer or step.inputs != (self.observation,):
-                raise GraphError(
-                    "a selection is a dense layer of the observation, without an activation",
-                    node=selection.step,
-                )
         for state in self.states:
             if state.output not in self.outputs or known[state.output] != (state.size,):
                 raise GraphError(
@@ -217,11 +206,6 @@ class ActorProgram:
     def observed(self) -> int:
         """The numbers of an observation without states."""
         return math.prod(self.shape) - size_of(self.states)
-
-    @property
-    def selecting(self) -> frozenset[str]:
-        """The outputs of selections."""
-        return frozenset(selection.step for selection in self.selections)
 
     def shapes(self) -> dict[str, Shape]:
         """Compute the shape of each value for one observation.
@@ -291,7 +275,6 @@ class ActorProgram:
             self.outputs,
             self.weight_shapes,
             self.observation,
-            self.selections,
             self.states,
         )
         return to_object(record)
@@ -321,7 +304,6 @@ class ActorProgram:
             record.outputs,
             record.weight_shapes,
             record.observation,
-            record.selections,
             record.states,
         )
 
@@ -351,5 +333,4 @@ class _ProgramRecord:
     outputs: tuple[str, ...]
     weight_shapes: Mapping[str, Shape]
     observation: str
-    selections: tuple[Selection, ...] = ()
     states: tuple[ProgramState, ...] = ()

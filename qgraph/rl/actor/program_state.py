@@ -1,8 +1,7 @@
 """States of recurrent programs: columns of the observation that an output has for the next step.
 
 An actor takes one array. The observation of a recurrent program has its states as its last
-columns, and selections take the parts of it: dense layers whose kernels are 0 and 1, in float,
-which is exact.
+columns, and slices take the parts of it.
 """
 
 from __future__ import annotations
@@ -13,24 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from qgraph.ir.types import Array
-
-
-@dataclass(frozen=True)
-class Selection:
-    """A step that takes columns of the observation.
-
-    Attributes:
-        step: The output of the step.
-        first: The lowest column that it takes.
-
-    Examples:
-        >>> from qgraph.rl.actor.program_state import Selection
-        >>> Selection("hidden", 4).first
-        4
-    """
-
-    step: str
-    first: int
 
 
 @dataclass(frozen=True)
@@ -61,8 +42,3 @@ def size_of(states: Sequence[ProgramState]) -> int:
 def next_states(states: Sequence[ProgramState], outputs: Mapping[str, Array]) -> Array:
     """The states of the next step, [n, size], from the outputs of a step."""
     return np.concatenate([outputs[state.output] for state in states], -1)
-
-
-def selection_kernel(first: int, count: int, columns: int) -> Array:
-    """The kernel [columns, count] that takes `count` columns, from `first`."""
-    return np.eye(columns, count, -first, dtype=np.float32)

@@ -76,12 +76,14 @@ STEP = np.dtype(
 
 @dataclass(frozen=True)
 class Column:
-    """How an attribute is stored in a record of `STEP`, in the column of its name.
+    """How an attribute is stored in a record of `STEP`.
 
-    write: the attribute as a number or an array. read: the attribute, from an array of the
-    column's shape; lists stand for tuples.
+    name: the column; several ops may use one column for different attributes. write: the attribute
+    as a number or an array. read: the attribute, from an array of the column's shape; lists stand
+    for tuples.
     """
 
+    name: str
     write: Callable[[object], object]
     read: Callable[[Array], object]
 
@@ -94,15 +96,34 @@ def _flat(value: object) -> Array:
     return np.array(value).ravel()
 
 
+def _axes(value: object) -> Array:
+    """Numbers from 1 on for up to MAX_RANK axes, then zeros."""
+    given = np.array(value)
+    return np.pad(given, (0, MAX_RANK - len(given)))
+
+
+def _read_axes(stored: Array) -> Array:
+    return stored[stored > 0]
+
+
 # By attribute; tests/rl/actor/test_ops.py reports missing ones.
 COLUMNS: Mapping[str, Column] = MappingProxyType(
     {
-        "activation": Column(ACTIVATIONS.index, lambda stored: ACTIVATIONS[int(stored)]),
-        "alpha": Column(lambda value: value or 0.0, float),
-        "epsilon": Column(_unchanged, float),
-        "strides": Column(_unchanged, np.ndarray.tolist),
-        "ksize": Column(_unchanged, np.ndarray.tolist),
-        "pads": Column(_flat, lambda stored: stored.reshape(2, 2).tolist()),
+        "activation": Column(
+            "activation", ACTIVATIONS.index, lambda stored: ACTIVATIONS[int(stored)]
+        ),
+        "alpha": Column("alpha", lambda value: value or 0.0, float),
+        "epsilon": Column("epsilon", _unchanged, float),
+        "strides": Column("strides", _unchanged, np.ndarray.tolist),
+        "ksize": Column("ksize", _unchanged, np.ndarray.tolist),
+        "pads": Column("pads", _flat, lambda stored: stored.reshape(2, 2).tolist()),
+        "columns": Column("ksize", _unchanged, np.ndarray.tolist),
+        "shape": Column("pads", _axes, lambda stored: _read_axes(stored).tolist()),
+        "perm": Column(
+            "pads",
+            lambda value: _axes(np.array(value) + 1),
+            lambda stored: (_read_axes(stored).astype(np.int64) - 1).tolist(),
+        ),
     }
 )
 
@@ -111,6 +132,7 @@ def read_attributes(op: AnyActorOp, row: np.void) -> Attributes:
     """The attributes in a record of `STEP`. Raises GraphError, IndexError."""
     names = (declared.name for declared in declarations(op.attributes))
     attrs: Attributes = attributes_of(
-        op.attributes, {name: COLUMNS[name].read(np.asarray(row[name])) for name in names}
+        op.attributes,
+        {name: COLUMNS[name].read(np.asarray(row[COLUMNS[name].name])) for name in names},
     )
     return attrs

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from qgraph.errors import GraphError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, ActorStep
 from qgraph.rl.actor.ops import ChannelRule
@@ -33,7 +32,7 @@ class Channels:
 
 
 def channels_of(program: ActorProgram) -> Channels:
-    """Number the channels; layers whose units reach an output, a mean or a sum keep them."""
+    """Number the channels; layers keep units that reach an output, a mean, a sum or a place."""
     shapes = program.shapes()
     of = {program.observation: np.arange(shapes[program.observation][-1])}
     count = len(of[program.observation])
@@ -41,12 +40,15 @@ def channels_of(program: ActorProgram) -> Channels:
     common = shared(program)
     for step in program.steps:
         inputs = [of[name] for name in step.inputs]
-        if step.definition.layer:
+        if step.definition.channel_ids is None:
             width = shapes[step.output][-1]
-            of[step.output] = made[step.output] = np.arange(count, count + width)
+            of[step.output] = np.arange(count, count + width)
             count += width
         else:
-            of[step.output] = _carried(step, inputs, [shapes[name] for name in step.inputs])
+            numbered = [shapes[name] for name in step.inputs]
+            of[step.output] = step.definition.channel_ids(inputs, numbered)
+        if step.definition.layer:
+            made[step.output] = of[step.output]
         if not _alike(step, inputs):
             kept += inputs
         if common.intersection(step.weights):
@@ -77,16 +79,9 @@ def without(
     return made, left
 
 
-def _carried(step: ActorStep, inputs: list[Array], shapes: list[tuple[int, ...]]) -> Array:
-    channel_ids = step.definition.channel_ids
-    if channel_ids is None:
-        raise GraphError(f"{step.op}: its definition does not number channels", node=step.output)
-    return channel_ids(inputs, shapes)
-
-
 def _alike(step: ActorStep, inputs: list[Array]) -> bool:
     """Whether channels can be removed: all have one function, and those that meet are the same."""
     rule = step.definition.channels
     if rule is ChannelRule.PAIRED:
         return np.array_equal(inputs[0], inputs[1])
-    return rule is not ChannelRule.MIXED
+    return rule not in (ChannelRule.MIXED, ChannelRule.PLACED)

@@ -16,14 +16,14 @@ from qgraph.choices import CellKind
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, ActorStep
 from qgraph.rl.actor.program import step_with_weights
-from qgraph.rl.actor.program_state import ProgramState, Selection, selection_kernel
+from qgraph.rl.actor.program_state import ProgramState
 from qgraph.rl.actor.recurrent_cells import RecurrentCell
 
 Shape = tuple[int, ...]
 NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # channels, kernel, stride (Mnih et al., 2015)
 NATURE_SIZE = 36  # the smallest height and width for those layers
 MINATAR = ((16, 3, 1),)  # for smaller images (Young and Tian, 2019)
-SELECTED = "select_"  # in front of the names of selections
+SELECTED = "select_"  # in front of the names of the parts of recurrent observations
 OBSERVED = f"{SELECTED}observed"
 TINY = 1e-2  # scale of the last layer's initial weights in a policy of means
 
@@ -150,8 +150,8 @@ def actor_critic(
 class RecurrentNetworks:
     """A recurrent policy for actors, and the same network with `value` [1] beside its `output`.
 
-    Both have the states of one layer of cells, whose values they take from `selections`, by the
-    names of the states; `observed` is that of the observation.
+    Both have the states of one layer of cells. Slices of their observation have the name SELECTED
+    and the name of a state; OBSERVED is the slice without states.
     """
 
     policy: ActorProgram
@@ -160,15 +160,8 @@ class RecurrentNetworks:
 
     @property
     def fixed(self) -> dict[str, Array]:
-        """Weights that are not trained: selections, and those of cells."""
-        total, at, found = self.policy.shape[0], 0, dict[str, Array]()
-        sizes = [(OBSERVED, self.policy.observed)]
-        sizes += [(f"{SELECTED}{state.name}", state.size) for state in self.policy.states]
-        for name, size in sizes:
-            found[f"{name}/kernel"] = selection_kernel(at, size, total)
-            found[f"{name}/bias"] = np.zeros(size, np.float32)
-            at += size
-        return found | self.cell.fixed_weights()
+        """Weights that are not trained."""
+        return self.cell.fixed_weights()
 
 
 def recurrent_actor_critic(
@@ -178,14 +171,12 @@ def recurrent_actor_critic(
     states = ("hidden", "cell") if kind is CellKind.LSTM else ("hidden",)
     total = shape[0] + units * len(states)
     build = _NetworkBuilder((total,))
-    selections = []
     for name, size, first in [
         (OBSERVED, shape[0], 0),
         *((f"{SELECTED}{s}", units, shape[0] + i * units) for i, s in enumerate(states)),
     ]:
         build.value, build.shape = "observation", (total,)
-        build.dense(name, size)
-        selections.append(Selection(name, first))
+        build.add("slice", name, {}, columns=(first, size))
     build.value, build.shape = OBSERVED, shape
     build.torso(hidden, "tanh", layer_norm=False)
     cell = RecurrentCell(kind, "recurrent", build.shape[0], units)
@@ -201,7 +192,7 @@ def recurrent_actor_critic(
         found.append(
             ActorProgram(
                 (total,), tuple(build.steps), (*names, *(state.output for state in after)),
-                dict(build.weight_shapes), selections=tuple(selections), states=after,
+                dict(build.weight_shapes), states=after,
             )
         )  # fmt: skip
     return RecurrentNetworks(found[0], found[1], cell)
@@ -248,5 +239,5 @@ def orthogonal_weights(
 
 
 def is_trained(name: str) -> bool:
-    """Whether a weight is trained; the scale of frames, selections and 1 - z are not."""
-    return not name.startswith(("scaled/", SELECTED)) and "/rest/" not in name
+    """Whether a weight is trained; the scale of frames and 1 - z are not."""
+    return not name.startswith("scaled/") and "/rest/" not in name

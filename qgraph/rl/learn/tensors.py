@@ -15,9 +15,18 @@ from qgraph.errors import UnsupportedError
 from qgraph.foreign import Tensor, TensorDType
 from qgraph.ir.types import Array
 from qgraph.ops.lowerings import LoweringRefusal, Lowerings
+from qgraph.ops.movement import TransposeAttrs
 from qgraph.rl.actor import ActorProgram, ActorStep
 from qgraph.rl.actor.ops import ACTIVATIONS as OF_ACTORS
-from qgraph.rl.actor.ops import ALPHA, OPS, Activation, ActorConvAttrs, LayerNormAttrs
+from qgraph.rl.actor.ops import (
+    ALPHA,
+    OPS,
+    Activation,
+    ActorConvAttrs,
+    ColumnsAttrs,
+    LayerNormAttrs,
+    ShapeAttrs,
+)
 from qgraph.rl.learn.replay import Batch
 
 
@@ -70,7 +79,7 @@ def run_all(
 
     bfloat16: products are bfloat16, their sums and everything else float32. dtype: of weights and
     results. through: a function applied to the result of each step. given: values of steps that are
-    not computed, such as the parts that a recurrent program selects; then x may be None.
+    not computed, such as the parts of a recurrent program's observation; then x may be None.
     """
     values = {} if x is None else {program.observation: tf.cast(x, dtype)}
     values |= given
@@ -127,6 +136,20 @@ def _layer_norm(step: ActorStep, inputs: list[Tensor], weights: list[Tensor]) ->
     return tf.nn.batch_normalization(inputs[0], mean, variance, beta, gamma, epsilon)
 
 
+def _slice(step: ActorStep, inputs: list[Tensor], weights: list[Tensor]) -> Tensor:
+    first, count = step.attrs_as(ColumnsAttrs).columns
+    return inputs[0][..., first : first + count]
+
+
+def _reshape(step: ActorStep, inputs: list[Tensor], weights: list[Tensor]) -> Tensor:
+    return tf.reshape(inputs[0], [tf.shape(inputs[0])[0], *step.attrs_as(ShapeAttrs).shape])
+
+
+def _transpose(step: ActorStep, inputs: list[Tensor], weights: list[Tensor]) -> Tensor:
+    perm = step.attrs_as(TransposeAttrs).perm
+    return tf.transpose(inputs[0], [0, *(axis + 1 for axis in perm)])
+
+
 Rule = Callable[[ActorStep, list[Tensor], list[Tensor]], Tensor]
 NO_DERIVATIVE = LoweringRefusal("a learner has no derivative of it")
 # Layers without their bias and activation.
@@ -145,8 +168,13 @@ STEPS: Lowerings[Rule] = Lowerings(
         "multiply": lambda step, x, w: x[0] * x[1],
         "concat": lambda step, x, w: tf.concat(x, -1),
         "flatten": lambda step, x, w: tf.reshape(x[0], [tf.shape(x[0])[0], -1]),
+        "slice": _slice,
+        "reshape": _reshape,
+        "transpose": _transpose,
+        "sum": lambda step, x, w: tf.reduce_sum(x[0], -1, keepdims=True),
+        "matmul": lambda step, x, w: tf.matmul(x[0], x[1]),
     },
-    dict.fromkeys(("softmax", "max_pool"), NO_DERIVATIVE),
+    dict.fromkeys(("softmax", "max_pool", "avg_pool"), NO_DERIVATIVE),
 )
 ACTIVATIONS: Lowerings[Callable[[Tensor], Tensor]] = Lowerings(
     "rl/learn/tensors",
@@ -158,7 +186,7 @@ ACTIVATIONS: Lowerings[Callable[[Tensor], Tensor]] = Lowerings(
         "tanh": tf.tanh,
         "sigmoid": tf.sigmoid,
     },
-    dict.fromkeys(("leaky_relu", "softplus", "swish", "exp"), NO_DERIVATIVE),
+    dict.fromkeys(("leaky_relu", "softplus", "swish", "exp", "sign", "erf"), NO_DERIVATIVE),
 )
 
 

@@ -65,7 +65,7 @@ class Simulated:
         """Quantize weights once; activations have `bits` too, unless `activation_bits` is given."""
         changed = dict(weights)
         for step in program.steps:
-            if step.definition.layer and step.output not in program.selecting:
+            if step.definition.layer:
                 kernel = np.asarray(weights[step.weights[0]], np.float32)
                 axes = (0, 1, 2) if step.op == "conv" else None
                 changed[step.weights[0]] = dequantized(kernel, bits, axes)

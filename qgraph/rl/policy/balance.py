@@ -24,7 +24,7 @@ def balance(network: PolicyNetwork, observations: Array) -> PolicyNetwork | None
     """
     program, name = network.program, network.program.observation
     takers = [step for step in program.steps if name in step.inputs]
-    if program.selections or not takers or any(step.op != "dense" for step in takers):
+    if not takers or any(step.op != "dense" for step in takers):
         return None
     factors = power_above(observations).astype(np.float32)
     scaled, weights = f"{name}/scaled", dict(network.weights)

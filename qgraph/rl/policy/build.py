@@ -80,6 +80,7 @@ def pack(
         policy.qpol
     """
     form = chosen(PackedForm, form, "form")
+    _check_head(network.program, head)
     _check_sequences(network, observations)
     manifest = _manifest(form, bits, network.program, head, observations, about, network.columns)
     if form is PackedForm.DYNAMIC:
@@ -136,6 +137,18 @@ def _manifest(
         **({} if columns is None else {"columns": to_json(columns)}),
         **(about or {}),
     }
+
+
+def _check_head(program: ActorProgram, head: Head | None) -> None:
+    """Raise UnsupportedError for a head on an output that is not one row of numbers."""
+    output = program.outputs[0]
+    shape = program.shapes()[output]
+    if head is not None and len(shape) > 1:
+        raise UnsupportedError(
+            f"the output has shape {list(shape)} for each observation, but heads take one row",
+            node=output,
+            hint="end the policy at one number for each action, or pack it without a head",
+        )
 
 
 def _check_sequences(network: PolicyNetwork, observations: Array | None) -> None:

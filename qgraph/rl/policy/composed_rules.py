@@ -36,11 +36,25 @@ def selu(writer: ActorProgramWriter, node: Node) -> None:
     _line(writer, node, node.name, curve, SELU_SCALE, 0)
 
 
+def magnitude(writer: ActorProgramWriter, node: Node) -> None:
+    attrs = {"activation": Activation.LEAKY_RELU, "alpha": -1.0}
+    writer.add(node.name, "activate", node.inputs[0], attrs=attrs)
+
+
+def square(writer: ActorProgramWriter, node: Node) -> None:
+    writer.add(node.name, "multiply", node.inputs[0], node.inputs[0])
+
+
 def gelu(writer: ActorProgramWriter, node: Node) -> None:
-    """0.5 x (1 + tanh(r x (1 + 0.044715 x^2))), with r = sqrt(2 / pi)."""
-    if not node.typed(GeluAttrs).approximate:
-        raise no_actor(node, " by erf", "use the GELU by tanh, torch.nn.GELU('tanh')")
+    """0.5 x (1 + erf(x / sqrt(2))); with r = sqrt(2 / pi), also
+    0.5 x (1 + tanh(r x (1 + 0.044715 x^2))).
+    """
     x, own, root = node.inputs[0], node.name, (2 / np.pi) ** 0.5
+    if not node.typed(GeluAttrs).approximate:
+        inner = _line(writer, node, f"{own}/inner", x, 0.5**0.5, 0)
+        writer.add(f"{own}/erf", "activate", inner, attrs={"activation": Activation.ERF})
+        writer.add(own, "multiply", x, _line(writer, node, f"{own}/share", f"{own}/erf", 0.5, 0.5))
+        return
     writer.add(f"{own}/square", "multiply", x, x)
     factor = _line(writer, node, f"{own}/factor", f"{own}/square", 0.044715 * root, root)
     writer.add(f"{own}/inner", "multiply", x, factor)

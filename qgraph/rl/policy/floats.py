@@ -10,8 +10,17 @@ from qgraph.interpret import run_node
 from qgraph.ir.graph import Node
 from qgraph.ir.types import Array
 from qgraph.ops.lowerings import Lowerings
+from qgraph.ops.movement import TransposeAttrs
 from qgraph.ops.windows import ONE, MaxPoolAttrs
-from qgraph.rl.actor.ops import ALPHA, OPS, Activation, ActorConvAttrs, LayerNormAttrs
+from qgraph.rl.actor.ops import (
+    ALPHA,
+    OPS,
+    Activation,
+    ActorConvAttrs,
+    ColumnsAttrs,
+    LayerNormAttrs,
+    ShapeAttrs,
+)
 from qgraph.rl.actor.program import ActorProgram, ActorStep, Weights
 
 Feed = Callable[[Array], Array]
@@ -28,7 +37,7 @@ def run(
     for step in program.steps:
         inputs = [values[name] for name in step.inputs]
         own = [np.asarray(weights[name], np.float32) for name in step.weights]
-        if feed is not None and step.definition.layer and step.output not in program.selecting:
+        if feed is not None and step.definition.layer:
             inputs = [feed(x) for x in inputs]
         rule = STEPS.of(step.op, step.output)
         values[step.output] = activated(step, rule(step, *inputs, *own))
@@ -53,15 +62,24 @@ def _conv(step: ActorStep, x: Array, kernel: Array, bias: Array) -> Array:
     return _op("conv2d", window, x, kernel) + bias
 
 
-def _max_pool(step: ActorStep, x: Array) -> Array:
+def _pool(step: ActorStep, x: Array) -> Array:
     attrs = step.attrs_as(MaxPoolAttrs)
     window = {"ksize": attrs.ksize, "strides": attrs.strides, "padding": attrs.pads}
-    return _op("max_pool", window, x)
+    return _op(step.op, window, x)
 
 
 def _layer_norm(step: ActorStep, x: Array, gamma: Array, beta: Array) -> Array:
     epsilon = step.attrs_as(LayerNormAttrs).epsilon
     return _op("layer_norm", {"epsilon": epsilon}, x, gamma, beta)
+
+
+def _slice(step: ActorStep, x: Array) -> Array:
+    first, count = step.attrs_as(ColumnsAttrs).columns
+    return x[..., first : first + count]
+
+
+def _transpose(step: ActorStep, x: Array) -> Array:
+    return x.transpose(0, *(axis + 1 for axis in step.attrs_as(TransposeAttrs).perm))
 
 
 def _center(step: ActorStep, x: Array) -> Array:
@@ -77,10 +95,16 @@ TABLE: Mapping[str, Callable[..., Array]] = {
     "activate": lambda step, x: x,
     "center": _center,
     "softmax": lambda step, x: _op("softmax", {"axis": -1}, x),
-    "max_pool": _max_pool,
+    "max_pool": _pool,
+    "avg_pool": _pool,
     "add": lambda step, x, y: x + y,
     "multiply": lambda step, x, y: x * y,
     "concat": lambda step, *inputs: np.concatenate(inputs, axis=-1),
     "flatten": lambda step, x: x.reshape(len(x), -1),
+    "slice": _slice,
+    "reshape": lambda step, x: x.reshape(len(x), *step.attrs_as(ShapeAttrs).shape),
+    "transpose": _transpose,
+    "sum": lambda step, x: x.sum(-1, keepdims=True),
+    "matmul": lambda step, a, b: a @ b,
 }
 STEPS = Lowerings("rl/policy/floats", OPS, TABLE)

@@ -14,6 +14,7 @@ from qgraph.errors import LoadError, UsageError
 from qgraph.ir.types import Array
 from qgraph.records import from_json
 from qgraph.rl.actor import Actor
+from qgraph.rl.actor.actor import level_number
 from qgraph.rl.actor.observations import wrong_shape
 from qgraph.rl.actor.program_state import next_states, size_of
 from qgraph.rl.policy.balance import power_above
@@ -43,6 +44,8 @@ def load_policy(path: str | Path, level: str = "auto") -> Policy:
 
     Raises:
         LoadError: The file does not exist or is damaged.
+        UsageError: The level is unknown.
+        UnsupportedError: This build or CPU does not support the level.
 
     Examples:
         >>> import numpy as np
@@ -80,6 +83,8 @@ class Policy:
 
     Raises:
         LoadError: The content is damaged.
+        UsageError: The level is unknown.
+        UnsupportedError: This build or CPU does not support the level.
 
     Examples:
         >>> from qgraph.rl.policy import load_policy
@@ -92,6 +97,7 @@ class Policy:
         self.about = packed.manifest
         self.sections = packed.sections
         self._static: StaticRunner | None = None
+        level_number(level)  # before errors are those of the file
         with reading(None, "its manifest is damaged", QUANTIZE_AGAIN):
             facts = from_json(PolicyManifest, packed.manifest)
             self.form, self.bits = facts.form, facts.bits

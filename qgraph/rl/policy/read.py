@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from qgraph.ops.movement import TransposeAttrs
 from qgraph.passes import PassManager
 from qgraph.recipes import POLICY
 from qgraph.rl.actor.program import ActorProgram, ActorStep
-from qgraph.rl.actor.program_state import ProgramState, Selection
+from qgraph.rl.actor.program_state import ProgramState
 from qgraph.rl.policy.action_output import (
     check_state_is_kept,
     keep_action_output,
@@ -26,6 +27,7 @@ from qgraph.rl.policy.layered_states import separate_layers
 from qgraph.rl.policy.observation_columns import ObservationColumns
 from qgraph.rl.policy.one_input import check_parts, with_one_input
 from qgraph.rl.policy.rules import RULES
+from qgraph.rl.policy.sample_axis import SampleAxis
 from qgraph.rl.policy.writer import ActorProgramWriter, no_actor
 from qgraph.rl.setting_text import SettingText
 
@@ -140,9 +142,24 @@ def read_policy(
         rows, columns = with_one_input(graph)
         network = _PolicyReader(rows, columns).read()
         return replace(network, graph=graph, columns=columns)
+    _open_reshapes(graph)
     graph = _with_open_batch(graph)
     images_first = _take_images_last(graph)
     return replace(_PolicyReader(graph).read(), images_first=images_first)
+
+
+def _open_reshapes(graph: Graph) -> None:
+    """Let reshapes to one sample take any number of samples, as their inputs do.
+
+    Tracing by PyTorch writes `x.view(len(x), ...)` with the number of samples that it was given, 1.
+    """
+    for name in [node.name for node in graph.topological() if node.op == "reshape"]:
+        node = graph.nodes[name]
+        before, after = graph.types[node.inputs[0]].shape or (), graph.types[name].shape or ()
+        if before[:1] != (None,) or after[:1] != (1,) or None in (*before[1:], *after):
+            continue
+        if math.prod(d or 0 for d in before[1:]) == math.prod(d or 0 for d in after):
+            graph.replace(replace(node, attrs={**node.attrs, "shape": (-1, *after[1:])}))
 
 
 def _with_open_batch(graph: Graph) -> Graph:
@@ -227,13 +244,14 @@ class _PolicyReader:
 
     def read(self) -> PolicyNetwork:
         observation, shape = self._observation()
-        self.writer.observation = observation
+        self.writer.observation, self.writer.shapes[observation] = observation, shape
         for node in self.order:
             if node.name == observation or node.name in self.writer.aliases:
                 continue
             rule = RULES.get(node.op)
             if rule is None or node.outputs > 1:
                 raise no_actor(node)
+            self.writer.begin(node)
             rule(self.writer, node)
         for value in self.outputs.values():
             if self.graph.constant(value) is not None:
@@ -242,17 +260,13 @@ class _PolicyReader:
                     node=value,
                     hint="leave it out",
                 )
-        steps, names, own = self._with_public_names(observation)
+            self._shape_output(value)
+        steps, names = self._with_public_names(observation)
         weights = {name: self.writer.weights[name] for step in steps for name in step.weights}
         shapes = {name: array.shape for name, array in weights.items()}
         self.graph.outputs = self.outputs
-        selections = tuple(
-            Selection(own[name], int(columns.min()))
-            for name, columns in self.writer.selected.items()
-            if own[name] in {step.output for step in steps}
-        )
         states = () if self.columns is None else self.columns.states
-        program = ActorProgram(shape, tuple(steps), names, shapes, observation, selections, states)
+        program = ActorProgram(shape, tuple(steps), names, shapes, observation, states)
         return PolicyNetwork(program, weights, self.graph)
 
     def _scores(self, value: str) -> str:
@@ -301,10 +315,23 @@ class _PolicyReader:
                 self.writer.aliases[cast.name] = node.name
         return node.name, sample
 
-    def _with_public_names(
-        self, observation: str
-    ) -> tuple[list[ActorStep], tuple[str, ...], dict[str, str]]:
-        """Steps and outputs, with the public names of outputs in the graph, and all new names."""
+    def _shape_output(self, value: str) -> None:
+        """Give the program's value of an output the shape that it has in the graph."""
+        node, samples = self.graph.producer(value), self.writer.samples_of(value)
+        if samples != SampleAxis():
+            raise no_actor(
+                node,
+                " that changes the number of samples",
+                "an output has its samples along the first axis, one row for each",
+            )
+        if len(self.graph.types[value].shape or ()) < 2:
+            raise no_actor(node, " with one number for each sample, without an axis for it")
+        made = self.writer.shaped(value)
+        if made != self.writer.value(value):
+            self.writer.aliases[self.writer.value(value)] = made
+
+    def _with_public_names(self, observation: str) -> tuple[list[ActorStep], tuple[str, ...]]:
+        """Steps and outputs, with the public names of outputs in the graph."""
         names = {value: value for value in [observation, *self.writer.steps]}
         for public, value in self.outputs.items():
             own = self.writer.value(value)
@@ -315,7 +342,7 @@ class _PolicyReader:
             for s in self.writer.steps.values()
         ]
         found = [names[self.writer.value(value)] for value in self.outputs.values()]
-        return _needed(steps, found), tuple(dict.fromkeys(found)), names
+        return _needed(steps, found), tuple(dict.fromkeys(found))
 
 
 def _needed(steps: list[ActorStep], outputs: list[str]) -> list[ActorStep]:

@@ -2,72 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from qgraph.ir.graph import Node
-from qgraph.ir.ops.attributes import AxisAttrs, SlidingAttrs
-from qgraph.ir.ops.linear import ConvAttrs
-from qgraph.ir.ops.movement import PartAttrs
+from qgraph.ir.ops.attributes import AxisAttrs
 from qgraph.ir.ops.norm import NormAttrs
-from qgraph.ir.ops.pool import PoolAttrs
-from qgraph.ir.ops.windows import explicit_pads
 from qgraph.ir.types import Array
-from qgraph.ops.movement import TakeAttrs
-from qgraph.rewrite.constants import is_channel_mean
 from qgraph.rl.actor.ops import ACTIVATIONS, Activation
 from qgraph.rl.policy import composed_rules as composed
+from qgraph.rl.policy import layer_rules as layers
+from qgraph.rl.policy import movement_rules as movement
 from qgraph.rl.policy.writer import ActorProgramWriter, no_actor
 
-NO_DILATION = (1, 1)
+LARGEST = np.finfo(np.float32).max
 AFFINE = {"affine": ("scale", "offset"), "layer_norm": ("gamma", "beta")}  # steps that end in one
-
-
-def _matmul(writer: ActorProgramWriter, node: Node) -> None:
-    kernel = writer.constant(node)
-    writer.add(
-        node.name,
-        "dense",
-        node.inputs[0],
-        kernel=kernel,
-        bias=np.zeros(kernel.shape[1], np.float32),
-    )
-
-
-def _conv(writer: ActorProgramWriter, node: Node) -> None:
-    kernel, sizes = writer.constant(node), writer.sample(node.inputs[0])
-    if node.typed(ConvAttrs).dilations != NO_DILATION:
-        raise no_actor(node, " with dilations")
-    if kernel.shape[2] != sizes[2]:
-        raise no_actor(node, " with groups")
-    bias = np.zeros(kernel.shape[3], np.float32)
-    attrs = _window(writer, node, kernel.shape[:2])
-    writer.add(node.name, "conv", node.inputs[0], attrs=attrs, kernel=kernel, bias=bias)
-
-
-def _window(writer: ActorProgramWriter, node: Node, kernel: tuple[int, ...]) -> dict[str, object]:
-    height, width = (int(size or 0) for size in writer.sample(node.inputs[0])[:2])
-    window = node.typed(SlidingAttrs)
-    strides, padding = window.strides, window.padding
-    size = (kernel[0], kernel[1])
-    pads = explicit_pads((height, width), size, strides, NO_DILATION, padding)
-    return {"strides": tuple(strides), "pads": pads}
-
-
-def _depthwise(writer: ActorProgramWriter, node: Node) -> None:
-    kernel = writer.constant(node)
-    strides = node.typed(ConvAttrs).strides
-    if kernel.shape[:2] != (1, 1) or kernel.shape[3] != 1 or strides != (1, 1):
-        raise no_actor(node)
-    _affine(writer, node, scale=kernel.reshape(-1))
-
-
-def _max_pool(writer: ActorProgramWriter, node: Node) -> None:
-    ksize = node.typed(PoolAttrs).ksize
-    attrs = {"ksize": ksize, **_window(writer, node, ksize)}
-    writer.add(node.name, "max_pool", node.inputs[0], attrs=attrs)
 
 
 def _bias(writer: ActorProgramWriter, node: Node) -> None:
@@ -122,6 +72,11 @@ def _sum(writer: ActorProgramWriter, node: Node) -> None:
         if vector is not None:
             _affine(writer, node, index, offset=vector)
             return
+    for index in (0, 1):
+        numbers = writer.numbers(node, 1 - index)
+        if numbers is not None:
+            _affine_of_numbers(writer, node, index, offset=numbers)
+            return
     _two(writer, node, "add")
 
 
@@ -131,6 +86,11 @@ def _product(writer: ActorProgramWriter, node: Node) -> None:
         if vector is not None:
             _affine(writer, node, index, scale=vector)
             return
+    for index in (0, 1):
+        numbers = writer.numbers(node, 1 - index)
+        if numbers is not None:
+            _affine_of_numbers(writer, node, index, scale=numbers)
+            return
     _two(writer, node, "multiply")
 
 
@@ -139,24 +99,76 @@ def _difference(writer: ActorProgramWriter, node: Node) -> None:
     if writer.means.get(y) == writer.value(x):
         writer.add(node.name, "center", x)
         return
-    vector = writer.vector(node, 0)
-    minus = np.full((writer.sample(y) or (1,))[-1] or 1, -1, np.float32)
+    channels = (writer.sample(y) or (1,))[-1] or 1
+    minus = np.full(channels, -1, np.float32)
+    vector, numbers = writer.vector(node, 0), writer.numbers(node, 0)
     if vector is not None:
         _affine(writer, node, 1, scale=minus, offset=vector)
         return
+    if numbers is not None:
+        _affine_of_numbers(writer, node, 1, scale=np.full_like(numbers, -1), offset=numbers)
+        return
+    taken = writer.numbers(node, 1)
+    if taken is not None:
+        _affine_of_numbers(writer, node, 0, offset=-taken)
+        return
     negated = f"{node.name}/negated"
     writer.add(negated, "affine", y, scale=minus, offset=np.zeros_like(minus))
-    swapped = writer.sample(x) != writer.sample(node.name)
-    writer.add(node.name, "add", *((negated, x) if swapped else (x, negated)))
+    _two(writer, node, "add", negated)
 
 
-def _two(writer: ActorProgramWriter, node: Node, op: str) -> None:
-    """An op on two values of one shape, or the second with a last axis of 1."""
-    x, y = node.inputs
-    if writer.graph.constant(x) is not None or writer.graph.constant(y) is not None:
-        raise no_actor(node, " with a constant that is not one number for each channel")
-    swapped = writer.sample(x) != writer.sample(node.name)
-    writer.add(node.name, op, *((y, x) if swapped else (x, y)))
+def _affine_of_numbers(
+    writer: ActorProgramWriter,
+    node: Node,
+    index: int,
+    scale: Array | None = None,
+    offset: Array | None = None,
+) -> None:
+    """x * scale + offset with one number for each number of x, as for positions of a sequence."""
+    x, own = node.inputs[index], node.name
+    if writer.known(x) != writer.known(own):
+        raise no_actor(node, " that repeats a value")
+    given = scale if scale is not None else offset
+    assert given is not None
+    scale = np.ones_like(given) if scale is None else scale
+    offset = np.zeros_like(given) if offset is None else offset
+    row = writer.reshaped(f"{own}/row", writer.value(x), given.shape)
+    writer.add(f"{own}/numbers", "affine", row, scale=scale, offset=offset)
+    made = writer.reshaped(own, f"{own}/numbers", writer.known(own))
+    if made != own:
+        writer.aliases[own] = made
+
+
+def _two(writer: ActorProgramWriter, node: Node, op: str, second: str | None = None) -> None:
+    """An op on two values, of which one may have size 1 along one axis.
+
+    second: the value of the program in place of the second one.
+    """
+    if any(writer.graph.constant(value) is not None for value in node.inputs):
+        raise no_actor(node, " with a constant that does not have the shape of the value")
+    shape = writer.known(node.name)
+    values = [writer.value(node.inputs[0]), second or writer.value(node.inputs[1])]
+    shapes = [writer.known(value) for value in node.inputs]
+    if shapes[0] != shape:
+        values, shapes = values[::-1], shapes[::-1]
+    if shapes[0] != shape or len(shapes[1]) != len(shape):
+        raise no_actor(node, " that repeats both values, or along new axes")
+    a, b = values
+    repeated = [i for i, size in enumerate(shapes[1]) if size != shape[i]]
+    if not repeated and writer.shapes[a] == writer.shapes[b]:
+        writer.add(node.name, op, a, b)
+        return
+    a = writer.reshaped(f"{node.name}/a", a, shape)
+    b = writer.reshaped(f"{node.name}/b", b, shapes[1])
+    if len(repeated) > 1:
+        raise no_actor(node, " that repeats a value along several axes")
+    if not repeated or repeated == [len(shape) - 1]:
+        writer.add(node.name, op, a, b)
+        return
+    order = [*(i for i in range(len(shape)) if i not in repeated), *repeated]
+    turned = [writer.moved(f"{node.name}/{i}", v, order) for i, v in enumerate((a, b))]
+    writer.add(f"{node.name}/{op}", op, *turned)
+    writer.moved(node.name, f"{node.name}/{op}", np.argsort(order).tolist())
 
 
 def _bounded(
@@ -169,7 +181,7 @@ def _bounded(
     """Clip x to low..high, joined with a clip before it."""
     x = node.inputs[index]
     channels = (writer.sample(node.name) or (1,))[-1] or 1
-    whole = np.full(channels, np.inf, np.float32)
+    whole = np.full(channels, LARGEST, np.float32)  # weights are finite
     low = -whole if low is None else np.broadcast_to(np.asarray(low, np.float32), whole.shape)
     high = whole if high is None else np.broadcast_to(np.asarray(high, np.float32), whole.shape)
     before = writer.before(x)
@@ -200,96 +212,15 @@ def _layer_norm(writer: ActorProgramWriter, node: Node) -> None:
     writer.add(node.name, "layer_norm", node.inputs[0], attrs=attrs, gamma=gamma, beta=beta)
 
 
-def _mean(writer: ActorProgramWriter, node: Node) -> None:
-    if not is_channel_mean(writer.graph, node):
-        raise no_actor(node)
-    writer.means[node.name] = writer.value(node.inputs[0])
+def _depthwise(writer: ActorProgramWriter, node: Node) -> None:
+    if layers.is_scale(writer, node):
+        _affine(writer, node, scale=writer.constant(node).reshape(-1))
+    else:
+        layers.depthwise(writer, node)
 
 
 def _softmax(writer: ActorProgramWriter, node: Node) -> None:
-    if node.typed(AxisAttrs).axis not in (-1, len(writer.sample(node.name))):
-        raise no_actor(node, " over another axis than the last")
-    writer.add(node.name, "softmax", node.inputs[0])
-
-
-def _concat(writer: ActorProgramWriter, node: Node) -> None:
-    if node.typed(AxisAttrs).axis not in (-1, len(writer.sample(node.name))):
-        raise no_actor(node, " along another axis than the last")
-    rows = [writer.reshaped.get(value) for value in node.inputs]
-    if None in rows:
-        _joined(writer, node.name, [writer.value(value) for value in node.inputs])
-        return
-    _joined(writer, f"{node.name}/row", [writer.value(row or "") for row in rows])
-    writer.reshaped[node.name] = f"{node.name}/row"
-
-
-def _joined(writer: ActorProgramWriter, name: str, values: Sequence[str]) -> None:
-    """Values one after the other; columns of the observation are selected together."""
-    if not all(value in writer.selected for value in values):
-        writer.add(name, "concat", *values)
-        return
-    columns = np.concatenate([writer.selected[value] for value in values])
-    total = (writer.sample(writer.observation) or (0,))[0]
-    if len(columns) == total and (columns == np.arange(len(columns))).all():
-        writer.aliases[name] = writer.observation
-    else:
-        writer.select(name, columns)
-
-
-def _reshape(writer: ActorProgramWriter, node: Node) -> None:
-    x = writer.reshaped.get(node.inputs[0], node.inputs[0])
-    before, after = writer.shape(x), writer.graph.types[node.name].shape or ()
-    known = None not in (*before[1:], *after[1:]) and min(len(before), len(after)) > 1
-    if known and _numbers(before) != _numbers(after):
-        raise no_actor(
-            node,
-            " that changes the number of samples",
-            "a layer on each part of an observation has to be one layer on all parts",
-        )
-    if before[1:] == after[1:]:
-        writer.aliases[node.name] = x
-    elif len(after) == 2 and None not in after[1:]:
-        writer.add(node.name, "flatten", x)
-    else:
-        writer.reshaped[node.name] = x
-
-
-def _slice(writer: ActorProgramWriter, node: Node) -> None:
-    """Columns of a value, computed by columns of its layers and of the steps after them."""
-    x = node.inputs[0]
-    row = writer.reshaped.get(x)  # a vector in another shape, of the same last axis
-    attrs = node.typed(PartAttrs)
-    begin, end, strides = attrs.begin, attrs.end, attrs.strides
-    for axis, size in enumerate(writer.graph.types[x].shape or ()):
-        last = axis == len(begin) - 1
-        whole = (begin[axis] or 0, strides[axis]) == (0, 1) and end[axis] in (None, size)
-        if not last and not whole:
-            raise no_actor(node, " along another axis than the last")
-    channels = (writer.sample(x) or (None,))[-1]
-    if channels is None:
-        raise no_actor(node)
-    columns = np.arange(channels)[slice(begin[-1], end[-1], strides[-1])]
-    if row is None:
-        writer.aliases[node.name] = writer.columns(node, writer.value(x), columns, channels)
-    elif writer.shape(row)[1:] == (channels,):
-        writer.reshaped[node.name] = writer.columns(node, writer.value(row), columns, channels)
-    else:
-        raise no_actor(node, " of a value that was reshaped")
-
-
-def _numbers(shape: Sequence[int | None]) -> int:
-    """The numbers of one sample."""
-    return math.prod(size or 1 for size in shape[1:])
-
-
-def _take(writer: ActorProgramWriter, node: Node) -> None:
-    """Columns of a value by their numbers."""
-    x, attrs = node.inputs[0], node.typed(TakeAttrs)
-    channels = (writer.sample(x) or (None,))[-1]
-    if channels is None or attrs.axis != len(writer.sample(x)):
-        raise no_actor(node, " along another axis than the last")
-    columns = np.asarray(attrs.indices)
-    writer.aliases[node.name] = writer.columns(node, writer.value(x), columns, channels)
+    movement.along_last(writer, node, node.typed(AxisAttrs).axis, "softmax")
 
 
 def _identity(writer: ActorProgramWriter, node: Node) -> None:
@@ -300,10 +231,13 @@ Rule = Callable[[ActorProgramWriter, Node], None]
 RULES: Mapping[str, Rule] = {
     # Graph ops and activations have the same names.
     **{str(kind): _activation(kind) for kind in ACTIVATIONS if kind is not Activation.LINEAR},
-    "matmul": _matmul,
-    "conv2d": _conv,
+    "matmul": layers.matmul,
+    "batch_matmul": layers.matmul,
+    "conv2d": layers.conv,
     "depthwise_conv2d": _depthwise,
-    "max_pool": _max_pool,
+    "max_pool": layers.pool,
+    "avg_pool": layers.pool,
+    "reduce_max": layers.largest,
     "bias_add": _bias,
     "add": _sum,
     "sub": _difference,
@@ -312,15 +246,20 @@ RULES: Mapping[str, Rule] = {
     "minimum": _bound(low=False),
     "relu6": lambda writer, node: _bounded(writer, node, 0, 6),
     "layer_norm": _layer_norm,
-    "mean": _mean,
+    "mean": movement.mean,
+    "sum": movement.total,
+    "transpose": movement.transpose,
     "softmax": _softmax,
-    "concat": _concat,
-    "reshape": _reshape,
-    "expand_dims": _reshape,
-    "squeeze": _reshape,
+    "concat": movement.concat,
+    "pad": movement.pad,
+    "reshape": movement.reshape,
+    "expand_dims": movement.reshape,
+    "squeeze": movement.reshape,
     "identity": _identity,
-    "slice": _slice,
-    "take": _take,
+    "slice": movement.part,
+    "take": movement.take,
+    "abs": composed.magnitude,
+    "square": composed.square,
     "hard_sigmoid": composed.hard_sigmoid,
     "hard_swish": composed.hard_swish,
     "selu": composed.selu,

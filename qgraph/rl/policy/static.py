@@ -48,13 +48,14 @@ class StaticRunner:
         self._name, self._columns = facts.input or "", facts.columns
         self.reach: tuple[Array, Array] | None = None
         self.session = self._parsed(facts.facts)
+        program = self.session.program
+        self._alone = takes_one_sample(self.session.graph) or not program.batch_free
         if facts.columns is not None:
-            self.run: Callable[[Array], Mapping[str, Array]] = self._run_rows
+            self._run: Callable[[Array], Mapping[str, Array]] = self._run_rows
             self.outputs = set(self.session.graph.outputs)
-            self._alone = takes_one_sample(self.session.graph)
             return
         if facts.entry is None:
-            self.run = self._run_session
+            self._run = self._run_session
             graph = self.session.graph
             self._dtype, self.outputs = np.dtype(graph.types[self._name].dtype), set(graph.outputs)
             return
@@ -69,7 +70,14 @@ class StaticRunner:
         # The smallest and the largest number that codes represent.
         self.reach = ((self._spec.lo - 0.5) * unit, (self._spec.hi + 0.5) * unit)
         self._floats = FloatEngine.of(self._engine, self._spec, dict(self._exits.values()))
-        self.run = self._run_codes if self._floats is None else self._run_floats
+        self._run = self._run_codes if self._floats is None else self._run_floats
+
+    def run(self, observations: Array) -> Mapping[str, Array]:
+        """Outputs by name, [n, ...]; one after another where the program takes one sample."""
+        if not self._alone or len(observations) < 2:
+            return self._run(observations)
+        parts = [self._run(one[None]) for one in observations]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def _parsed(self, facts: Iterable[str]) -> Session:
         """The calibrated graph with its facts, its program, and the engine."""
@@ -94,9 +102,6 @@ class StaticRunner:
 
     def _run_rows(self, rows: Array) -> Mapping[str, Array]:
         """Outputs and next states of rows: observations with states, which are exact in float32."""
-        if self._alone and len(rows) > 1:
-            parts = [self._run_rows(row[None]) for row in rows]
-            return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         assert self._columns is not None
         types, feeds = self.session.graph.types, self._columns.feeds(rows)
         for state in self._columns.states:

@@ -13,7 +13,7 @@ from qgraph.errors import UnsupportedError
 from qgraph.foreign import TorchModule, TorchTensor
 from qgraph.ir.types import Array
 from qgraph.rl.actor.program import ActorProgram, ActorStep, step_with_weights
-from qgraph.rl.actor.program_state import ProgramState, Selection, selection_kernel, size_of
+from qgraph.rl.actor.program_state import ProgramState, size_of
 from qgraph.rl.actor.recurrent_cells import GATES, RecurrentCell
 
 ACTIVATIONS: Mapping[TorchModule, str] = {
@@ -45,8 +45,7 @@ class ModuleReader:
         self.steps: list[ActorStep] = []
         self.parameters: dict[str, Read] = {}
         self.value = "observation"
-        self.selections: list[Selection] = []
-        self._select_states()
+        self._take_states()
         self.flattened: tuple[int, ...] | None = (
             None  # the shape of an image before it was flattened
         )
@@ -59,7 +58,6 @@ class ModuleReader:
             tuple(self.steps),
             outputs,
             shapes,
-            selections=tuple(self.selections),
             states=self.states,
         )
 
@@ -68,8 +66,8 @@ class ModuleReader:
         shapes = {name: read().shape for name, read in self.parameters.items()}
         return ActorProgram(self.shape, tuple(self.steps), (self.value,), shapes).shapes()
 
-    def _select_states(self) -> None:
-        """Selections of the observation and of each state; the former is then `value`."""
+    def _take_states(self) -> None:
+        """Slices of the observation and of each state; the former is then `value`."""
         if not self.states:
             return
         if len(self.shape) != 1:
@@ -81,16 +79,7 @@ class ModuleReader:
         at, sizes = 0, [("observed", observed), *((s.name, s.size) for s in self.states)]
         self.shape = (total,)
         for name, size in sizes:
-            kernel = selection_kernel(at, size, total)
-            bias = np.zeros(size, np.float32)
-            self.add(
-                "dense",
-                name,
-                "observation",
-                kernel=partial(_same, kernel),
-                bias=partial(_same, bias),
-            )
-            self.selections.append(Selection(name, at))
+            self.add("slice", name, "observation", attrs={"columns": (at, size)})
             at += size
         self.value = "observed"
 
@@ -246,10 +235,6 @@ def _cell_weight(module: TorchModule, cell: RecurrentCell, layer: int, name: str
     rows = numbers(getattr(module, f"{word}_{kind}_l{layer}"))
     at = GATES[cell.kind].index(gate) * cell.units
     return np.asarray(rows[at : at + cell.units].T)
-
-
-def _same(array: Array) -> Array:
-    return array
 
 
 def numbers(parameter: TorchTensor) -> Array:

@@ -118,7 +118,8 @@ STEPS: Lowerings[Callable[..., str]] = Lowerings(
     dict.fromkeys(
         (
             "conv", "affine", "clip", "center", "softmax", "max_pool", "add", "multiply",
-            "concat", "flatten",
+            "concat", "flatten", "slice", "reshape", "transpose", "sum", "matmul",
+            "avg_pool",
         ),
         REFUSED,
     ),
@@ -127,5 +128,7 @@ ACTIVATIONS: Lowerings[str] = Lowerings(
     "rl/trained_bits/policy_graph",
     OF_ACTORS,
     {name: name for name in ("relu", "tanh", "sigmoid")},
-    dict.fromkeys(("linear", "leaky_relu", "elu", "softplus", "swish", "exp"), REFUSED),
+    dict.fromkeys(
+        ("linear", "leaky_relu", "elu", "softplus", "swish", "exp", "sign", "erf"), REFUSED
+    ),
 )

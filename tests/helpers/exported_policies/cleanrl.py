@@ -1,6 +1,7 @@
 """Policies of CleanRL, which has no exporter: its modules with `torch.onnx.export`.
 
-Sources: vwxyzjn/cleanrl `cleanrl/dqn_atari.py` (x / 255, convolutions, Flatten),
+Sources: vwxyzjn/cleanrl `cleanrl/dqn_atari.py` (x / 255, convolutions, Flatten), `cleanrl/c51.py`
+(probabilities of atoms, their expected value), `cleanrl/rainbow_atari.py` (dueling heads of atoms),
 `cleanrl/ppo_continuous_action.py` and `cleanrl/sac_continuous_action.py` (bounds of the deviation,
 tanh, scale and bias of actions).
 """
@@ -12,7 +13,7 @@ from onnx import ModelProto, TensorProto
 
 from tests.helpers.exported_policies.written_graph import WrittenGraph, tensor
 
-OBSERVATION, ACTIONS = 6, 3
+OBSERVATION, ACTIONS, ATOMS = 6, 3, 11
 FRAMES, SIDE = 4, 20
 
 
@@ -38,6 +39,35 @@ def q_network(greedy: bool = False, dtype: int = TensorProto.UINT8) -> ModelProt
         g.node("ArgMax", "q_values", to="actions", axis=1, keepdims=0, select_last_index=0)
         outputs = [tensor("actions", "batch", kind=TensorProto.INT64)]
     return g.model([tensor("x", "batch", FRAMES, SIDE, SIDE, kind=dtype)], outputs)
+
+
+def categorical_network(
+    dueling: bool = False, greedy: bool = False, traced: bool = False
+) -> ModelProto:
+    """Expected values of actions, whose returns are distributed over atoms from -4 to 12.
+
+    traced: `view(len(x), ...)` has the one sample that the module was traced with.
+    """
+    g = WrittenGraph(17)
+    x = g.node("Relu", g.linear("x", "network.0", OBSERVATION, 24))
+    logits = _atoms(g, x, "network.2", ACTIONS, 1 if traced else -1)
+    if dueling:
+        mean = g.node("ReduceMean", logits, axes=[1], keepdims=1)
+        value = _atoms(g, x, "value.2", 1)
+        logits = g.node("Sub", g.node("Add", value, logits), mean)
+    shares = g.node("Softmax", logits, axis=2)
+    returns = g.node("Mul", shares, g.weight("atoms", np.linspace(-4, 12, ATOMS)))
+    g.node("ReduceSum", returns, g.constant([2], "int64"), to="q_values", keepdims=0)
+    outputs = [tensor("q_values", "batch", ACTIONS)]
+    if greedy:
+        g.node("ArgMax", "q_values", to="actions", axis=1, keepdims=0, select_last_index=0)
+        outputs = [tensor("actions", "batch", kind=TensorProto.INT64)]
+    return g.model([tensor("x", "batch", OBSERVATION)], outputs)
+
+
+def _atoms(g: WrittenGraph, x: str, scope: str, actions: int, samples: int = -1) -> str:
+    made = g.linear(x, scope, 24, actions * ATOMS)
+    return g.node("Reshape", made, g.constant([samples, actions, ATOMS], "int64"))
 
 
 def gaussian_actor() -> ModelProto:

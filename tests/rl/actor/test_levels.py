@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,7 @@ from qgraph.rl.actor import Actor, ActorProgram, ActorStep, Packer
 from qgraph.rl.actor.actor import levels
 from qgraph.rl.actor.ops import ACTIVATIONS
 from qgraph.rl.actor.packer import pack_plain
-from tests.helpers.actors import cnn, every_op, mlp, random_weights
+from tests.helpers.actors import arranged, cnn, every_op, mlp, random_weights
 
 LEVELS = [level for level in levels() if level != "numpy"]
 pytestmark = pytest.mark.skipif(not LEVELS, reason="the native extension is not built")
@@ -30,7 +32,15 @@ def same_at_all_levels(program: ActorProgram, weights, bits: int, x) -> None:
 
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize(
-    "program", [cnn(), cnn(9, 1, pads=((0, 0), (0, 0))), every_op(), every_op(16)]
+    "program",
+    [
+        cnn(),
+        cnn(9, 1, pads=((0, 0), (0, 0))),
+        every_op(),
+        every_op(16),
+        arranged(),
+        arranged(5, 17),
+    ],
 )
 @pytest.mark.parametrize("n", [1, 3])
 def test_every_step_gives_the_same_bits(program, bits, n):
@@ -109,8 +119,11 @@ def test_activation_functions_are_right_and_the_same_bits(name):
             "softplus": np.logaddexp(v, 0),
             "swish": v * sigmoid,
             "exp": np.exp(v).astype(np.float32),
+            "sign": np.sign(v),
+            "erf": np.vectorize(math.erf)(v),
         }[name]
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=2e-7)
+    near = 5e-7 if name == "erf" else 2e-7
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=near)
     for level in LEVELS:
         np.testing.assert_array_equal(Actor(block, level)(x), found)
 

@@ -23,10 +23,12 @@ def test_codes_of_ops_are_those_of_blocks() -> None:
     assert {op.name: op.code for op in OPS.values()} == {
         "dense": 0, "conv": 1, "affine": 2, "clip": 3, "layer_norm": 4, "activate": 5, "center": 6,
         "softmax": 7, "max_pool": 8, "add": 9, "multiply": 10, "concat": 11, "flatten": 12,
+        "slice": 13, "reshape": 14, "transpose": 15, "sum": 16, "matmul": 17, "avg_pool": 18,
     }  # fmt: skip
     assert [op.code for op in OPS.values()] == [*range(len(OPS))]
     assert list(ACTIVATIONS) == [
         "linear", "relu", "leaky_relu", "elu", "tanh", "sigmoid", "softplus", "swish", "exp",
+        "sign", "erf",
     ]  # fmt: skip
 
 
@@ -34,7 +36,8 @@ def test_codes_of_ops_are_those_of_blocks() -> None:
 def test_every_attribute_has_a_column_in_blocks(op: str) -> None:
     for declared in declarations(OPS[op].attributes):
         assert declared.name in COLUMNS, f"{op}: no column `{declared.name}` in records.COLUMNS"
-        assert declared.name in (STEP.names or ()), f"{op}: no column `{declared.name}` in STEP"
+        column = COLUMNS[declared.name].name
+        assert column in (STEP.names or ()), f"{op}: no column `{column}` in STEP"
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -42,7 +45,8 @@ def test_every_op_is_defined_in_full(op: str) -> None:
     definition = OPS[op]
     assert definition.name == op and definition.summary and definition.operands
     assert definition.layer == (definition.weights == ("kernel", "bias")), f"{op}: weights"
-    assert definition.layer != (definition.channel_ids is not None), f"{op}: channel_ids"
+    fresh = definition.channels in (ChannelRule.LAYER, ChannelRule.PLACED)
+    assert fresh != (definition.channel_ids is not None), f"{op}: channel_ids"
     activates = any(d.name == "activation" for d in declarations(definition.attributes))
     assert definition.layer <= activates, f"{op}: a layer without an activation"
 
@@ -114,6 +118,10 @@ def test_a_learner_refuses_activations_that_it_would_compute_otherwise(activatio
         ("layer_norm", 1, 2, {"epsilon": -1.0}, "attribute `epsilon`"),
         ("max_pool", 1, 0, {"ksize": (2, 2), "strides": (1, 1), "pads": ((2, 0), (0, 0))},
          "as large as the window"),
+        ("slice", 1, 0, {"columns": (0, 0)}, "has no columns"),
+        ("slice", 1, 0, {"columns": (-1, 1)}, "attribute `columns`"),
+        ("reshape", 1, 0, {"shape": (2, -1)}, "attribute `shape`"),
+        ("transpose", 1, 0, {"perm": (0, 0)}, "not a permutation"),
     ],
 )  # fmt: skip
 def test_steps_that_make_no_sense_are_refused_by_name(op, inputs, weights, attrs, says) -> None:
@@ -131,14 +139,33 @@ def test_steps_that_make_no_sense_are_refused_by_name(op, inputs, weights, attrs
         ("conv", (4, 4, 3), ((2, 2, 2, 5), (5,)), {}),
         ("conv", (1, 4, 3), ((2, 2, 3, 5), (5,)), {}),
         ("affine", (3,), ((4,), (4,)), {}),
-        ("layer_norm", (2, 3), ((3,), (3,)), {"epsilon": 0.1}),
+        ("layer_norm", (2, 3), ((2,), (2,)), {"epsilon": 0.1}),
+        ("slice", (3,), (), {"columns": (2, 2)}),
+        ("reshape", (3, 2), (), {"shape": (4,)}),
+        ("transpose", (3,), (), {"perm": (1, 0)}),
+        ("avg_pool", (4, 4), (), {"ksize": (2, 2), "strides": (1, 1)}),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused_by_name(op, shape, weights, attrs) -> None:
-    names = ("w0", "w1")
+    names = ("w0", "w1")[: len(weights)]
     step = ActorStep(op, ("observation",), "y", names, attrs)
     with pytest.raises(GraphError, match=f"y: `{op}` does not fit: "):
         ActorProgram(shape, (step,), ("y",), dict(zip(names, weights, strict=True)))
+
+
+@pytest.mark.parametrize("shapes", [((3,), (3,)), ((2, 3), (2, 3)), ((2, 3), (3,))])
+def test_matrices_that_do_not_fit_are_refused(shapes) -> None:
+    steps = tuple(
+        ActorStep("reshape", (f"{i}/all",), f"{i}", (), {"shape": shape})
+        for i, shape in enumerate(shapes)
+    )
+    cut = tuple(
+        ActorStep("slice", ("observation",), f"{i}/all", (), {"columns": (0, int(np.prod(shape)))})
+        for i, shape in enumerate(shapes)
+    )
+    product = ActorStep("matmul", ("0", "1"), "y")
+    with pytest.raises(GraphError, match="y: `matmul` does not fit: matrices"):
+        ActorProgram((9,), (*cut, *steps, product), ("y",), {})
 
 
 def test_values_that_do_not_fit_together_are_refused() -> None:

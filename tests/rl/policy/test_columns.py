@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from qgraph.errors import UnsupportedError
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.rl.head import Head
@@ -70,11 +69,13 @@ def test_both_halves_are_outputs():
     assert np.abs(policy(x) - wanted).max() < 0.05
 
 
-def test_columns_of_what_mixes_them_are_refused():
+@pytest.mark.parametrize("cut", HALVES.values(), ids=HALVES)
+def test_columns_of_what_mixes_them_are_slices(cut):
     graph, last = whole(("softmax",))
-    graph.outputs = {"out": part(graph, last, 0, 3)}
-    with pytest.raises(UnsupportedError, match="mixes channels"):
-        read_policy(graph)
+    graph.outputs = {"out": part(graph, last, *cut)}
+    network = check(graph)
+    taken = [step.attrs.columns for step in network.program.steps if step.op == "slice"]
+    assert taken == ([(1, 1), (3, 1), (5, 1)] if cut == (1, 6, 2) else [(cut[0], cut[1] - cut[0])])
 
 
 def test_columns_of_the_observation_are_selected():
@@ -86,7 +87,8 @@ def test_columns_of_the_observation_are_selected():
     weights = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
     graph.outputs = {"out": graph.add("matmul", both, graph.const(weights))}
     network, x = read_policy(graph), 1e4 * seen()
-    assert sorted(selection.first for selection in network.program.selections) == [0, 2]
+    slices = [step for step in network.program.steps if step.op == "slice"]
+    assert [step.attrs.columns for step in slices] == [(2, 3), (0, 2)]
     wanted = evaluate(graph, {"seen": x})["out"]
     policy = Policy(pack(network, bits=8, first_bits=32, last_bits=32))
     assert np.abs(policy.outputs(x) / wanted - 1).max() < 1e-3  # float16 takes numbers as they are

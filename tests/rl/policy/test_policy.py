@@ -12,11 +12,13 @@ from qgraph.exact.reference import Reference
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.rl.actor import Actor, Packer
+from qgraph.rl.actor.actor import LEVELS, levels
 from qgraph.rl.head import Head
 from qgraph.rl.policy import Policy, load_policy, pack, read_policy
 from qgraph.rl.policy.file import HEADER, Packed, is_packed, read
 from qgraph.rl.policy.static import StaticRunner
 from tests.helpers.playing import chaser
+from tests.helpers.policy_ops import MIDDLES, SmallPolicy
 
 
 def seen(n=400, seed=0):
@@ -207,3 +209,16 @@ def test_policies_run_without_tensorflow(packed, file):
         "assert not {'tensorflow', 'onnx', 'torch'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize("form", ["dynamic", "static"])
+def test_a_level_that_this_machine_lacks_is_not_a_fault_of_the_file(form, tmp_path):
+    missing = [level for level in LEVELS if level not in (*levels(), "auto")]
+    seen = np.random.default_rng(0).normal(size=(64, 6)).astype(np.float32)
+    network = read_policy(SmallPolicy(MIDDLES["tanh"]).graph)
+    path = pack(network, None, 8, form, seen, effort="plain").write(tmp_path / "p.qpol")
+    with pytest.raises(UsageError, match="unknown level `fast`"):
+        load_policy(path, level="fast")
+    for level in missing:
+        with pytest.raises(UnsupportedError, match=f"does not support {level}"):
+            load_policy(path, level=level)

@@ -175,10 +175,11 @@ def test_an_argmax_at_the_end_is_the_heads():
 @pytest.mark.parametrize(
     ("build", "found"),
     [
-        (lambda n: n.add("gelu", n.dense(n.x, 4, 3)), "gelu"),
         (lambda n: n.add("sqrt", n.x), "sqrt"),
-        (lambda n: n.add("mean", n.x, axes=(1,), keepdims=True), "mean"),
-        (lambda n: n.add("tanh", n.add("reshape", n.x, shape=(-1, 2, 2))), "reshape"),
+        (lambda n: n.add("mean", n.x, axes=(0,), keepdims=True), "along the axis of samples"),
+        (lambda n: n.add("mean", n.x, axes=(1,), keepdims=False), "without an axis"),
+        (lambda n: n.add("tanh", n.add("reshape", n.x, shape=(-1, 8))), "several samples"),
+        (lambda n: n.add("transpose", n.x, perm=(1, 0)), "samples"),
         (lambda n: n.add("maximum", n.x, n.dense(n.x, 4, 4)), "of two values"),
     ],
 )

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from qgraph.errors import GraphError
-from qgraph.rl.actor.ops import layers, pointwise, rows
+from qgraph.rl.actor.ops import arrangement, layers, pointwise, rows
 from qgraph.rl.actor.ops.activations import ACTIVATIONS, ALPHA, Activation, ActivationAttrs
+from qgraph.rl.actor.ops.arrangement import ColumnsAttrs, ShapeAttrs
 from qgraph.rl.actor.ops.base import ActorOp, AnyActorOp, ChannelRule, Shape, StepWeight
 from qgraph.rl.actor.ops.layers import ActorConvAttrs
 from qgraph.rl.actor.ops.rows import LayerNormAttrs
@@ -27,15 +28,17 @@ __all__ = [
     "ActorOp",
     "AnyActorOp",
     "ChannelRule",
+    "ColumnsAttrs",
     "LayerNormAttrs",
     "Shape",
+    "ShapeAttrs",
     "StepWeight",
     "actor_op",
 ]
 
 
 def _by_code() -> Mapping[str, AnyActorOp]:
-    every = (*layers.OPS, *pointwise.OPS, *rows.OPS)
+    every = (*layers.OPS, *pointwise.OPS, *rows.OPS, *arrangement.OPS)
     return MappingProxyType({op.name: op for op in sorted(every, key=lambda op: op.code)})
 
 

@@ -13,7 +13,7 @@ from qgraph.enums import StrEnum
 from qgraph.errors import GraphError
 from qgraph.ir.types import Array
 from qgraph.ops.attributes import Attributes, attribute
-from qgraph.rl.actor.ops.arithmetic import F, exp, sigmoid, softplus, tanh
+from qgraph.rl.actor.ops.arithmetic import F, erf, exp, sigmoid, softplus, tanh
 
 
 class Activation(StrEnum):
@@ -28,6 +28,8 @@ class Activation(StrEnum):
     SOFTPLUS = "softplus"
     SWISH = "swish"
     EXP = "exp"
+    SIGN = "sign"
+    ERF = "erf"
 
 
 ACTIVATIONS = tuple(Activation)
@@ -77,5 +79,7 @@ FUNCTIONS: Mapping[Activation, Function] = MappingProxyType(
         Activation.SOFTPLUS: lambda x, alpha: softplus(x),
         Activation.SWISH: lambda x, alpha: x * sigmoid(x),
         Activation.EXP: lambda x, alpha: exp(x),
+        Activation.SIGN: lambda x, alpha: np.where(x > 0, F(1), np.where(x < 0, F(-1), x)),
+        Activation.ERF: lambda x, alpha: erf(x),
     }
 )

@@ -48,6 +48,20 @@ def tanh(x: Array) -> Array:
     return np.where(size < F(0.6), near, np.where(x < 0, -far, far))
 
 
+def erf(x: Array) -> Array:
+    """1 - p(t) t exp(-x^2), t = 1 / (1 + 0.3275911 |x|), within 5e-7.
+
+    Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26.
+    """
+    size = np.where(x < 0, -x, x)
+    t = F(1) / (size * F(0.3275911) + F(1))
+    y = np.full_like(t, 1.061405429)
+    for factor in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
+        y = y * t + F(factor)
+    above = F(1) - (y * t) * exp(-(size * size))
+    return np.asarray(np.where(x < 0, -above, above))
+
+
 def sigmoid(x: Array) -> Array:
     return F(1) / (exp(-x) + F(1))
 

@@ -24,6 +24,7 @@ class ChannelRule(Enum):
     MIXED = "each is one channel, changed by a value of all channels"
     PAIRED = "each is computed from the same channel of two operands"
     MOVED = "each is one channel of one operand, at another place"
+    PLACED = "each is found by its place in the operands, so none can be left out"
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class ActorOp(Generic[A]):
     shape: the shape of the result, from those of the inputs and of the weights. Raises GraphError
     if they do not fit. compute: the reference, bit for bit, on float32 with a batch axis in front.
     channel_ids: the ids of the result's channels, from those of the inputs' channels; None for
-    layers, whose channels are new.
+    layers, whose channels are new, and for PLACED ops, whose channels cannot be told apart.
     """
 
     name: str

@@ -36,16 +36,7 @@ class LayerNormAttrs(Attributes):
 # -- shapes -------------------------------------------------------------------------------------
 
 
-def _layer_norm_shape(
-    attrs: LayerNormAttrs, inputs: Sequence[Shape], weights: Sequence[Shape]
-) -> Shape:
-    check_rank(inputs[0], 1)
-    return by_channel(attrs, inputs, weights)
-
-
-def _max_pool_shape(
-    attrs: MaxPoolAttrs, inputs: Sequence[Shape], weights: Sequence[Shape]
-) -> Shape:
+def _pool_shape(attrs: MaxPoolAttrs, inputs: Sequence[Shape], weights: Sequence[Shape]) -> Shape:
     (x,) = inputs
     check_rank(x, 3)
     return (*slid(x, attrs.ksize, attrs.strides, attrs.pads), x[2])
@@ -85,6 +76,23 @@ def _max_pool(attrs: MaxPoolAttrs, inputs: Sequence[Array], weights: Sequence[St
     return np.asarray(np.fmax.reduce(found, -1, initial=F(-np.inf)))
 
 
+def _avg_pool(attrs: MaxPoolAttrs, inputs: Sequence[Array], weights: Sequence[StepWeight]) -> Array:
+    (x,) = inputs
+    inside = np.ones((1, *x.shape[1:3], 1), F)
+    sums, counts = (_sums(attrs, values) for values in (x, inside))
+    return np.asarray(sums / counts)
+
+
+def _sums(attrs: MaxPoolAttrs, x: Array) -> Array:
+    """Numbers under each window are added in the order of rows."""
+    found = windows(x, attrs.ksize, attrs.strides, attrs.pads, F(0))
+    taps = found.reshape(*found.shape[:4], -1)
+    y = np.zeros(taps.shape[:-1], F)
+    for tap in range(taps.shape[-1]):
+        y += taps[..., tap]
+    return y
+
+
 def _concat(attrs: Attributes, inputs: Sequence[Array], weights: Sequence[StepWeight]) -> Array:
     return np.concatenate(inputs, -1)
 
@@ -97,12 +105,12 @@ OPS: tuple[AnyActorOp, ...] = (
     ActorOp(
         "layer_norm",
         4,
-        "(x - mean) / sqrt(variance + epsilon) * gamma + beta, over all of a sample",
+        "(x - mean) / sqrt(variance + epsilon) * gamma + beta, along the last axis",
         ("x",),
         ("gamma", "beta"),
         LayerNormAttrs,
         ChannelRule.NORMED,
-        _layer_norm_shape,
+        by_channel,
         _layer_norm,
         same_channels,
     ),
@@ -138,8 +146,20 @@ OPS: tuple[AnyActorOp, ...] = (
         (),
         MaxPoolAttrs,
         ChannelRule.MOVED,
-        _max_pool_shape,
+        _pool_shape,
         _max_pool,
+        same_channels,
+    ),
+    ActorOp(
+        "avg_pool",
+        18,
+        "the mean of the numbers under a window, by channel; padding does not count",
+        ("x",),
+        (),
+        MaxPoolAttrs,
+        ChannelRule.MOVED,
+        _pool_shape,
+        _avg_pool,
         same_channels,
     ),
     ActorOp(

@@ -82,14 +82,13 @@ def sources() -> Iterator[Source]:
         yield Source(f"tf_keras {name}", partial(_application, name), _noise, 1, trained=False)
 
 
-def _of_images(name: str, path: Callable[[], Path], images: Callable[[Graph], Array]) -> Source:
+def _of_images(name: str, path: Callable[[], Path], images: Callable[[], Array]) -> Source:
     """A network of ONNX that takes images of any size, at the size of these images."""
 
     def network() -> Graph:
-        graph = load(path())
-        return load(path(), input_shapes={"": (None, *images(graph).shape[1:])})
+        return load(path(), input_shapes={"": (None, *images().shape[1:])})
 
-    return Source(name, network, images)
+    return Source(name, network, lambda graph: images())
 
 
 def _noise(graph: Graph) -> Array:
@@ -131,23 +130,23 @@ def _files(graph: Graph) -> Array:
     return file_types.features([*file_types.files(of_a_suffix=1)][:32])
 
 
-def _lines(graph: Graph) -> Array:
+def _lines() -> Array:
     return text.lines_turned(CALIBRATION, SEED)
 
 
-def _pictures(graph: Graph) -> Array:
+def _pictures() -> Array:
     return text.pictures(CALIBRATION, (96, 160), SEED)
 
 
-def _words(graph: Graph) -> Array:
+def _words() -> Array:
     return lines.lines(CALIBRATION, (48, 160), SEED, (28, 37)).images
 
 
-def _captchas(graph: Graph) -> Array:
+def _captchas() -> Array:
     return text.pictures(CALIBRATION, (60, 160), SEED)
 
 
-def _pages(graph: Graph) -> Array:
+def _pages() -> Array:
     return text.pages_turned(CALIBRATION, SEED)
 
 

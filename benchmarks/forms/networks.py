@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -44,7 +43,7 @@ class Source:
     inputs: Callable[[Graph], Array]
     compared: int = 2
     trained: bool = True
-    states: Mapping[str, str] = MappingProxyType({})
+    states: Mapping[str, str] = field(default_factory=dict)
 
 
 def sources() -> Iterator[Source]:

@@ -36,7 +36,7 @@ COLUMNS = MappingProxyType(
 MOST_WEIGHTS = MappingProxyType(
     {ExportFormat.C: 30_000_000, ExportFormat.QONNX: 30_000_000, ExportFormat.VECTORS: 30_000_000}
 )
-MOST_PRODUCTS = MappingProxyType({ExportFormat.TOSA: 2_000_000_000})
+MOST_PRODUCTS = MappingProxyType({ExportFormat.TOSA: 1_000_000_000})
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ class Source:
 
 def sources() -> Iterator[Source]:
     for path in sorted(policies().glob("*.pb")):
-        yield Source(path.stem, partial(load, path), _noise, 256)
+        yield Source(path.stem, partial(load, path), _noise, 16)
     for name, made in TINY_NETWORKS.items():
         yield Source(f"MLPerf Tiny {name}", partial(_tiny, made), _noise, trained=False)
     for name in recurrent.LAYERS:

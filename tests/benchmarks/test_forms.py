@@ -55,7 +55,7 @@ def test_rows_count_elements_of_each_form(graph) -> None:
 
 def test_a_refusal_has_its_reason(graph) -> None:
     (row,) = rows(source(graph), graph, inputs(graph), "graffitist-int8", [ExportFormat.ONNX_XINT8])
-    assert row.elements is None and "ryzen-ai" in row.refused
+    assert row.elements is None and "XINT8 has int8 codes" in row.refused
 
 
 def test_a_wrong_code_is_counted(graph, monkeypatch) -> None:
@@ -73,7 +73,7 @@ def test_a_wrong_code_is_counted(graph, monkeypatch) -> None:
 
     monkeypatch.setattr(comparison, "runners_of", off_by_one)
     (row,) = rows(source(graph), graph, inputs(graph), "int32-bias", [ExportFormat.ENGINE])
-    assert row.different == 4  # one in each case
+    assert row.different == 3  # samples, random codes, lowest codes
 
 
 def test_a_large_network_is_named_with_its_size(graph, monkeypatch) -> None:
@@ -106,7 +106,7 @@ def test_a_page_has_a_column_for_each_executor_and_names_what_is_missing(table) 
     assert made.markdown().splitlines()[2:] == ["| a | 2 | 1 | 2 |"]
     assert made.notes[:2] == [
         "`tflite` with profile `tflm` refuses: b",
-        "`tosa` with profile `tosa` not tried: c (4.1 billion products for a sample)",
+        "`tosa` with profile `tosa` is not tried: c (4.1 billion products for a sample)",
     ]
     assert "5 codes" in made.notes[2] and made.notes[3] == "1 fault: d, tosa: the file is not valid"
     assert TARGETS_PAGE.headline(result) == "0.0 billion codes of 1 networks compared, 2 differ"

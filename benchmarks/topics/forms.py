@@ -47,7 +47,9 @@ def _refusals(table: Table) -> list[str]:
             _, untried, why = row["refused"].partition(NOT_TRIED)
             what = f"`{row['form']}` with profile `{row['profile']}`"
             network = f"{row['network']} ({why})" if untried else row["network"]
-            found.setdefault(f"{what} {'is not tried' if untried else 'refuses'}", []).append(network)
+            found.setdefault(f"{what} {'is not tried' if untried else 'refuses'}", []).append(
+                network
+            )
     return [f"{what}: {', '.join(dict.fromkeys(names))}" for what, names in found.items()]
 
 

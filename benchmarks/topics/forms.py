@@ -40,17 +40,21 @@ def _millions(table: Table, column: ColumnOf) -> Table:
 
 
 def _refusals(table: Table) -> list[str]:
-    """For each profile and form, the networks without it, and those that were not tried."""
-    found: dict[str, list[str]] = {}
+    """The networks that forms refuse, and those that were not tried, with the profile."""
+    networks: dict[tuple[str, str, str], list[str]] = {}
     for row in table.rows:
         if row["refused"]:
             _, untried, why = row["refused"].partition(NOT_TRIED)
-            what = f"`{row['form']}` with profile `{row['profile']}`"
-            network = f"{row['network']} ({why})" if untried else row["network"]
-            found.setdefault(f"{what} {'is not tried' if untried else 'refuses'}", []).append(
-                network
-            )
-    return [f"{what}: {', '.join(dict.fromkeys(names))}" for what, names in found.items()]
+            key = ("not tried in" if untried else "refused by", row["profile"], row["form"])
+            name = f"{row['network']} ({why})" if untried else row["network"]
+            networks.setdefault(key, []).append(name)
+    forms: dict[tuple[str, str, str], list[str]] = {}
+    for (verb, profile, form), names in networks.items():
+        forms.setdefault((verb, profile, "; ".join(dict.fromkeys(names))), []).append(f"`{form}`")
+    return [
+        f"{verb} {', '.join(found)} with profile `{profile}`: {names}"
+        for (verb, profile, names), found in forms.items()
+    ]
 
 
 def _behind_floats(rows: list[dict[str, Any]]) -> list[str]:

@@ -105,8 +105,8 @@ def test_a_page_has_a_column_for_each_executor_and_names_what_is_missing(table) 
     ]  # fmt: skip
     assert made.markdown().splitlines()[2:] == ["| a | 2 | 1 | 2 |"]
     assert made.notes[:2] == [
-        "`tflite` with profile `tflm` refuses: b",
-        "`tosa` with profile `tosa` is not tried: c (4.1 billion products for a sample)",
+        "refused by `tflite` with profile `tflm`: b",
+        "not tried in `tosa` with profile `tosa`: c (4.1 billion products for a sample)",
     ]
     assert "5 codes" in made.notes[2] and made.notes[3] == "1 fault: d, tosa: the file is not valid"
     assert TARGETS_PAGE.headline(result) == "0.0 billion codes of 1 networks compared, 2 differ"

@@ -31,7 +31,8 @@ MEASURED = "measured"
 PRODUCT = ("qgraph", "transforms", "cli", "fused_ops")
 PACKAGES = (
     "numpy", "tensorflow", "tf-keras", "onnx", "onnxruntime", "torch", "gymnasium",
-    "stable-baselines3", "tensorflow-model-optimization", "ray",
+    "stable-baselines3", "tensorflow-model-optimization", "ray", "qonnx", "ai-edge-litert",
+    "tflite-micro",
 )  # fmt: skip
 INSTRUCTIONS = {"avx2": "AVX2", "avx512_vnni": "AVX-512 VNNI", "amx_int8": "AMX"}
 OPTION, HELP = "--json", "Write the tables to FILE, with the commit, the machine and versions."

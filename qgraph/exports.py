@@ -23,11 +23,15 @@ from qgraph.stored.write import versions
 
 
 class FormEntry(NamedTuple):
-    """Module, class and description of a format."""
+    """Module, class and description of a format.
+
+    profiles: those that are made for it; empty if it supports networks of any profile.
+    """
 
     module: str
     class_name: str
     description: str
+    profiles: tuple[str, ...] = ()
 
 
 _ONNX = "qgraph.backends.onnx.onnx_forms"
@@ -47,17 +51,23 @@ FORMS: Mapping[ExportFormat, FormEntry] = MappingProxyType(
             _ONNX, "OnnxQoperator", "ONNX with QLinearConv and other QLinear ops"
         ),
         ExportFormat.ONNX_XINT8: FormEntry(
-            _ONNX, "OnnxXint8", "ONNX in the shape of AMD's XINT8, for Ryzen AI"
+            _ONNX, "OnnxXint8", "ONNX in the shape of AMD's XINT8, for Ryzen AI", ("ryzen-ai",)
         ),
         ExportFormat.QONNX: FormEntry(_ONNX, "Qonnx", "ONNX with Quant nodes, for `qonnx`"),
         ExportFormat.TFLITE: FormEntry(
-            "qgraph.backends.tflite.tflite_form", "TfliteForm", "int8 or int16 for LiteRT and TFLM"
+            "qgraph.backends.tflite.tflite_form",
+            "TfliteForm",
+            "int8 or int16 for LiteRT and TFLM",
+            ("litert", "tflm", "tflm-int16x8"),
         ),
         ExportFormat.C: FormEntry(
             "qgraph.backends.c.c_form", "CForm", "C99, integers only, with a test"
         ),
         ExportFormat.TOSA: FormEntry(
-            "qgraph.backends.tosa.tosa_form", "TosaForm", "a TOSA flatbuffer of integer ops"
+            "qgraph.backends.tosa.tosa_form",
+            "TosaForm",
+            "a TOSA flatbuffer of integer ops",
+            ("tosa",),
         ),
         ExportFormat.VECTORS: FormEntry(
             "qgraph.backends.vectors.vectors_form", "VectorsForm", "codes of every layer"

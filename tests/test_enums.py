@@ -5,6 +5,7 @@ import json
 import pytest
 import yaml
 
+from qgraph.backends.tflite.arithmetic import ARITHMETICS
 from qgraph.choices import CalibrationMethod, Effort, ExportFormat, LossKind, Mode, chosen, optional
 from qgraph.compiler import quantize
 from qgraph.errors import UsageError
@@ -80,3 +81,9 @@ def test_every_choice_has_what_carries_it() -> None:
     found = {*METHODS, CalibrationMethod.OUTPUT}
     methods = [f"no entry in METHODS: {m}" for m in CalibrationMethod if m not in found]
     assert not forms + methods
+
+
+def test_formats_name_the_profiles_that_are_made_for_them() -> None:
+    named = [name for entry in FORMS.values() for name in entry.profiles]
+    assert [load_profile(name).name for name in named] == named
+    assert FORMS[ExportFormat.TFLITE].profiles == tuple(one.name for one in ARITHMETICS)

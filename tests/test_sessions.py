@@ -30,6 +30,7 @@ sessions = _load()
 def masked(text: str) -> list[str]:
     """Lines without numbers, names of instruction sets, widths of columns, the best of steps."""
     text = re.sub(r"\b(avx\w*|amx|plain)(?=, \d thread)", "LEVEL", text)
+    text = re.sub(r"\b(?=[a-f]*\d)[\da-f]{3,}\b", "#", text)  # of base 16
     text = re.sub(r"[-+]?\d[\d.,^-]*", "#", text)
     text = re.sub(r"(?m)^( +# .*) best$", r"\1", text)  # sums of threads decide between near ones
     return [" ".join(line.split()) for line in text.splitlines()]

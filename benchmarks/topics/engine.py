@@ -1,4 +1,4 @@
-"""Topics of the integer engine and the exported forms."""
+"""Topics of the integer engine and of its arithmetic."""
 
 from __future__ import annotations
 
@@ -95,46 +95,6 @@ ENGINE_SPEED_VNNI = Topic(
     Bars("processor time, as a multiple of ONNX Runtime fp32", line=1.0),
 )
 
-FORMS_OF_CODE = ("engine", "tensorflow", "onnx-integer", "onnx-qdq", "qonnx", "c", "vectors")
-
-
-def _forms(result: Result) -> Table:
-    """Millions of codes that were compared."""
-    table = result.table("Codes compared")
-    columns = {"network": "", **dict.fromkeys(FORMS_OF_CODE, ".3g"), "different": ""}
-    made = Table(table.title, columns, notes=table.notes)
-    for row in table.where(profile="int32-bias").rows:
-        if row["steps"] is not None:
-            compared = (row[form] and row[form] / 1e6 for form in FORMS_OF_CODE)
-            made.add(row["network"], *compared, str(row["different"]))
-    return made
-
-
-def _totals(result: Result) -> Table:
-    table = result.table("Codes compared")
-    made = Table("", {"form": "", "billions": ".2f"})
-    for form in FORMS_OF_CODE:
-        made.add(form, sum(row[form] or 0 for row in table.rows) / 1e9)
-    return made
-
-
-def _forms_headline(result: Result) -> str:
-    rows = result.table("Codes compared").rows
-    compared = sum(row[form] or 0 for row in rows for form in FORMS_OF_CODE)
-    different = sum(row["different"] or 0 for row in rows)
-    return f"{compared / 1e9:.1f} billion codes compared, {different} differ"
-
-
-FORMS = Topic(
-    "forms",
-    "Every form, code by code",
-    _forms_headline,
-    "plain quantization, two profiles; networks that a form refuses are left out, with the reason",
-    _forms,
-    _totals,
-    Bars("billions of codes compared with the integer reference"),
-)
-
 
 def _accumulators(result: Result) -> Table:
     """The bits of each layer, under the short name that the figure has."""
@@ -195,4 +155,4 @@ ROUNDINGS = Topic(
     Bars("processor time, as a multiple of half_even", line=1.0),
 )
 
-TOPICS = (ENGINE_SPEED, ENGINE_SPEED_VNNI, FORMS, ACCUMULATORS, ROUNDINGS)
+TOPICS = (ENGINE_SPEED, ENGINE_SPEED_VNNI, ACCUMULATORS, ROUNDINGS)

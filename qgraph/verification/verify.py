@@ -147,7 +147,7 @@ def verify(
                         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
                         one.write(network, place)
                     places[one.name] = place
-                    runners |= _runners(one, network, place)
+                    runners |= runners_of(one, network, place)
             except (UnsupportedError, ImportError) as error:
                 reason = str(error)
             if reason is not None:
@@ -166,17 +166,17 @@ def verify(
             tallies = [compared.tallies[name] for name in _runner_names(one, runners)]
             fault = faults.get(one.name, "")
             if not fault and all(tally.equal for tally in tallies):
-                fault = _fault(one, network, places[one.name])
+                fault = fault_of(one, network, places[one.name])
             for tally in tallies:
                 tally.fault = tally.fault or fault
         for name, tally in compared.tallies.items():
-            tally.executor = _executor(name, run)
+            tally.executor = executor_of(name, run)
     made = certificate(folder, network, compared, refused, exported)
     write_whole(folder / CERTIFICATE, (json.dumps(to_json(made), indent=1) + "\n").encode())
     return Verified(network, compared, refused, made)
 
 
-def _runners(one: Form, network: Network, folder: Path) -> Mapping[str, Runner]:
+def runners_of(one: Form, network: Network, folder: Path) -> Mapping[str, Runner]:
     """The runner of a form, or one for each of its executors, by name."""
     if isinstance(one, ExecutedForm):
         found = one.runners(network, folder)
@@ -192,7 +192,7 @@ def whole_runs(one: Form, network: Network, folder: Path) -> Mapping[str, Mappin
     return {one.name: one.executed(network, folder)} if isinstance(one, WholeForm) else {}
 
 
-def _fault(one: Form, network: Network, folder: Path) -> str:
+def fault_of(one: Form, network: Network, folder: Path) -> str:
     """The difference besides codes, in the outputs of a form's files; empty if nothing."""
     if isinstance(one, CheckedForm):
         try:
@@ -202,7 +202,7 @@ def _fault(one: Form, network: Network, folder: Path) -> str:
     return ""
 
 
-def _executor(name: str, forms: Sequence[Form]) -> str:
+def executor_of(name: str, forms: Sequence[Form]) -> str:
     """The program that a runner uses, by the runner's name; empty for qgraph itself."""
     of_form, _, executor = name.partition(": ")
     named = (one for one in forms if one.name == of_form and isinstance(one, ForeignForm))
@@ -210,14 +210,14 @@ def _executor(name: str, forms: Sequence[Form]) -> str:
 
 
 def _runner_names(one: Form, runners: Mapping[str, Runner]) -> list[str]:
-    """The names of a form's runners, as `_runners` gives them."""
+    """The names of a form's runners, as `runners_of` gives them."""
     return [name for name in runners if name == one.name or name.startswith(f"{one.name}: ")]
 
 
 def _runners_of_files(one: Form, network: Network, folder: Path) -> Mapping[str, Runner]:
     """The runners of an export. Raises LoadError for files that cannot be read."""
     try:
-        return _runners(one, network, folder)
+        return runners_of(one, network, folder)
     except (QGraphError, ImportError):
         raise
     except Exception as error:  # readers may raise anything on damaged files

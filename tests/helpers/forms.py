@@ -21,7 +21,6 @@ from hypothesis import event, reject
 from qgraph import kernels
 from qgraph.backends.c.c_form import COMPILERS
 from qgraph.backends.network_forms import CheckedForm, Form, Network, Runner
-from qgraph.backends.tflite.arithmetic import ARITHMETICS
 from qgraph.backends.tosa.tosa_tools import REFERENCE_MODEL, find_tool
 from qgraph.exact.reference import Reference
 from qgraph.exports import FORMS, form
@@ -46,11 +45,7 @@ PACKAGES = {
 
 
 # Forms that need a profile made for them. The others support networks of any profile.
-OWN_PROFILES = {
-    "tflite": tuple(arithmetic.name for arithmetic in ARITHMETICS),
-    "tosa": ("tosa",),
-    "onnx-xint8": ("ryzen-ai",),
-}
+OWN_PROFILES = {name: entry.profiles for name, entry in FORMS.items() if entry.profiles}
 ANY_PROFILE = tuple(name for name in FORMS if name not in OWN_PROFILES)
 
 

@@ -73,7 +73,7 @@ class LiteRTSession(TfliteSession):
             )
             self._interpreter.allocate_tensors()
         self._places = [held["index"] for held in self._interpreter.get_input_details()]
-        self.results = tuple(int(n) for n in _graph(data).OutputsAsNumpy())
+        self.results = _results_of(data)
 
     def run(self, inputs: Sequence[Array]) -> None:
         for place, array in zip(self._places, inputs, strict=True):
@@ -88,24 +88,25 @@ class LiteRTSession(TfliteSession):
 class MicroSession(TfliteSession):
     """TFLM's interpreter.
 
-    All tensors can be read if they are at most `MOST_PRESERVED`.
+    preserve: whether all tensors can be read, not only outputs. It preserves `MOST_PRESERVED`.
     """
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, preserve: bool) -> None:
         try:
             from tflite_micro.python.tflite_micro import runtime
         except ImportError:
             raise UnsupportedError(
                 "TFLM is not installed", hint=install_hint(MICRO_PACKAGE, extra=EXTRA)
             ) from None
-        graph, kinds = _graph(data), runtime.InterpreterConfig
-        few = _computed_tensors(graph) <= MOST_PRESERVED
-        self.results = tuple(int(n) for n in graph.OutputsAsNumpy())
-        self.outputs = None if few else self.results
+        kinds = runtime.InterpreterConfig
+        self.results = _results_of(data)
+        self.outputs = None if preserve else self.results
         self._interpreter = runtime.Interpreter.from_bytes(
             data,
             arena_size=arena_bytes(data),
-            intrepreter_config=kinds.kPreserveAllTensors if few else kinds.kAllocationRecording,
+            intrepreter_config=(
+                kinds.kPreserveAllTensors if preserve else kinds.kAllocationRecording
+            ),
         )
 
     def run(self, inputs: Sequence[Array]) -> None:
@@ -143,8 +144,14 @@ def inputs_of(data: bytes) -> list[int]:
     return [int(number) for number in _graph(data).InputsAsNumpy()]
 
 
-def _computed_tensors(graph: FlatObject) -> int:
+def _results_of(data: bytes) -> tuple[int, ...]:
+    """The numbers of the outputs of a file."""
+    return tuple(int(number) for number in _graph(data).OutputsAsNumpy())
+
+
+def _computed_tensors(data: bytes) -> int:
     """The number of tensors that the operators of a file give."""
+    graph = _graph(data)
     return sum(graph.Operators(i).OutputsLength() for i in range(graph.OperatorsLength()))
 
 
@@ -154,7 +161,21 @@ def sessions_of(executor: TfliteExecutor, data: bytes) -> list[TfliteSession]:
         return [LiteRTSession(data, False, True), LiteRTSession(data, False, False)]
     if executor == TfliteExecutor.REFERENCE:
         return [LiteRTSession(data, True, True)]
-    return [MicroSession(data)]
+    if _computed_tensors(data) <= MOST_PRESERVED:
+        return [MicroSession(data, True)]
+    return [MicroSession(_with_codes_as_outputs(data), False), MicroSession(data, False)]
+
+
+def _with_codes_as_outputs(data: bytes) -> bytes:
+    """A copy of a file that gives all tensors of codes as outputs."""
+    meta, inputs = metadata_of(data), inputs_of(data)
+    codes = [
+        int(about["index"])
+        for part in ("exits", "entries", "tensors")
+        for about in meta[part].values()
+    ]
+    inner = [number for number in codes if number not in inputs]
+    return cut(data, inputs, [*_results_of(data), *inner], [])
 
 
 def titled(executor: TfliteExecutor) -> str:
@@ -176,7 +197,6 @@ def runner_in(executor: TfliteExecutor, path: Path) -> Runner:
     if sorted(given) != sorted(inputs_of(data)):
         data = cut(data, given, exits, [int(about["index"]) for about in meta["tensors"].values()])
     sessions = sessions_of(executor, data)
-    check_readable(executor, sessions[0], meta)
     order = [given.index(place) for place in inputs_of(data)]
 
     def run(codes: Mapping[str, Array]) -> dict[str, Array]:
@@ -185,19 +205,6 @@ def runner_in(executor: TfliteExecutor, path: Path) -> Runner:
         return {str(name): array for name, array in found.items()}
 
     return run
-
-
-def check_readable(executor: TfliteExecutor, session: TfliteSession, meta: JsonObject) -> None:
-    """Raise UnsupportedError if an exit cannot be read."""
-    read = session.outputs
-    hidden = [n for n, a in meta["exits"].items() if read is not None and a["index"] not in read]
-    if hidden:
-        raise UnsupportedError(
-            f"{executor} gives only the outputs of a file with more than {MOST_PRESERVED:,} "
-            "tensors, and this one is behind a float op of the file",
-            node=hidden[0],
-            hint="take the outputs in front of the float ops",
-        )
 
 
 def codes_of_runs(
@@ -248,7 +255,7 @@ def _codes_of_one_run(
                 other.tensor(about["index"]), values
             ):
                 raise ExactnessError(
-                    "LiteRT gives other codes if not all tensors are preserved", node=name
+                    "the executor gives other codes if not all tensors are kept", node=name
                 )
         found[name] = _codes(name, about, values)
     return found

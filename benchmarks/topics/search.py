@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -12,9 +13,11 @@ from benchmarks.result import Result
 from benchmarks.tables import Table
 from benchmarks.topics.figures import Bars, Points
 from benchmarks.topics.topic import Topic, first_table
+from qgraph.choices import Effort
 
 GAIN, CLOSE = "gain dB", 0.3
 SAME = "as float"
+INT8 = "graffitist-int8"  # the profile that other tools are compared with
 SHOWN_BELOW = 0.98  # networks that have a higher share with every tool are not in the figure
 # The names of efforts and tools in the figure.
 SERIES = {
@@ -30,13 +33,16 @@ def _gains(result: Result) -> list[float]:
 
 
 def _choices(result: Result) -> Table:
-    """The choices, with one note for networks that have the same samples."""
+    return replace(result.tables[0], notes=_notes(result))
+
+
+def _notes(result: Result) -> list[str]:
+    """The notes of the first table, one for networks that have the same samples."""
     networks: dict[str, list[str]] = {}
     for note in result.tables[0].notes:
         name, colon, samples = note.partition(": ")
         networks.setdefault(f"{colon}{samples}", []).append(name)
-    notes = [f"{', '.join(names)}{samples}" for samples, names in networks.items()]
-    return replace(result.tables[0], notes=notes)
+    return [f"{', '.join(names)}{samples}" for samples, names in networks.items()]
 
 
 PLAN_CHOICE = Topic(
@@ -63,7 +69,7 @@ def _points(result: Result) -> Table:
     made = Table("", {"by": "", "network": "", "seconds": "", SAME: ""})
     for row in _best(result).rows:
         by = row["effort"].partition(",")[0]
-        if row["profile"] in (None, "graffitist-int8") and row[SAME] and by in SERIES:
+        if row["profile"] in (None, INT8) and row[SAME] and by in SERIES:
             made.add(SERIES[by], row["network"].partition(" ")[0], row["seconds"], row[SAME])
     differing = {row["network"] for row in made.rows if row[SAME][0] < SHOWN_BELOW}
     made.rows = [row for row in made.rows if row["network"] in differing]
@@ -81,6 +87,27 @@ def _best(result: Result) -> Table:
     return replace(result.tables[0], rows=[*found.values()])
 
 
+def _by_network(result: Result) -> Table:
+    """A row for each network and profile, a column for each effort and tool."""
+    efforts = [*map(str, Effort), *(name for name in SERIES if name not in tuple(Effort))]
+    made = Table("", dict.fromkeys(("network", "profile", *efforts), ""), notes=_notes(result))
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    for row in _best(result).rows:
+        of_network = rows.setdefault((row["network"], row["profile"] or INT8), {})
+        of_network[row["effort"].partition(",")[0]] = _in_short(row)
+    for ends, cells in rows.items():
+        made.add(*ends, *(cells.get(effort) for effort in efforts))
+    return made
+
+
+def _in_short(row: Mapping[str, Any]) -> str:
+    """Seconds, distance from float and images with its class, in one cell."""
+    if row["seconds"] is None:
+        return "fails"
+    found = f"{row['seconds']:.1f} s, {row['SQNR dB']:.1f} dB"
+    return f"{found}, {row[SAME][0]:.1%} ± {row[SAME][1]:.1%}" if row[SAME] else found
+
+
 def _of_cifar(result: Result, by: str, profile: str | None) -> str:
     (row,) = (
         row
@@ -94,14 +121,12 @@ EFFORT_PEERS = Topic(
     "effort_peers",
     "Time and agreement of each effort",
     lambda result: (
-        f"cifar_10_model at 8 bits: {_of_cifar(result, 'default', 'graffitist-int8')}, "
+        f"cifar_10_model at 8 bits: {_of_cifar(result, 'default', INT8)}, "
         f"LiteRT {_of_cifar(result, 'LiteRT', None)}"
     ),
     "the share of images with the class of float; qgraph has one power-of-two scale per tensor, "
     "LiteRT float scales, one for each channel of weights",
-    lambda result: result.tables[0].only(
-        "network", "profile", "effort", "seconds", "CPU s", "SQNR dB", SAME, "plan"
-    ),
+    _by_network,
     _points,
     Points("seconds", "images with the class of float", log_x=True, percent=True),
 )

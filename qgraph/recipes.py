@@ -29,6 +29,7 @@ from qgraph.transforms.hoist_quantizers import HoistQuantizers
 from qgraph.transforms.insert_quantizers import InsertQuantizers
 from qgraph.transforms.lower_batch_norm import LowerBatchNorm
 from qgraph.transforms.lower_leaky_relu import LowerLeakyRelu
+from qgraph.transforms.lower_log_softmax import LowerLogSoftmax
 from qgraph.transforms.lower_paddings import LowerPaddings
 from qgraph.transforms.mark_scale_groups import MarkScaleGroups
 from qgraph.transforms.mean_to_avg_pool import MeanToAvgPool
@@ -71,6 +72,7 @@ CLEAN: tuple[Pass, ...] = (
     RecognizeSoftmax(),
     MeanToAvgPool(),  # after norms, before squeezes, because it creates squeezes
     RecognizeActivations(),  # before arithmetic is canonical: x / 6 is still a division
+    LowerLogSoftmax(),  # before functions: it makes two of them
     ComposeFunctions(),  # after it: recognized activations keep their names
     FoldFlattens(),
     SinkSqueezes(),
@@ -100,7 +102,7 @@ FOLD: tuple[Pass, ...] = (
 FLOAT: tuple[Pass, ...] = (*CLEAN, *FOLD)
 # Passes that actors do not need: they support these ops directly.
 NOT_FOR_ACTORS = (
-    ComposeFunctions, LowerLeakyRelu, MeanToAvgPool, AvgPoolToDepthwise,
+    ComposeFunctions, LowerLeakyRelu, LowerLogSoftmax, MeanToAvgPool, AvgPoolToDepthwise,
     LowerPaddings, ExpectationsToProducts, SumsToProducts,
 )  # fmt: skip
 # A policy from training -> the forms that `qgraph.rl.policy.read` supports.

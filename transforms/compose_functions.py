@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -23,6 +24,7 @@ INTEGER_LATER = frozenset({"avg_pool", "batch_norm", "layer_norm", "leaky_relu",
 # of its range within one step is too steep for a table.
 STEP, MAX_CHANGE = 1 / 16, 0.25
 SMALLEST_STEP = 2.0**-40
+SUMS = ("mean", "sum")  # products with constant rows in later passes
 # Layers, and quantizers that an already quantized file gives.
 TO_CODES = (*COMPUTE, "quantize")
 
@@ -32,8 +34,9 @@ class ComposeFunctions(Pass):
     """Elementwise arithmetic from one tensor to one result becomes one `composed` op.
 
     It becomes one table, rounded once, instead of several tables, products and sums, or floats.
-    This applies only between layers: before the first and after the last, arithmetic stays float.
-    Sums, products with constants and clips do not change, also at the start of a function: integer
+    A quotient of a tensor and such a function is a product, if the reciprocal is one table. This
+    applies only between layers: before the first and after the last, arithmetic stays float. Sums,
+    products with constants and clips do not change, also at the start of a function: integer
     arithmetic supports them, and layers absorb them. Refusals: a function that is not finite for an
     input near 0; a function that is too steep for codes, such as a logarithm. Jumps, as those of a
     sign or a threshold, are not steep: codes of any width have a last one before a jump.
@@ -54,7 +57,7 @@ def _compose_all(rewriter: Rewriter, left: set[str]) -> bool:
     graph = rewriter.graph
     nodes = list(graph.topological())
     order = {node.name: index for index, node in enumerate(nodes)}
-    nonnegative, behind = is_nonnegative(graph), _behind_layers(nodes)
+    nonnegative, behind = is_nonnegative(graph), _behind_layers(graph, order)
     into: set[str] = set()  # values that only integer arithmetic uses
     composed = False
     for name in (node.name for node in reversed(nodes)):  # the longest functions first
@@ -64,6 +67,9 @@ def _compose_all(rewriter: Rewriter, left: set[str]) -> bool:
         candidates = [] if name in left else _candidates(graph, name, order)
         candidates = [function for function in candidates if function.source in behind]
         if not candidates:
+            quotient = graph.nodes[name].op == "div" and name not in left
+            if quotient and _quotient_to_product(rewriter, graph.nodes[name], order, behind):
+                composed = True
             continue
         reasons = [_unfit(function, nonnegative(function.source)) for function in candidates]
         if None in reasons:
@@ -78,6 +84,24 @@ def _compose_all(rewriter: Rewriter, left: set[str]) -> bool:
 def _compose(rewriter: Rewriter, function: PointwiseFunction) -> None:
     node, attrs = rewriter.graph.nodes[function.root], {"steps": function.steps}
     rewriter.put(Node(node.name, "composed", (function.source,), attrs, node.control))
+
+
+def _quotient_to_product(
+    rewriter: Rewriter, node: Node, order: Mapping[str, int], behind: set[str]
+) -> bool:
+    """x / f(y) becomes x * g(y) with g = 1 / f, if g may be a table."""
+    graph, (x, divisor) = rewriter.graph, node.inputs
+    if x not in behind or divisor not in order or graph.constant(divisor) is not None:
+        return False
+    nonnegative = is_nonnegative(graph)
+    for function in functions_at(graph, divisor, order):
+        steps = (*function.steps, ("reciprocal", (len(function.steps),), ()))
+        inverse = replace(function, steps=steps)
+        if function.source in behind and _unfit(inverse, nonnegative(function.source)) is None:
+            name, attrs = f"{node.name}/reciprocal", {"steps": steps}
+            factor = rewriter.add("composed", function.source, name=name, attrs=attrs)
+            return rewriter.put(Node(node.name, "mul", (x, factor), control=node.control))
+    return False
 
 
 def _unfit(function: PointwiseFunction, nonnegative: bool) -> str | None:
@@ -119,10 +143,11 @@ def _takes_codes(graph: Graph, user: Node, into: set[str]) -> bool:
     """Whether a node and all users of its result work on codes."""
     if user.op in TO_CODES or op_definition(user.op).pointwise:
         return True
+    rank = graph.types[user.inputs[0]].rank or 0 if user.op in SUMS else 0
     if user.op == "mean":  # over channels it is part of a norm
-        last = (graph.types[user.inputs[0]].rank or 0) - 1
-        spatial = not {last, -1} & {*user.typed(AxesAttrs).axes}
-        return spatial and user.name in into
+        return not {rank - 1, -1} & {*user.typed(AxesAttrs).axes} and user.name in into
+    if user.op == "sum":  # over the batch it stays float
+        return not {0, -rank} & {*user.typed(AxesAttrs).axes} and user.name in into
     return user.name in into and _may_be_integer(user)
 
 
@@ -171,11 +196,22 @@ def _is_integer(graph: Graph, node: Node) -> bool:
     return op_definition(node.op).integer is not None
 
 
-def _behind_layers(nodes: list[Node]) -> set[str]:
-    """Values that depend on a layer or a quantizer without float arithmetic between."""
+def _behind_layers(graph: Graph, order: Mapping[str, int]) -> set[str]:
+    """Values that depend on a layer or a quantizer without float arithmetic between, apart from
+    functions that may become tables.
+    """
     found: set[str] = set()
-    for node in nodes:
+    nonnegative = is_nonnegative(graph)
+
+    def may_be_table(node: Node) -> bool:
+        return any(
+            function.source in found and _unfit(function, nonnegative(function.source)) is None
+            for function in functions_at(graph, node.name, order)
+        )
+
+    for node in graph.topological():
         reached = any(value in found for value in node.inputs)
-        if node.op in TO_CODES or (reached and (_may_be_integer(node) or node.op == "mean")):
+        integer = reached and (_may_be_integer(node) or node.op in SUMS)
+        if node.op in TO_CODES or integer or (reached and may_be_table(node)):
             found.update(node.values)
     return found

@@ -1,10 +1,15 @@
-"""Rows of constant tables that inputs select: embeddings of words, positions, categories."""
+"""Rows that inputs select: of constant tables, such as embeddings of words, and of activations."""
 
 from __future__ import annotations
+
+import math
+from functools import partial
 
 import numpy as np
 
 from qgraph.frontends.site import AnySite
+from qgraph.ir.types import Shape
+from qgraph.rewrite.one_hots import MAX_SIZE
 
 INDICES = ("int32", "int64")
 MAX_ONE_HOT = 1 << 16  # elements of a one-hot vector
@@ -38,3 +43,34 @@ def one_hot(site: AnySite, indices: str, size: int, axis: int, off: str, on: str
     column = site.helper("column", "expand_dims", indices, axis=axis)
     same = site.helper("same", "equal", column, each)
     return site.emit("select", same, on, off)
+
+
+def selected_rows(site: AnySite, x: str, indices: str, batch: int, what: str = "") -> str | None:
+    """Rows of `x` at indices that are inputs, both with the same first `batch` axes, as a product
+    of one-hot vectors and rows.
+
+    what: the name of the result, if it is not that of the node.
+    """
+    types = site.builder.graph.types
+    data, wanted = types[x].shape or (), types[indices].shape or ()
+    known = (*data[1:], *wanted[1:])
+    if not 0 < batch < len(data) or None in known or data[:batch] != wanted[:batch]:
+        return None
+    own, rest = _count(wanted[batch:]), _count(data[batch + 1 :])
+    first, size = (-1, *data[1:batch]), data[batch] or 0
+    if not types[x].is_float or not 1 < size <= MAX_SIZE or size * own > MAX_ONE_HOT:
+        return None
+    places = site.helper("places", "reshape", indices, shape=(*first, own))
+    each = site.const(np.arange(size, dtype=types[indices].dtype), "each")
+    column = site.helper("column", "expand_dims", places, axis=batch + 1)
+    same = site.helper("same", "equal", column, each)
+    vectors = site.helper("vectors", "cast", same, dtype=types[x].dtype)
+    rows = site.helper("rows", "reshape", x, shape=(*first, size, rest))
+    picked = site.helper("picked", "batch_matmul", vectors, rows)
+    attrs = {"shape": (*first, *wanted[batch:], *data[batch + 1 :])}
+    emit = partial(site.helper, what) if what else site.emit
+    return emit("reshape", picked, **attrs)
+
+
+def _count(shape: Shape) -> int:
+    return math.prod(size or 0 for size in shape)

@@ -85,9 +85,13 @@ def test_transposed_convolution(geometry, data):
 
 
 @MANY
-@given(geometries(), st.booleans(), st.sampled_from(["MaxPool", "AveragePool", "counted"]))
-def test_pool(geometry, ceiling, op):
+@given(
+    geometries(), st.booleans(), st.sampled_from(["MaxPool", "AveragePool", "counted"]), st.data()
+)
+def test_pool(geometry, ceiling, op, data):
     axes, attrs = geometry
+    if "auto_pad" not in attrs and data.draw(st.booleans()):
+        attrs["dilations"] = [data.draw(st.integers(1, 3)) for _ in range(axes)]
     if attrs.get("auto_pad", "").startswith("SAME"):  # else ONNX Runtime cuts off the front
         assume(all(k >= s for k, s in zip(attrs["kernel_shape"], attrs["strides"], strict=True)))
         ceiling = False

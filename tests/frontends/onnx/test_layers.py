@@ -108,6 +108,13 @@ POOLS = {
         "AveragePool", IMAGE, kernel_shape=[3, 2], strides=[2, 2], auto_pad="SAME_UPPER"
     ),
     "average_pool_1d": one_op("AveragePool", SIGNAL, kernel_shape=[3], pads=[1, 1]),
+    "max_pool_dilated": one_op(
+        "MaxPool", IMAGE, kernel_shape=[3, 2], dilations=[2, 3], pads=[2, 1, 1, 1], strides=[2, 1]
+    ),
+    "max_pool_dilated_1d": one_op("MaxPool", SIGNAL, kernel_shape=[3], dilations=[4]),
+    "average_pool_dilated": one_op(
+        "AveragePool", IMAGE, kernel_shape=[2, 3], dilations=[3, 1], pads=[0, 1, 1, 0], opset=19
+    ),
     "global_average": one_op("GlobalAveragePool", IMAGE),
     "global_average_1d": one_op("GlobalAveragePool", SIGNAL),
     "global_average_3d": one_op("GlobalAveragePool", f(2, 3, 4, 2, 3)),
@@ -132,6 +139,8 @@ NORMS = {
     "lp_norm": one_op("LpNormalization", ROW),
     "lp_norm_1": one_op("LpNormalization", IMAGE, p=1, axis=1),
     "group_norm": one_op("GroupNormalization", IMAGE, f(4), f(4), num_groups=2, opset=21),
+    "lrn_1d": one_op("LRN", f(2, 7, 3), size=3, alpha=0.3),
+    "lrn_wide": one_op("LRN", f(2, 3, 3, 4), size=9, alpha=2.0),
     "lrn": one_op("LRN", f(2, 7, 3, 4), size=5, alpha=0.3, beta=0.6, bias=1.5),
 }
 CASES = {**CONVOLUTIONS, **PRODUCTS, **POOLS, **NORMS}

@@ -145,6 +145,7 @@ CASES = {
             nn.log_softmax,
         )
     },
+    "lrn": ([IMAGE], lambda x: nn.lrn(x, 1, bias=0.7, alpha=0.4, beta=0.6)),
     "log": ([ROWS], lambda x: math.log(positive(x))),
     "sqrt": ([ROWS], lambda x: tf.sqrt(positive(x))),
     "rsqrt": ([ROWS], lambda x: math.rsqrt(positive(x))),

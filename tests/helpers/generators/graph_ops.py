@@ -75,14 +75,35 @@ def attention(net: Network, x: Value) -> Value:
     return net.op("reshape", mixed, shape=(-1, height, width, channels))
 
 
+def log_softmax(net: Network, x: Value) -> Value:
+    return net.op("log_softmax", x, axis=-1)
+
+
+def local_response(net: Network, x: Value) -> Value:
+    """A product with a function of the squares of neighbours among the channels."""
+    c, number = net.choices, np.arange(net.shape(x)[-1])
+    band = np.abs(number[:, None] - number) <= c.number(0, 2)
+    total = net.op("batch_matmul", net.op("square", x), net.const(band, "band"))
+    scaled = net.op("mul", total, net.const(c.pick(0.1, 2.0), "factor"))
+    base = net.op("add", scaled, net.const(c.pick(1.0, 0.5), "bias"))
+    share = net.op("pow", base, net.const(c.pick(-0.75, -0.5), "power"))
+    return net.op("mul", x, share, name="normalized")
+
+
+def dilated_pool(net: Network, x: Value) -> Value:
+    """The largest of two rows that lie apart."""
+    height = net.shape(x)[1]
+    apart = net.choices.number(0, height - 1)
+    rows = (row for first in range(height - apart) for row in (first, first + apart))
+    taps = net.op("take", x, axis=1, indices=tuple(rows))
+    return net.op("max_pool", taps, ksize=(2, 1), strides=(2, 1), padding="valid")
+
+
 def float_island(net: Network, x: Value) -> Value:
     """Ops without an integer form; layers behind them make them an island."""
-    kind = net.choices.pick("log_softmax", "unit", "chosen")
-    if kind == "log_softmax":
-        return net.op("log_softmax", x, axis=-1)
-    if kind == "unit":  # of length 1 along channels
+    if net.choices.chance(0.5):  # of length 1 along channels
         square = net.op("sum", net.op("square", x), axes=(3,), keepdims=True)
-        return net.op("div", x, net.op("sqrt", net.op("add", square, net.const(0.1, "small"))))
+        return net.op("div", x, net.op("sqrt", net.op("add", square, net.const(1e-3, "small"))))
     larger = net.op("greater", x, net.op("mean", x, axes=(1, 2), keepdims=True))
     return net.op("select", larger, x, net.op("neg", x))
 

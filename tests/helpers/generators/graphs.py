@@ -17,9 +17,12 @@ from qgraph.ir.graph import Graph
 from tests.helpers.generators.choices import Choices
 from tests.helpers.generators.graph_ops import (
     attention,
+    dilated_pool,
     float_island,
     gate,
     layer_norm,
+    local_response,
+    log_softmax,
     move,
     pair,
     table,
@@ -40,8 +43,10 @@ EVERY: Sequence[Layer] = (
     table, Network.pool, Network.scale, Network.join, pair, gate, move, move, move, Network.noise,
     layer_norm,
 )  # fmt: skip
-# With attention and float islands besides.
-WITH_ISLANDS: Sequence[Layer] = (*EVERY, attention, float_island)
+# With attention, normalizations, dilated pools and float islands besides.
+WITH_ISLANDS: Sequence[Layer] = (
+    *EVERY, attention, float_island, log_softmax, local_response, dilated_pool,
+)  # fmt: skip
 
 
 def random_graph(

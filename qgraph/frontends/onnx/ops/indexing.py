@@ -10,7 +10,7 @@ import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.frontends.cumulative import cumulative
-from qgraph.frontends.embeddings import INDICES, one_hot
+from qgraph.frontends.embeddings import INDICES, one_hot, selected_rows
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.onnx.ops.slicing import MAX_INDICES
@@ -53,9 +53,39 @@ def _constant_indices(site: OnnxSite, i: int) -> Codes:
 
 
 def _gather_elements(site: OnnxSite) -> Result:
+    """Constant indices, or those of each sample in rows along one axis."""
+    if site.constant(1) is None:
+        return _elements_of_samples(site)
     shape, indices = _shape(site), _constant_indices(site, 1)
     axis = site.axis(site.node.integer("axis"), len(shape))
     return _at(site, _along(site, _places(shape), _in_range(site, indices, shape[axis]), axis))
+
+
+def _elements_of_samples(site: OnnxSite) -> Result:
+    shape, indices, rank = site.known_shape(), site.type(1), site.rank()
+    axis = site.axis(site.node.integer("axis"), rank)
+    size = shape[axis]
+    same = indices.shape and [*indices.shape[:axis], size, *indices.shape[axis + 1 :]] == [*shape]
+    if not same or not axis or size is None or indices.dtype not in INDICES:
+        raise Inexpressible
+    last = (*range(axis), *range(axis + 1, rank), axis)
+    places, x = _from_front(site, site.inputs[1], size), site.inputs[0]
+    if axis == rank - 1:
+        return selected_rows(site, x, places, axis)
+    places = site.helper("places_last", "transpose", places, perm=last)
+    x = site.helper("last", "transpose", x, perm=last)
+    made = selected_rows(site, x, places, rank - 1, what="selected")
+    back = tuple(last.index(i) for i in range(rank))
+    return None if made is None else site.emit("transpose", made, perm=back)
+
+
+def _from_front(site: OnnxSite, index: str, size: int) -> str:
+    """Indices of any sign, from the front of an axis of this size."""
+    kind = np.dtype(site.builder.graph.types[index].dtype)
+    start = site.const(np.zeros((), kind), "start")
+    negative = site.helper("negative", "greater", start, index)
+    turned = site.helper("turned", "add", index, site.const(np.asarray(size, kind), "depth"))
+    return site.helper("index", "select", negative, turned, index)
 
 
 def _in_range(site: OnnxSite, indices: Codes, size: int) -> Codes:
@@ -76,15 +106,23 @@ def _along(site: OnnxSite, places: Codes, indices: Codes, axis: int) -> Codes:
 
 
 def _gather_nd(site: OnnxSite) -> Result:
-    """Constant indices, or any indices of a table's rows."""
+    """Constant indices, any indices of a table's rows, or one index of a row in each sample."""
     wanted, kind = site.shape(1), site.type(1).dtype
     if site.constant(1) is None and site.constant(0) is not None and wanted and kind in INDICES:
         if wanted[-1] != 1 or site.node.integer("batch_dims") or not site.type().is_float:
             return None
         index = site.helper("index", "squeeze", site.inputs[1], axes=(len(wanted) - 1,))
         return site.emit("embedding", site.inputs[0], index)
-    shape, indices = _shape(site), _constant_indices(site, 1)
     batch = site.node.integer("batch_dims")
+    if site.constant(1) is None and batch and wanted and wanted[-1] == 1 and kind in INDICES:
+        size = site.known_shape()[batch]
+        index = site.helper("index", "squeeze", site.inputs[1], axes=(len(wanted) - 1,))
+        return (
+            None
+            if size is None
+            else selected_rows(site, site.inputs[0], _from_front(site, index, size), batch)
+        )
+    shape, indices = _shape(site), _constant_indices(site, 1)
     if not 0 <= batch < min(indices.ndim, len(shape)):
         raise Inexpressible
     own: list[Codes] = list(np.indices(indices.shape[:-1], sparse=True))[:batch]
@@ -189,10 +227,7 @@ def _one_hot(site: OnnxSite) -> Result:
     if values.dtype == "string":
         return None
     x = site.helper("whole", "cast", site.inputs[0], dtype="int64") if kind != "int64" else ""
-    x = x or site.inputs[0]
-    negative = site.helper("negative", "greater", site.const(np.int64(0), "start"), x)
-    turned = site.helper("turned", "add", x, site.const(np.int64(size), "depth"))
-    index = site.helper("index", "select", negative, turned, x)
+    index = _from_front(site, x or site.inputs[0], size)
     off, on = (_element(site, place) for place in (0, 1))
     return one_hot(site, index, size, axis, off, on)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -11,12 +11,12 @@ import numpy as np
 
 from qgraph.errors import GraphError, UnsupportedError
 from qgraph.frontends.inexpressible import Inexpressible
+from qgraph.frontends.local_response import LocalResponse
 from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.onnx.ops.layout import back, image
 
 EPSILON = 1e-5
 SMALLEST = 1e-30  # the square of a length, or a length, that counts as 0
-MAX_WINDOW = 64
 
 
 def _batch_norm(site: OnnxSite) -> Result:
@@ -126,33 +126,14 @@ def _lrn(site: OnnxSite) -> Result:
     """x / (bias + alpha / size * sum of squares over `size` channels) ** beta"""
     node, rank = site.node, site.rank()
     size = node.integer("size")
-    if not site.type().is_float or rank not in (3, 4) or not 1 <= size <= MAX_WINDOW:
+    if not site.type().is_float or rank not in (3, 4) or size < 1:
         raise Inexpressible
-    x = image(site)
-    square = site.helper("square", "square", x)
     before = (size - 1) // 2
-    around = (*[(0, 0)] * 3, (before, size - 1 - before))
-    padded = site.helper("padded", "pad", square, paddings=around, mode="constant", value=0)
-    channels = site.known_shape()[1]
-    if channels is None:
-        raise Inexpressible
-    total = _windows(site, padded, [(k, k + channels) for k in range(size)])
-    mean = site.helper("mean", "mul", total, site.scalar(node.real("alpha", 1e-4) / size, "alpha"))
-    base = site.helper("base", "add", mean, site.scalar(node.real("bias", 1.0), "bias"))
-    power = site.helper("power", "pow", base, site.scalar(node.real("beta", 0.75), "beta"))
-    return back(site, site.helper("nhwc", "div", x, power), rank)
-
-
-def _windows(site: OnnxSite, padded: str, bounds: Sequence[tuple[int, int]]) -> str:
-    total = ""
-    for k, (low, high) in enumerate(bounds):
-        attrs = {
-            "begin": (None, None, None, low), "end": (None, None, None, high),
-            "strides": (1, 1, 1, 1),
-        }  # fmt: skip
-        part = site.helper(f"part{k}", "slice", padded, **attrs)
-        total = site.helper(f"sum{k}", "add", total, part) if total else part
-    return total
+    made = LocalResponse(
+        before=before, after=size - 1 - before, factor=node.real("alpha", 1e-4) / size,
+        bias=node.real("bias", 1.0), power=node.real("beta", 0.75),
+    ).of(site, image(site))  # fmt: skip
+    return back(site, made, rank)
 
 
 def _group_norm(site: OnnxSite) -> Result:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from qgraph.errors import UnsupportedError
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
+from qgraph.frontends.onnx.ops.dilated import dilated_average_pool, dilated_max_pool
 from qgraph.frontends.onnx.ops.layout import (
     NONE,
     back,
@@ -25,8 +26,6 @@ from qgraph.ops.attribute_types import Pads, Pair
 def _window(site: OnnxSite) -> tuple[Pair, Pair]:
     if not site.type().is_float or site.node.integers("kernel_shape") is None:
         raise Inexpressible
-    if any(d != 1 for d in site.node.integers("dilations") or ()):
-        raise Inexpressible
     return pair(site, "kernel_shape"), pair(site, "strides")
 
 
@@ -36,6 +35,8 @@ def _max_pool(site: OnnxSite) -> Result:
     if site.rank() == 5:
         return pool_of_volume(site, "max_pool")
     kernel, strides = _window(site)
+    if (dilations := pair(site, "dilations")) != (1, 1):
+        return dilated_max_pool(site, kernel, strides, dilations)
     pads = with_ceiling(site, window(site, kernel, strides, (1, 1)), kernel, strides)
     return in_nhwc(site, "max_pool", ksize=kernel, strides=strides, padding=pads)
 
@@ -45,6 +46,8 @@ def _average_pool(site: OnnxSite) -> Result:
     if site.rank() == 5:
         return pool_of_volume(site, "avg_pool")
     kernel, strides = _window(site)
+    if (dilations := pair(site, "dilations")) != (1, 1):
+        return dilated_average_pool(site, kernel, strides, dilations)
     counted = site.node.flag("count_include_pad")
     pads, x = window(site, kernel, strides, (1, 1), numbers=counted), image(site)
     whole = with_ceiling(site, pads, kernel, strides)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from qgraph.frontends.local_response import LocalResponse
 from qgraph.frontends.tf.builder import Importer, Result, TfSite
 from qgraph.frontends.tf.ops.layout import channels_first, window
 
@@ -85,10 +86,23 @@ def _fused_matmul(site: TfSite) -> Result:
     return _split(site, "matmul", {}, x, w)
 
 
+def _local_response(site: TfSite) -> Result:
+    radius = site.node.integer("depth_radius", 5)
+    known = site.type()
+    if not known.is_float or known.rank != 4 or radius < 0:
+        return None
+    made = LocalResponse(
+        before=radius, after=radius, factor=site.node.real("alpha", 1.0),
+        bias=site.node.real("bias", 1.0), power=site.node.real("beta", 0.5),
+    ).of(site, site.inputs[0])  # fmt: skip
+    return site.emit("identity", made)
+
+
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(
     {
         "_FusedConv2D": _fused_convolution("conv2d"),
         "_FusedDepthwiseConv2dNative": _fused_convolution("depthwise_conv2d"),
         "_FusedMatMul": _fused_matmul,
+        "LRN": _local_response,
     }
 )

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.errors import GraphError
-from qgraph.frontends.embeddings import INDICES, one_hot, rows_of_table
+from qgraph.frontends.embeddings import INDICES, one_hot, rows_of_table, selected_rows
 from qgraph.frontends.tf.builder import Importer, Result, TfSite
 from qgraph.frontends.tf.node import NOT_NUMPY
 from qgraph.frontends.tf.ops.slicing import FULL, slice_attrs
@@ -19,11 +19,15 @@ MAX_INDICES = 1 << 16
 
 
 def _gather(site: TfSite) -> Result:
-    """Constant indices into any axis, the first by default, or any indices into a table."""
+    """Constant indices into any axis, the first by default, any indices into a table, or an index
+    for each sample.
+    """
     indices, shape = site.constant(1), site.shape()
     axes = site.integers(2) if len(site.inputs) > 2 else (0,)
-    if shape is None or axes is None or site.node.integer("batch_dims"):
+    if shape is None or axes is None:
         return None
+    if batch := site.node.integer("batch_dims"):
+        return _gather_of_samples(site, axes[0], batch)
     if not shape or site.type().dtype == "string":
         return None
     if indices is None:
@@ -42,6 +46,17 @@ def _gather(site: TfSite) -> Result:
         return None
     picked = site.helper("picked", "take", site.inputs[0], axis=axis, indices=_tuple(found))
     return site.emit("reshape", picked, shape=tuple(-1 if d is None else d for d in target))
+
+
+def _gather_of_samples(site: TfSite, axis: int, batch: int) -> Result:
+    shape, indices = site.shape() or (), site.type(1)
+    if not shape or indices.rank is None or indices.dtype not in INDICES:
+        return None
+    batch, site_axis = batch % (indices.rank + 1), axis % len(shape)
+    if site_axis != batch:
+        return None
+    site.without_effect("validate_indices")
+    return selected_rows(site, *site.inputs[:2], batch)
 
 
 def _one_hot(site: TfSite) -> Result:

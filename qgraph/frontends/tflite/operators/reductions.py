@@ -37,6 +37,11 @@ def _l2_norm(t: Translation) -> Ref:
     return t.activated(t.emit("RealDiv", x, length))
 
 
+def _local_response(t: Translation) -> Ref:
+    numbers = {name.lower(): float(t.option(name)) for name in ("Bias", "Alpha", "Beta")}
+    return t.emit("LRN", t.input(0), depth_radius=int(t.option("Radius")), **numbers)
+
+
 OPERATORS: Mapping[str, Translator] = MappingProxyType(
     {
         "MEAN": _reduction("Mean"),
@@ -48,5 +53,6 @@ OPERATORS: Mapping[str, Translator] = MappingProxyType(
         "ARG_MIN": _place("ArgMin"),
         "CUMSUM": _cumulative_sum,
         "L2_NORMALIZATION": _l2_norm,
+        "LOCAL_RESPONSE_NORMALIZATION": _local_response,
     }
 )

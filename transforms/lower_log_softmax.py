@@ -1,0 +1,82 @@
+"""Write logarithms of softmaxes in ops that fixed point can compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops.attributes import AxisAttrs
+from qgraph.ir.ops.pool import ReductionAttrs
+from qgraph.passes import RewritePass
+from qgraph.quant.topology import before_layers, behind_layers
+from qgraph.rewrite.rewriter import Rewriter, Rule
+
+
+@dataclass(frozen=True)
+class LowerLogSoftmax(RewritePass):
+    """A log-softmax between layers becomes -log(sum(exp(-d))) - d, where d is the distance of an
+    element from the largest one.
+
+    The sum is at least 1, and so is that of log(sum(exp(x - max(x)))), which files write out:
+    maximum(sum, 1) keeps the logarithm away from 0, where no table can hold it.
+    """
+
+    name: ClassVar[str] = "lower-log-softmax"
+
+    def rules(self) -> tuple[Rule, ...]:
+        return (
+            Rule("log-softmax", ("log_softmax",), _log_softmax),
+            Rule("log-of-sum", ("log",), _log_of_sum),
+        )
+
+
+def _log_softmax(rewriter: Rewriter, node: Node) -> bool:
+    if not _is_between_layers(rewriter.graph, node):
+        return False
+
+    def add(what: str, op: str, *inputs: str, **attrs: object) -> str:
+        return rewriter.add(op, *inputs, name=f"{node.name}/{what}", attrs=attrs)
+
+    x, row = node.inputs[0], {"axes": (node.typed(AxisAttrs).axis,), "keepdims": True}
+    distance = add(
+        "distance", "relu", add("below", "sub", add("largest", "reduce_max", x, **row), x)
+    )
+    total = add("total", "sum", add("powers", "exp", add("minus", "neg", distance)), **row)
+    log = add("log", "log", _at_least_one(rewriter, node, total))
+    return rewriter.put(
+        Node(node.name, "sub", (add("share", "neg", log), distance), control=node.control)
+    )
+
+
+def _log_of_sum(rewriter: Rewriter, node: Node) -> bool:
+    """log(sum(exp(x - max(x)))), with both reductions over the same axes."""
+    graph = rewriter.graph
+    total = graph.producer(node.inputs[0])
+    exponential = graph.producer(total.inputs[0]) if total.op == "sum" else total
+    below = graph.producer(exponential.inputs[0]) if exponential.op == "exp" else total
+    if below.op != "sub" or not _is_between_layers(graph, node):
+        return False
+    largest, rank = graph.producer(below.inputs[1]), graph.types[below.name].rank
+    if largest.op != "reduce_max" or largest.inputs != below.inputs[:1] or rank is None:
+        return False
+    axes = [
+        {axis % rank for axis in reduction.typed(ReductionAttrs).axes}
+        for reduction in (total, largest)
+    ]
+    if axes[0] != axes[1] or not largest.typed(ReductionAttrs).keepdims:
+        return False
+    safe = _at_least_one(rewriter, node, total.name)
+    return rewriter.put(replace(node, inputs=(safe,)))
+
+
+def _at_least_one(rewriter: Rewriter, node: Node, value: str) -> str:
+    kind = np.dtype(rewriter.graph.types[value].dtype)
+    one = rewriter.const(np.ones((), kind), f"{node.name}/one")
+    return rewriter.add("maximum", value, one, name=f"{node.name}/safe")
+
+
+def _is_between_layers(graph: Graph, node: Node) -> bool:
+    return node.name in before_layers(graph) & behind_layers(graph)

@@ -12,6 +12,7 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.activation import POINTWISE
 from qgraph.ir.ops.attributes import AxesAttrs
+from qgraph.ir.ops.composed import Steps
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.passes import Pass
 from qgraph.quant.topology import is_nonnegative
@@ -82,7 +83,7 @@ def _compose_all(rewriter: Rewriter, left: set[str]) -> bool:
 
 
 def _compose(rewriter: Rewriter, function: PointwiseFunction) -> None:
-    node, attrs = rewriter.graph.nodes[function.root], {"steps": function.steps}
+    node, attrs = rewriter.graph.nodes[function.root], {"steps": _defined(function)}
     rewriter.put(Node(node.name, "composed", (function.source,), attrs, node.control))
 
 
@@ -98,10 +99,23 @@ def _quotient_to_product(
         steps = (*function.steps, ("reciprocal", (len(function.steps),), ()))
         inverse = replace(function, steps=steps)
         if function.source in behind and _unfit(inverse, nonnegative(function.source)) is None:
-            name, attrs = f"{node.name}/reciprocal", {"steps": steps}
+            name, attrs = f"{node.name}/reciprocal", {"steps": _defined(inverse)}
             factor = rewriter.add("composed", function.source, name=name, attrs=attrs)
             return rewriter.put(Node(node.name, "mul", (x, factor), control=node.control))
     return False
+
+
+def _defined(function: PointwiseFunction) -> Steps:
+    """The steps, behind a ReLU if they have no value below 0: signed codes have such numbers, also
+    where none occurs.
+    """
+    if np.isfinite(function.of(NEAR)).all():
+        return function.steps
+    later = (
+        (op, tuple(a + 1 if isinstance(a, int) else a for a in arguments), attrs)
+        for op, arguments, attrs in function.steps
+    )
+    return (("relu", (0,), ()), *later)
 
 
 def _unfit(function: PointwiseFunction, nonnegative: bool) -> str | None:

@@ -9,10 +9,14 @@ import numpy as np
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.attributes import AxisAttrs
+from qgraph.ir.ops.composed import Steps
 from qgraph.ir.ops.pool import ReductionAttrs
 from qgraph.passes import RewritePass
 from qgraph.quant.topology import before_layers, behind_layers
 from qgraph.rewrite.rewriter import Rewriter, Rule
+
+# exp(-d), as one function: a negation of its own would be rounded.
+POWER: Steps = (("neg", (0,), ()), ("exp", (1,), ()))
 
 
 @dataclass(frozen=True)
@@ -41,11 +45,10 @@ def _log_softmax(rewriter: Rewriter, node: Node) -> bool:
         return rewriter.add(op, *inputs, name=f"{node.name}/{what}", attrs=attrs)
 
     x, row = node.inputs[0], {"axes": (node.typed(AxisAttrs).axis,), "keepdims": True}
-    distance = add(
-        "distance", "relu", add("below", "sub", add("largest", "reduce_max", x, **row), x)
-    )
-    total = add("total", "sum", add("powers", "exp", add("minus", "neg", distance)), **row)
-    log = add("log", "log", _at_least_one(rewriter, node, total))
+    below = add("below", "sub", add("largest", "reduce_max", x, **row), x)
+    distance = add("distance", "relu", below)
+    powers = add("powers", "composed", distance, steps=POWER)
+    log = add("log", "log", _at_least_one(rewriter, node, add("total", "sum", powers, **row)))
     return rewriter.put(
         Node(node.name, "sub", (add("share", "neg", log), distance), control=node.control)
     )

@@ -120,10 +120,11 @@ def _binary(
     formats: FormatNames = NO_FORMAT,
     infer: Callable[[A, Sequence[TensorType]], TensorType] = broadcast,
     takes: Elements = Elements.NUMBERS,
+    nonnegative: Nonnegative = can_be_negative,
 ) -> AnyOp:
     return OpDef(
         name, (2, 2), MarkedAttrs, infer, lambda attrs, inputs: function(inputs[0], inputs[1]),
-        elementwise=True, formats=formats, takes=takes,
+        nonnegative=nonnegative, elementwise=True, formats=formats, takes=takes,
     )  # fmt: skip
 
 
@@ -181,7 +182,9 @@ OPS: tuple[AnyOp, ...] = (
     ),
     _binary("div", np.divide, FormatNames("RealDiv", "Div"), takes=Elements.FLOATS),
     _binary("squared_difference", lambda a, b: (a - b) * (a - b), _of_all("SquaredDifference")),
-    _binary("pow", np.power, FormatNames("Pow", "Pow")),
+    _binary(
+        "pow", np.power, FormatNames("Pow", "Pow"), nonnegative=lambda attrs, inputs: inputs[0]
+    ),
     _unary("neg", np.negative, _of_all("Neg", "Neg"), takes=Elements.NUMBERS),
     OpDef(
         "abs", (1, 1), Attributes, same_as_first, lambda attrs, inputs: np.abs(inputs[0]),

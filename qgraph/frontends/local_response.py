@@ -10,8 +10,16 @@ import numpy as np
 
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.site import AnySite
+from qgraph.ir.types import Array
 
 MAX_CHANNELS = 1 << 11  # the band has as many rows and columns
+
+
+def neighbours(channels: int, before: int, after: int) -> Array:
+    """A band [channels, channels]: 1 in each column at so many channels around its own, else 0."""
+    number = np.arange(channels)
+    distance = number[:, None] - number
+    return ((distance >= -before) & (distance <= after)).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -33,9 +41,7 @@ class LocalResponse:
         channels, kind = (known.shape or (None,))[-1], np.dtype(known.dtype)
         if channels is None or channels > MAX_CHANNELS:
             raise Inexpressible
-        number = np.arange(channels)
-        distance = number[:, None] - number
-        near = (distance >= -self.before) & (distance <= self.after)
+        near = neighbours(channels, self.before, self.after)
         band = site.const(near.astype(kind), "band")
         square = site.helper("square", "square", x)
         total = site.helper("total", "batch_matmul", square, band)

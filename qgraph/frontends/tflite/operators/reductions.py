@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from qgraph.errors import UnsupportedError
+from qgraph.frontends.local_response import MAX_CHANNELS, neighbours
 from qgraph.frontends.site import Ref
 from qgraph.frontends.tflite.operators.translator import Translator
 from qgraph.frontends.tflite.translation import Translation
@@ -38,8 +40,20 @@ def _l2_norm(t: Translation) -> Ref:
 
 
 def _local_response(t: Translation) -> Ref:
-    numbers = {name.lower(): float(t.option(name)) for name in ("Bias", "Alpha", "Beta")}
-    return t.emit("LRN", t.input(0), depth_radius=int(t.option("Radius")), **numbers)
+    """x * (bias + alpha * sum of squares) ** -beta. LiteRT adds up `radius` channels before each
+    one, and one channel less behind it.
+    """
+    x, radius, channels = t.input(0), int(t.option("Radius")), t.tensor(0).shape[-1]
+    bias, alpha, power = (
+        t.scalar(sign * t.option(name), name)
+        for name, sign in (("Bias", 1), ("Alpha", 1), ("Beta", -1))
+    )
+    if not 0 < channels <= MAX_CHANNELS or radius < 1:
+        raise UnsupportedError(f"radius {radius} among {channels} channels", node=t.name)
+    band = t.const(neighbours(channels, radius, radius - 1), "band")
+    total = t.emit("BatchMatMulV2", t.emit("Square", x), band)
+    base = t.emit("AddV2", t.emit("Mul", total, alpha), bias)
+    return t.emit("Mul", x, t.emit("Pow", base, power))
 
 
 OPERATORS: Mapping[str, Translator] = MappingProxyType(

@@ -276,7 +276,7 @@ class _Inserter(MaskedMeans):
         spec = self.spec_of_inverse(node) or spec
         if given is not None and given.exponent is not None:
             spec = replace(spec, bits=given.bits, signed=given.signed, exponent=given.exponent)
-        x = self.codes(node.inputs[0], self.bits.table)
+        x = self.table_codes(node.inputs[0])
         attrs = {
             **node.attrs,
             "function": node.op,

@@ -11,6 +11,7 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.attributes import AxisAttrs
 from qgraph.ir.ops.composed import Steps
 from qgraph.ir.ops.pool import ReductionAttrs
+from qgraph.ir.ops.structure import OpaqueAttrs
 from qgraph.passes import RewritePass
 from qgraph.quant.topology import before_layers, behind_layers
 from qgraph.rewrite.rewriter import Rewriter, Rule
@@ -25,7 +26,8 @@ class LowerLogSoftmax(RewritePass):
     element from the largest one.
 
     The sum is at least 1, and so is that of log(sum(exp(x - max(x)))), which files write out:
-    maximum(sum, 1) keeps the logarithm away from 0, where no table can hold it.
+    maximum(sum, 1) keeps the logarithm away from 0, where no table can hold it. TensorFlow takes 0
+    in place of a largest element that is infinite; between layers none is.
     """
 
     name: ClassVar[str] = "lower-log-softmax"
@@ -33,6 +35,7 @@ class LowerLogSoftmax(RewritePass):
     def rules(self) -> tuple[Rule, ...]:
         return (
             Rule("log-softmax", ("log_softmax",), _log_softmax),
+            Rule("finite", ("select",), _finite),
             Rule("log-of-sum", ("log",), _log_of_sum),
         )
 
@@ -52,6 +55,18 @@ def _log_softmax(rewriter: Rewriter, node: Node) -> bool:
     return rewriter.put(
         Node(node.name, "sub", (add("share", "neg", log), distance), control=node.control)
     )
+
+
+def _finite(rewriter: Rewriter, node: Node) -> bool:
+    """The largest element, or 0 if it is infinite."""
+    graph, (condition, largest, zero) = rewriter.graph, node.inputs
+    test, other = graph.producer(condition), graph.constant(zero)
+    is_test = isinstance(test.attributes, OpaqueAttrs) and test.attributes.kind == "IsFinite"
+    if not is_test or test.inputs != (largest,) or other is None or other.any():
+        return False
+    if graph.producer(largest).op != "reduce_max" or not _is_between_layers(graph, node):
+        return False
+    return rewriter.replace_value(node.name, largest)
 
 
 def _log_of_sum(rewriter: Rewriter, node: Node) -> bool:

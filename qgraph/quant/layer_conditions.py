@@ -63,7 +63,7 @@ class LayerConditions(KeptScales):
         varying = [v for v, number in zip(node.inputs, numbers, strict=True) if number is None]
         shape = self.graph.types[node.name].shape
         if len(varying) == 1 and self.graph.types[varying[0]].shape == shape:
-            x = self.codes(varying[0], self.bits.table)
+            x = self.table_codes(varying[0])
             arguments = tuple(0 if number is None else number for number in numbers)
             steps: Steps = (("sub", arguments, ()), *_after(WITH_ZERO[node.op]))
         else:

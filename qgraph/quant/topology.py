@@ -27,7 +27,9 @@ def is_nonnegative(graph: Graph) -> Callable[[str], bool]:
     known: dict[str, bool] = {}
     for node in graph.topological():
         rule = op_definition(node.op).nonnegative
-        known[node.name] = rule(node.attributes, [known.get(v, False) for v in node.inputs])
+        square = node.op == "mul" and node.inputs[0] == node.inputs[1]
+        signs = [known.get(v, False) for v in node.inputs]
+        known[node.name] = square or rule(node.attributes, signs)
     return lambda value: known.get(value, False)
 
 
@@ -96,6 +98,18 @@ def sources(graph: Graph, value: str) -> list[str]:
         elif keeps_scale(node):
             waiting += reversed(scaled_inputs(node))
     return list(found)
+
+
+def exceeds_sources(graph: Graph, value: str) -> bool:
+    """Whether codes may lie outside of their quantizers' range: the lowest signed code has no
+    absolute value in it.
+    """
+    node = graph.producer(value)
+    if node.op in QUANTIZERS or not keeps_scale(node):
+        return False
+    if node.op == "abs" and sources_spec(graph, node.inputs[0]).signed:
+        return True
+    return any(exceeds_sources(graph, v) for v in scaled_inputs(node))
 
 
 def sources_spec(graph: Graph, value: str) -> QuantSpec:

@@ -24,6 +24,7 @@ from qgraph.quant.topology import (
     before_layers,
     before_softmaxes,
     end_layers,
+    exceeds_sources,
     is_nonnegative,
     leaving_nodes,
     masks_of,
@@ -111,6 +112,18 @@ class ValueForms:
             signed = self._has_sign(value)
             spec = self.spec(bits, signed, role, source=form.value)
             self.narrowed[key] = self.quantizer(form.value, layer, spec)
+        return self.narrowed[key]
+
+    def table_codes(self, value: str) -> str:
+        """The codes that a table has an entry for."""
+        codes = self.codes(value, self.bits.table)
+        if not exceeds_sources(self.graph, codes):
+            return codes
+        key = f"{value} table"
+        if key not in self.narrowed:
+            bits = self.bits.table or self._activation_bits(node_of(value))
+            spec = self.spec(bits, self._has_sign(value), Role.ACTIVATION, source=codes)
+            self.narrowed[key] = self.quantizer(codes, node_of(value), spec)
         return self.narrowed[key]
 
     def state_bits(self, state: str) -> int:

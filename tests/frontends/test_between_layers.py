@@ -22,6 +22,7 @@ FUNCTIONS = {
     "soft shrink": lambda x: tf.where(tf.abs(x) > 0.5, x - 0.5 * tf.sign(x), tf.zeros_like(x)),
     "step": lambda x: tf.cast(x > 0.1, tf.float32),
     "logarithm": lambda x: tf.math.log(tf.nn.relu(x) + 0.1),
+    "logarithm of a distance": lambda x: tf.math.log(tf.abs(x[:, ::-1]) + 1),
     "mish": lambda x: x * tf.tanh(tf.nn.softplus(x)),
 }
 MOVES = {

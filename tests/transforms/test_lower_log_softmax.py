@@ -2,8 +2,13 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
+import tf_keras
 
+from qgraph import load
 from qgraph.ir.graph import Graph
+from qgraph.passes import PassManager
+from qgraph.recipes import FLOAT
 from qgraph.transforms.lower_log_softmax import LowerLogSoftmax
 from tests.helpers.evaluate import run_pass
 from tests.helpers.layers import WINDOW
@@ -65,3 +70,11 @@ def test_sums_that_may_be_less_than_1_stay() -> None:
     g = written_out((3,), (1,))
     run_pass(LowerLogSoftmax(), g)
     assert "maximum" not in ops(g)
+
+
+def test_a_largest_element_that_may_be_infinite_in_tensorflow() -> None:
+    x = tf_keras.layers.Input((4,), name="x")
+    y = tf.reduce_logsumexp(tf_keras.layers.Dense(3)(x), -1, keepdims=True)
+    g = load(tf_keras.Model(x, tf_keras.layers.Dense(2)(y)))
+    PassManager(FLOAT).run(g)
+    assert {"select", "opaque", "log", "exp"}.isdisjoint(ops(g))

@@ -66,7 +66,7 @@ def test_a_sum_that_is_at_least_1(axes: tuple[int, ...]) -> None:
 
 
 def test_sums_that_may_be_less_than_1_stay() -> None:
-    """The largest element of other axes is no element of the sum."""
+    """The sum does not contain the largest element of other axes."""
     g = written_out((3,), (1,))
     run_pass(LowerLogSoftmax(), g)
     assert "maximum" not in ops(g)

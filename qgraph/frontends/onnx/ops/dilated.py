@@ -27,7 +27,7 @@ class _Taps:
     pads: Pair
 
     @property
-    def inside(self) -> Codes:
+    def inside(self) -> Array:
         return (self.places >= 0) & (self.places < self.size)
 
     def share(self, include_pads: bool) -> Array:

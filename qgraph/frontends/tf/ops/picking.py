@@ -52,11 +52,11 @@ def _gather_of_samples(site: TfSite, axis: int, batch: int) -> Result:
     shape, indices = site.shape() or (), site.type(1)
     if not shape or indices.rank is None or indices.dtype not in INDICES:
         return None
-    batch, site_axis = batch % (indices.rank + 1), axis % len(shape)
-    if site_axis != batch:
+    batch %= indices.rank + 1
+    if axis % len(shape) != batch:
         return None
     site.without_effect("validate_indices")
-    return selected_rows(site, *site.inputs[:2], batch)
+    return selected_rows(site, site.inputs[0], site.inputs[1], batch)
 
 
 def _one_hot(site: TfSite) -> Result:

@@ -92,7 +92,12 @@ def _quotient_to_product(
 ) -> bool:
     """x / f(y) becomes x * g(y) with g = 1 / f, if g may be a table."""
     graph, (x, divisor) = rewriter.graph, node.inputs
-    if x not in behind or divisor not in order or graph.constant(divisor) is not None:
+    if (
+        node.control
+        or x not in behind
+        or divisor not in order
+        or graph.constant(divisor) is not None
+    ):
         return False
     nonnegative = is_nonnegative(graph)
     for function in functions_at(graph, divisor, order):

@@ -43,6 +43,8 @@ class LowerLogSoftmax(RewritePass):
 def _log_softmax(rewriter: Rewriter, node: Node) -> bool:
     if not _is_between_layers(rewriter.graph, node):
         return False
+    if node.control:
+        return rewriter.refuse(node, "it has control edges")
 
     def add(what: str, op: str, *inputs: str, **attrs: object) -> str:
         return rewriter.add(op, *inputs, name=f"{node.name}/{what}", attrs=attrs)

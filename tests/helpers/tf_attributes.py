@@ -98,6 +98,7 @@ NODES: dict[str, Callable[[Any], Any]] = {
     "FusedBatchNormV3": lambda x: batch_norm(raw.FusedBatchNormV3, x)[0],
     "GatherV2": lambda x: cast(raw.GatherV2(params=number(1), indices=[[0]], axis=0)),
     "LeakyRelu": lambda x: raw.LeakyRelu(features=x),
+    "LRN": lambda x: raw.LRN(input=x, depth_radius=1),
     "MatMul": lambda x: raw.MatMul(a=x[0, 0, :4], b=weights(x, 4, 4)),
     "Max": lambda x: raw.Max(input=x, axis=[1, 2]),
     "MaxPool": lambda x: raw.MaxPool(

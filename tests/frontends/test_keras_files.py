@@ -1,11 +1,16 @@
 """Files of Keras 2 and 3 are read by the Keras that wrote them."""
 
+from importlib import import_module
+
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
+import tf_keras
 
 import qgraph
 from qgraph.errors import LoadError
+from qgraph.frontends.keras.known import OF_APPLICATIONS
 from qgraph.interpret import evaluate
 from tests.helpers.keras_files import BOTH, SUFFIX, X, assert_same, small
 
@@ -96,3 +101,30 @@ def test_model_that_is_not_built():
         LoadError, match=r"inputs are unknown(.|\n)*for a file, do so before saving it"
     ):
         qgraph.load(keras.Sequential([keras.layers.Dense(2)]))
+
+
+@BOTH
+@SUFFIX
+@pytest.mark.parametrize("name", OF_APPLICATIONS)
+def test_layers_of_applications(tmp_path, K, suffix, name):
+    """ConvNeXt and InceptionResNetV2 have layers that Keras does not find by name."""
+    module = import_module(f"{K.__name__}.src.applications.{OF_APPLICATIONS[name]}")
+    layer = getattr(module, name)
+    made = {
+        "LayerScale": lambda: layer(0.5, 4),
+        "StochasticDepth": lambda: layer(0.25),
+        "CustomScaleLayer": lambda: layer(0.25),
+    }[name]()
+    model = small(K, (lambda x: made([x, x])) if name == "CustomScaleLayer" else made)
+    path = tmp_path / f"m.{suffix}"
+    model.save(path)
+    assert_same(qgraph.load(path), model)
+
+
+@SUFFIX
+def test_initializers_of_tensorflow(tmp_path, suffix):
+    """EfficientNetV2 of tf_keras has one."""
+    model = small(tf_keras, tf_keras.layers.Dense(3, kernel_initializer=tf.constant_initializer(2)))
+    path = tmp_path / f"m.{suffix}"
+    model.save(path)
+    assert_same(qgraph.load(path), model)

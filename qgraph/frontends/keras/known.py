@@ -6,6 +6,9 @@ function, a path or code (Lambda, TFSMLayer, JaxLayer, StringLookup, Map, Cond .
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -123,6 +126,16 @@ def is_known_function(name: str) -> bool:
     return name in FUNCTIONS or name.removeprefix("compat.v1.") in FUNCTIONS
 
 
+# Layers of networks in `applications`, by the module there. Keras does not find them by name.
+OF_APPLICATIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "LayerScale": "convnext",
+        "StochasticDepth": "convnext",
+        "CustomScaleLayer": "inception_resnet_v2",
+    }
+)
+# The module of initializers that TensorFlow itself has, which networks of tf_keras name.
+INITIALIZERS_OF_TENSORFLOW = "tensorflow.python.ops.init_ops_v2"
 # Modules of such classes and functions, after `keras.`, `keras.src.` and the like.
 HOMES = _names(
     """activations applications constraints dtype_policies engine initializers layers

@@ -21,6 +21,7 @@ from qgraph.errors import LoadError, first_line
 from qgraph.foreign import KerasModel
 from qgraph.frontends.keras.freeze import freeze_model, is_model
 from qgraph.frontends.keras.hdf5 import read_contents
+from qgraph.frontends.keras.known import OF_APPLICATIONS
 from qgraph.frontends.keras.screen import EXPORT, check, without_compile
 from qgraph.frontends.keras.topology import check_calls
 from qgraph.frontends.tf.frozen import Frozen
@@ -105,7 +106,9 @@ def _loaded(
             check_calls(config)
     try:
         with _bounded_variables(weights + EXTRA_ELEMENTS):
-            found = load_model(str(source), compile=False, safe_mode=not trust)
+            found = load_model(
+                str(source), _of_applications(name), compile=False, safe_mode=not trust
+            )
     except LoadError as error:
         error.node = str(path)
         raise
@@ -118,6 +121,15 @@ def _loaded(
             f"{name} reads a {type(found).__name__} from this file, not a model", node=str(path)
         )
     return found
+
+
+def _of_applications(library: str) -> dict[str, KerasModel]:
+    """The layers of a library's applications by name."""
+    package = "tf_keras" if library == KERAS_2 else "keras"
+    return {
+        name: getattr(import_module(f"{package}.src.applications.{module}"), name)
+        for name, module in OF_APPLICATIONS.items()
+    }
 
 
 def _library(version: object, path: Path) -> tuple[str, KerasModel]:

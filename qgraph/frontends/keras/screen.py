@@ -11,15 +11,18 @@ from qgraph.frontends.keras.known import (
     ACTIVATIONS,
     DATA,
     HOMES,
+    INITIALIZERS_OF_TENSORFLOW,
     LAYERS,
     MODELS,
+    OF_APPLICATIONS,
     OPERATIONS,
     VALUES,
     is_known_function,
 )
 from qgraph.frontends.tf.ops import IMPORTERS
 
-CLASSES = MODELS | LAYERS | VALUES | OPERATIONS | DATA
+REGISTERED = frozenset(f"Custom>{name}" for name in OF_APPLICATIONS)  # as tf_keras names them
+CLASSES = MODELS | LAYERS | VALUES | OPERATIONS | DATA | OF_APPLICATIONS.keys() | REGISTERED
 CALLS = ("TFOpLambda", "SlicingOpLambda")
 OP_LAYER = "TensorFlowOpLayer"
 CODE = ("Lambda", "__lambda__")
@@ -111,9 +114,10 @@ def _check_object(config: Mapping[str, object], layer: str) -> Iterator[UnknownO
             yield UnknownObject(called or f"{module}.{kind}", layer, runs=True)
     elif kind not in CLASSES:
         yield UnknownObject(kind, layer)
-    elif not _is_at_home(module):
+    elif not _is_at_home(module) and not (kind in VALUES and module == INITIALIZERS_OF_TENSORFLOW):
         yield UnknownObject(f"{module}.{kind}", layer, runs=True)
-    if registered not in (None, "", kind, *(ACTIVATIONS if kind == "function" else ())):
+    names = ACTIVATIONS if kind == "function" else {f"Custom>{kind}"} & REGISTERED
+    if registered not in (None, "", kind, *names):
         yield UnknownObject(str(registered), layer)
 
 

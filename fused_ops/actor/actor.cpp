@@ -274,7 +274,11 @@ void Actor::matmul(const Step& step, int64_t samples) {
     const Shape& a = program_.values[step.inputs[0]];
     const Shape& b = program_.values[step.inputs[1]];
     const int64_t rows = a.dims[static_cast<size_t>(a.rank - 2)];
-    Matrices m{value(step.inputs[0]), value(step.inputs[1]), result(step.output), rows, a.last(),
+    Matrices m{value(step.inputs[0]),
+               value(step.inputs[1]),
+               result(step.output),
+               rows,
+               a.last(),
                b.last()};
     const int64_t count = samples * (a.size() / (m.rows * m.depth));
     for (int64_t i = 0; i < count; ++i) {

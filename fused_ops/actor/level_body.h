@@ -10,10 +10,10 @@
 namespace qgraph::actor {
 namespace {
 
-constexpr Kernels kKernels{&product,  &unpacked, &finite,   &range,      &quantize, &quantize_rows,
-                           &activate, &affine,   &clip,     &layer_norm, &center,   &softmax,
-                           &add,      &multiply, &max_pool, &avg_pool,   &sum_rows, &matmul,
-                           &pack,     &checksum};
+constexpr Kernels kKernels{&product,       &unpacked, &finite, &range,    &quantize,
+                           &quantize_rows, &activate, &affine, &clip,     &layer_norm,
+                           &center,        &softmax,  &add,    &multiply, &max_pool,
+                           &avg_pool,      &sum_rows, &matmul, &pack,     &checksum};
 
 }  // namespace
 }  // namespace qgraph::actor

@@ -21,7 +21,10 @@ from qgraph.train.record import TrainingRecord
 
 FACTS = "facts"
 VARIABLE = "variable/"
-HINT = "restore the file from a copy, or start again (qgraph train: --restart)"
+HINT = (
+    "restore the file from a copy, or start a new run: `qgraph train --restart`, "
+    "`qgraph rl train --out DIRECTORY`"
+)
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ def measured(name: str) -> list[Any]:
         try:
             return _row(name, size, _quantized(path, _images(model, size), Path(folder)), "")
         except QGraphError as error:
-            return _row(name, size, None, str(error).splitlines()[0])
+            return _row(name, size, None, error.message.splitlines()[0])
 
 
 def _built(keras: Any, network: str) -> tuple[Any, int]:

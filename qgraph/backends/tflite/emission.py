@@ -22,7 +22,7 @@ from qgraph.backends.tflite.elementwise import (
     write_scaled,
     write_table,
 )
-from qgraph.backends.tflite.embeddings import write_limits, write_rows
+from qgraph.backends.tflite.embeddings import write_index, write_rows
 from qgraph.backends.tflite.int32_operators import write_softmax, write_standardize
 from qgraph.backends.tflite.layers import DEPTHWISE, write_matmul, write_window
 from qgraph.backends.tflite.model_builder import QuantizedScale, TfliteModelBuilder
@@ -54,7 +54,9 @@ class TfliteEmission(TensorWriter):
         for step in self.program.steps:
             for name in step.inputs:
                 self.enter(name)
-            self.lowerings.of(step.op, step.output)(self, step)
+            of_index = step.output in self.indices
+            lower = write_index if of_index else self.lowerings.of(step.op, step.output)
+            lower(self, step)
 
     def enter(self, name: str) -> None:
         """Write an entry, if it is one that waits."""
@@ -180,8 +182,6 @@ class TfliteEmission(TensorWriter):
         self.pending[step.output] = PendingLayer(step.output, step)
 
     def _clip(self, step: Step) -> None:
-        if step.output in self.indices:
-            return write_limits(self, step)
         self.pending[step.output] = self.as_pending(step.inputs[0]).clipped(step)
 
     def _requantize(self, step: Step) -> None:

@@ -17,7 +17,7 @@ from qgraph.backends.tflite.model_builder import QuantizedScale, TfliteModelBuil
 from qgraph.backends.tflite.sum_limits import SumLimits
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array, Codes, Rounding
-from qgraph.program import Program
+from qgraph.program import Program, Step
 
 LARGEST_EXPONENT = 126
 RELU6 = 6
@@ -207,14 +207,21 @@ class TensorWriter(ABC):
 
 
 def indices_of_rows(program: Program) -> frozenset[str]:
-    """Tensors that embeddings alone use, as indices."""
-    found = {entry.tensor for entry in program.entries}
-    found |= {step.output for step in program.steps if step.op == "clip"}
+    """Tensors that embeddings alone use, as indices, also limited by constants and reshaped."""
+    kept = {step.output: step.inputs[0] for step in program.steps if _keeps_index(program, step)}
+    found = {entry.tensor for entry in program.entries} | kept.keys()
     found &= {v for step in program.steps for v in step.inputs} - {*program.exits}
     for step in reversed(program.steps):
-        if step.op != "embedding" and not (step.op == "clip" and step.output in found):
+        if step.op != "embedding" and not (step.output in kept and step.output in found):
             found.difference_update(step.inputs)
-    for step in program.steps:
-        if step.output in found and not found.issuperset(step.inputs):
-            found.remove(step.output)
+    for name, source in kept.items():
+        if source not in found:
+            found.discard(name)
     return frozenset(found)
+
+
+def _keeps_index(program: Program, step: Step) -> bool:
+    """Whether the result of a step on indices is an index: their limits, or another shape."""
+    if step.op in ("minimum", "maximum"):
+        return step.inputs[0] not in program.constants and step.inputs[1] in program.constants
+    return step.op in ("clip", "reshape")

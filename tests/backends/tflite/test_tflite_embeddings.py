@@ -94,6 +94,18 @@ def test_indices_are_limited_as_in_the_program(limits) -> None:
     assert_form(TfliteForm(), builder.program())
 
 
+@pytest.mark.parametrize("rounding", [Rounding.HALF_EVEN, Rounding.HALF_AWAY])
+def test_indices_of_16_bits_are_moved_and_limited_in_int32(rounding: Rounding) -> None:
+    """One-hot vectors of integers that JAX writes: all that are too large have the last row."""
+    builder, rng = ProgramBuilder(), np.random.default_rng(0)
+    x = builder.entry((1, 2, 3), (0, 65535), "x", rounding=rounding)
+    flat = builder.step("reshape", x, shape=(1, 6))
+    low = builder.step("minimum", flat, builder.constant(np.asarray(300)))
+    row = builder.step("maximum", low, builder.constant(np.asarray([[0, 1, 2, 3, 4, 299]])))
+    builder.step("embedding", row, builder.constant(rng.integers(-128, 128, (301, 2))))
+    assert_form(TfliteForm(), builder.program())
+
+
 def test_codes_that_leave_behind_a_clip_are_no_indices() -> None:
     builder = ProgramBuilder()
     builder.step("clip", builder.entry((1, 4), name="x"), low=-3, high=9)

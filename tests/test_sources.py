@@ -19,7 +19,8 @@ LONGEST = 400  # lines
 FOLDERS = ("qgraph", "transforms", "cli", "fused_ops", "tests", "benchmarks", "examples")
 SUFFIXES = {".py", ".cpp", ".h", ".cu"}
 # Types of libraries that take such words themselves.
-FOREIGN_LITERALS = {"qgraph/quant/samples/spill.py": {"C", "F"}}
+ORDERS = {"C", "F"}  # of the axes of an array in memory, as numpy names them
+FOREIGN_LITERALS = {"qgraph/archives.py": ORDERS, "qgraph/quant/samples/spill.py": ORDERS}
 
 
 def lengths(root: Path) -> dict[str, int]:

@@ -8,7 +8,7 @@ from qgraph import quantize
 from qgraph.train.model import TrainingGraph
 from qgraph.verification.verify import verify
 from tests.helpers.c_programs import needs_compiler
-from tests.helpers.forms import OWN_PROFILES
+from tests.helpers.forms import OWN_PROFILES, missing_tool
 from tests.helpers.onnx_graphs import assert_like_runtime, f, imported, ints, model_of
 from tests.train.test_training_graph import assert_is_inference
 
@@ -58,6 +58,8 @@ def network() -> ModelProto:
 @needs_compiler
 @pytest.mark.parametrize("profile", ["graffitist-int8", *OTHERS])
 def test_all_have_integers(tmp_path, profile) -> None:
+    if (form := OTHERS.get(profile)) and (missing := missing_tool(form)):
+        pytest.skip(missing)
     model, data = network(), {"x": f(16, 3, SIZE, SIZE)}
     graph = assert_like_runtime(model, data)
     result = quantize(graph, data, effort="plain", profile=profile)

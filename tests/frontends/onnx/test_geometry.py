@@ -53,6 +53,22 @@ def fits(model, x):
         assume(False)
 
 
+def spans(attrs):
+    """The sizes of a window from its first to its last element."""
+    kernel = attrs["kernel_shape"]
+    dilations = attrs.get("dilations", [1] * len(kernel))
+    return [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+
+
+def padded_sizes(x, attrs):
+    """The sizes of an image with its padding; those of automatic padding always suffice."""
+    axes = len(attrs["kernel_shape"])
+    if attrs.get("auto_pad", "").startswith("SAME"):
+        return spans(attrs)
+    pads = attrs.get("pads", [0] * 2 * axes)
+    return [n + pads[i] + pads[axes + i] for i, n in enumerate(x.shape[2:])]
+
+
 @MANY
 @given(geometries(), st.data())
 def test_convolution(geometry, data):
@@ -98,6 +114,8 @@ def test_pool(geometry, ceiling, op, data):
     if op == "counted":
         attrs["count_include_pad"] = 1
     x = image(axes, 3, 6)
+    # ONNX Runtime rounds towards 0 and finds a window where none fits, which ONNX does not.
+    assume(all(n >= span for n, span in zip(padded_sizes(x, attrs), spans(attrs), strict=True)))
     kind = "MaxPool" if op == "MaxPool" else "AveragePool"
     model = one_op(kind, x, opset=19, ceil_mode=int(ceiling), **attrs)
     fits(model, x)

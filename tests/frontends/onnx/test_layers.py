@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from tests.helpers.onnx_graphs import assert_like_runtime, f, feed_of, one_op, positive
+from qgraph.interpret import evaluate
+from tests.helpers.onnx_graphs import (
+    assert_like_runtime,
+    f,
+    feed_of,
+    imported,
+    one_op,
+    positive,
+)
 
 IMAGE, ROW, SIGNAL = f(2, 4, 9, 7), f(3, 6), f(2, 4, 11)
 
@@ -139,7 +147,6 @@ NORMS = {
     "lp_norm": one_op("LpNormalization", ROW),
     "lp_norm_1": one_op("LpNormalization", IMAGE, p=1, axis=1),
     "group_norm": one_op("GroupNormalization", IMAGE, f(4), f(4), num_groups=2, opset=21),
-    "lrn_1d": one_op("LRN", f(2, 7, 3), size=3, alpha=0.3),
     "lrn_wide": one_op("LRN", f(2, 3, 3, 4), size=9, alpha=2.0),
     "lrn": one_op("LRN", f(2, 7, 3, 4), size=5, alpha=0.3, beta=0.6, bias=1.5),
 }
@@ -149,3 +156,13 @@ CASES = {**CONVOLUTIONS, **PRODUCTS, **POOLS, **NORMS}
 @pytest.mark.parametrize("case", CASES)
 def test_op_computes_what_onnx_runtime_does(case):
     assert_like_runtime(CASES[case], {"x": feed_of(CASES[case])})
+
+
+def test_local_response_of_signals_is_that_of_images_of_one_column() -> None:
+    """ONNX Runtime has it for images only."""
+    signal = f(2, 7, 3)
+    found, wanted = (
+        evaluate(imported(one_op("LRN", x, size=3, alpha=0.3)), {"x": x})["y"]
+        for x in (signal, signal[..., None])
+    )
+    np.testing.assert_array_equal(found, wanted[..., 0])

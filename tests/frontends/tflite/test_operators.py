@@ -238,6 +238,17 @@ BY_HAND = {
         Written("RANGE", [np.array(i, np.int32) for i in (1, 6, 2)], (3,), "int32"),
         Written("GATHER", [X, 0], (2, 3), "float32", "GatherOptions", {"Axis": 1}),
     ),
+    "gather_of_each_row": written(
+        ROWS,
+        Written(
+            "GATHER",
+            [X, np.array([[5, 0], [1, 1]], np.int32)],
+            (2, 2),
+            "float32",
+            "GatherOptions",
+            {"BatchDims": 1, "Axis": 1},
+        ),
+    ),
     "floor_div": reshaped((2, 4), "FLOOR_DIV", ints(17), ints(2)),
     "floor_mod": reshaped((2, 4), "FLOOR_MOD", ints(17), ints(9)),
     "prod": reshaped((2, 4), "REDUCE_PROD", ints(2, 4), ints(0), **KEEP),

@@ -145,7 +145,7 @@ def stepped_in_executor(data, frames, *, tflm=False):
     """The outputs of each step, in the order of the file."""
     if tflm:
         pytest.importorskip("tflite_micro", reason="pip install tflite-micro")
-    session = MicroSession(data) if tflm else LiteRTSession(data, True, True)
+    session = MicroSession(data, True) if tflm else LiteRTSession(data, True, True)
     outputs = schema().Model.GetRootAs(data, 0).Subgraphs(0).OutputsAsNumpy()
     steps = []
     for frame in frames:

@@ -147,7 +147,6 @@ def test_an_operator_that_is_not_read_is_refused_by_name(folder):
 @pytest.mark.parametrize(
     ("op", "options", "fields", "message"),
     [
-        ("GATHER", "GatherOptions", {"BatchDims": 1, "Axis": 1}, "`GATHER` is not supported"),
         ("STRIDED_SLICE", "StridedSliceOptions", {"Offset": True}, "offset from its begin"),
         ("MAXIMUM", "GatherOptions", {"Axis": 1}, "`MAXIMUM` with Axis"),
         ("ADD", "AddOptions", {"FusedActivationFunction": 5}, "fused activation 5"),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from benchmarks.result import Result
 from benchmarks.tables import Table
 from benchmarks.topics.figures import Bars, Lines
-from benchmarks.topics.topic import Topic
+from benchmarks.topics.topic import Topic, first_table
 
 # The heading of agreement with float in each network's table.
 AGREEMENT = {
@@ -178,4 +179,31 @@ FAMILIES = Topic(
 )
 
 
-TOPICS = (REAL_NETWORKS, EFFORTS, PHOTOS, MIXED_PRECISION, FAMILIES)
+def _quantized(result: Result) -> list[dict[str, Any]]:
+    """The rows of networks that were not refused."""
+    return [row for row in result.tables[0].rows if not row["refused"]]
+
+
+def _distances(result: Result) -> Table:
+    libraries = ("keras", "tf_keras")
+    made = Table("", {"network": "", **dict.fromkeys(libraries, ".1f")})
+    found = {(row["network"], row["library"]): row["SQNR dB"] for row in _quantized(result)}
+    for network in dict.fromkeys(network for network, _ in found):
+        made.add(network, *(found.get((network, library)) for library in libraries))
+    return made
+
+
+APPLICATIONS = Topic(
+    "applications",
+    "Networks of keras.applications",
+    lambda result: (
+        f"{len(_quantized(result))} of {len(result.tables[0].rows)} networks are integers and "
+        f"verified; SQNR of {min(row['SQNR dB'] for row in _quantized(result)):.0f} dB or more"
+    ),
+    "random weights, small images, 8 bits, plain calibration",
+    first_table,
+    _distances,
+    Bars("SQNR of the outputs, dB"),
+)
+
+TOPICS = (REAL_NETWORKS, EFFORTS, PHOTOS, MIXED_PRECISION, FAMILIES, APPLICATIONS)

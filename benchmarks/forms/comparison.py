@@ -44,7 +44,8 @@ class Row:
     """A form of a network in one executor.
 
     behind_floats: codes that the executor made behind float ops; `moved` of them are one step from
-    the reference's. refused: why there is no such file. fault: what is wrong besides codes.
+    the reference's. refused: the reason why the form cannot be written, or empty. fault: an error
+    that is not a difference of codes, or empty.
     """
 
     network: str

@@ -8,6 +8,7 @@ Results are kept in a folder and not repeated.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -108,7 +109,9 @@ def _mct(network: FloatNetwork, data: Split, python: Path, bits: int, epochs: in
         np.save(folder / "calibration.npy", data.calibration)
         np.save(folder / "images.npy", data.test.images)
         given = [folder / n for n in ("float.h5", "calibration.npy", "images.npy", "scores.npy")]
-        subprocess.run([python, BY_MCT, *given, str(bits), str(epochs)], check=True)
+        # TFMOT sets this for its own process; the Keras of MCT's environment is another one.
+        variables = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
+        subprocess.run([python, BY_MCT, *given, str(bits), str(epochs)], check=True, env=variables)
         scores: Array = np.load(given[-1])
     return scores
 

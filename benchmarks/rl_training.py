@@ -9,7 +9,8 @@ and figures of the existing runs:
 - the actor steps and seconds (without evaluations) until a run reaches 95 % of the way from the
   task's floor to the mean best return of the float runs, for the seeds that reach it;
 - waiting: a learner that waits has actors that are too slow, and the other way round;
-- energy: codecarbon's estimate from the load of the processor, as a ratio to the float runs.
+- energy and emissions: codecarbon's estimates from the load of the processor, for whole runs;
+  energy also as a ratio to the float runs.
 
 Return +- is the standard error over seeds; bands in figures are one standard deviation.
 """
@@ -60,6 +61,14 @@ class Task:
     options: tuple[str, ...] = ()
 
 
+# Policies of three layers of 2048 that learn from each step once: acting costs more than learning,
+# so actors are the bottleneck. The rate is lower than for narrow policies.
+WIDE = (
+    "--hidden", "2048,2048,2048", "--batch", "320", "--precision", "mixed_bfloat16",
+    "--learning-rate", "1e-4", "--layer-norm", "--reward-scale", "0.05", "--entropy-cost", "0.005",
+    "--evaluate-every", "25", "--episodes", "5",
+)  # fmt: skip
+
 TASKS = (
     Task("cartpole", "dqn", "CartPole-v1", 0.0),
     Task("acrobot", "dqn", "Acrobot-v1", -500.0),
@@ -75,6 +84,8 @@ TASKS = (
         ("--hidden", "2048,2048,2048", "--spi", "1", "--steps", "12000", "--publish-every", "1",
          "--evaluate-every", "40", "--episodes", "1"),
     ),
+    Task("cartpole-wide", "impala", "CartPole-v1", 0.0, (*WIDE, "--steps", "100000")),
+    Task("acrobot-wide", "impala", "Acrobot-v1", -500.0, (*WIDE, "--steps", "120000")),
 )  # fmt: skip
 
 BY_NAME = {task.name: task for task in TASKS}
@@ -153,6 +164,10 @@ class Group:
         """The last value of a column, for each run."""
         return np.array([run.rows[-1][name] for run in self.runs])
 
+    def first(self, reach: float) -> list[Row]:
+        """The first row of each run that reaches `reach`, without the others."""
+        return [row for row in (run.first(reach) for run in self.runs) if row is not None]
+
     @property
     def best(self) -> Any:
         """The best mean of each run, or NaN if it has too few evaluations."""
@@ -208,6 +223,7 @@ COLUMNS = {
     "seeds to 95 %": "d",
     "steps to 95 %": ",.0f",
     "seconds to 95 %": ",.0f",
+    "of float's seconds": ".2f",
     "steps/s": ",.0f",
     "learner waits": ".0%",
     "actors wait": ".0%",
@@ -215,8 +231,10 @@ COLUMNS = {
     "staleness": ".0f",
     "energy": ".2f",
     "of processor": ".2f",
+    "kJ": ".1f",
+    "g CO2": ".2f",
 }
-NOTE = "energy: estimated by codecarbon from the load of the processor"
+NOTE = "energy, kJ, g CO2: estimated by codecarbon from the load of the processor, for whole runs"
 
 
 def facts_of(group: Group, floating: Group | None) -> dict[str, Any]:
@@ -224,7 +242,10 @@ def facts_of(group: Group, floating: Group | None) -> dict[str, Any]:
     base = floating or group
     high = float(base.best.mean())
     reach = group.task.floor + REACH * (high - group.task.floor)
-    reached = [row for row in (run.first(reach) for run in group.runs) if row is not None]
+    reached, of_float = group.first(reach), base.first(reach)
+    seconds = mean_and_error([row["seconds"] for row in reached])
+    float_seconds = mean_and_error([row["seconds"] for row in of_float])
+    grams = [1000 * run.energy["emissions_kg"] for run in group.runs if "emissions_kg" in run.energy]
     speed = group.of("actor_steps") / group.of("seconds")
     return {
         "task": group.task.name,
@@ -235,7 +256,8 @@ def facts_of(group: Group, floating: Group | None) -> dict[str, Any]:
         "reach": reach,
         "reached": len(reached),
         "steps": mean_and_error([row["actor_steps"] for row in reached]),
-        "seconds": mean_and_error([row["seconds"] for row in reached]),
+        "seconds": seconds,
+        "of_float": seconds[0] / float_seconds[0] if seconds and float_seconds else None,
         "speed": mean_and_error(speed),
         "learner_waiting": float(group.of("learner_waiting").mean()),
         "actors_waiting": float(group.of("actors_waiting").mean()),
@@ -243,6 +265,8 @@ def facts_of(group: Group, floating: Group | None) -> dict[str, Any]:
         "staleness": float(np.mean([column(run.rows, "staleness").mean() for run in group.runs])),
         "energy": ratio(group, base, "estimated_kwh"),
         "processor_energy": ratio(group, base, "of_processor"),
+        "kilojoules": 3600 * float(np.mean([run.energy["estimated_kwh"] for run in group.runs])),
+        "grams": float(np.mean(grams)) if grams else None,
     }
 
 
@@ -265,6 +289,7 @@ def cells(fact: dict[str, Any]) -> tuple[Any, ...]:
         fact["reached"],
         fact["steps"],
         fact["seconds"],
+        fact["of_float"],
         fact["speed"][0],
         fact["learner_waiting"],
         fact["actors_waiting"],
@@ -272,6 +297,8 @@ def cells(fact: dict[str, Any]) -> tuple[Any, ...]:
         fact["staleness"],
         fact["energy"],
         fact["processor_energy"],
+        fact["kilojoules"],
+        fact["grams"],
     )
 
 

@@ -14,7 +14,7 @@ import simpy
 
 from benchmarks.rl_model.costs import ActorCosts, RunCosts
 from qgraph.rl.agents.impala.config import ImpalaConfig
-from qgraph.rl.learn.sources import RING
+from qgraph.rl.learn.sources import ring_capacity
 from qgraph.rl.learn.training import MAX_WAIT
 
 SLICE = 0.003  # seconds
@@ -75,6 +75,7 @@ class MachineModel:
         self._cpu = Processors(clock, self.processors)
         self._limiter = self.config.limiter()
         self._waiting = [0] * actors  # records in each ring
+        self._capacity = ring_capacity(self.config, self.costs.record_bytes, actors)
         self._published = self._packed = self._learned = 0
         self._age = self._steps = 0
         self._filled, self._freed, self._given = clock.event(), clock.event(), clock.event()
@@ -136,7 +137,7 @@ class MachineModel:
                 yield from own.work(costs.switch)
                 version = self._packed
             yield from own.work(period * costs.step, period * costs.beside)
-            while self._waiting[number] > RING - period:
+            while self._waiting[number] > self._capacity - period:
                 yield self._freed
             self._waiting[number] += period
             self._age += (self._learned - version) * period

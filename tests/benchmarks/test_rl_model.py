@@ -12,7 +12,6 @@ from benchmarks.rl_model import real_runs
 from benchmarks.rl_model.cluster import ACTORS_OF_A_NODE, ClusterModel, NetworkLink
 from benchmarks.rl_model.costs import BATCH, ActorCosts, RunCosts, config_of
 from benchmarks.rl_model.one_machine import MachineModel, Processors
-from qgraph.rl.learn.sources import RING
 
 ACTOR = ActorCosts(8, step=1e-4, beside=1e-4, switch=0.0, pack=0.0, block_bytes=1_000_000)
 COSTS = RunCosts(
@@ -54,10 +53,10 @@ def test_a_slow_learner_decides_the_rate() -> None:
     assert machine(4, slow) <= BATCH / learn * 1.01
 
 
-def test_an_actor_waits_while_its_ring_is_full() -> None:
-    learn, full = 0.01, RING * ACTOR.step
+def test_an_actor_acts_while_the_learner_learns() -> None:
+    learn = 0.9 * BATCH * ACTOR.step
     rate = machine(1, replace(COSTS, learn=learn, learn_beside=learn))
-    assert rate == pytest.approx(BATCH / (BATCH * ACTOR.step + learn - full), rel=0.02)
+    assert rate == pytest.approx(1 / ACTOR.step, rel=0.05)
 
 
 def test_processes_of_others_take_their_share() -> None:

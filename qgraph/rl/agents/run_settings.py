@@ -30,7 +30,10 @@ class RunSettings:
     )
     episodes: int = Panel.RUN.number_of("episodes", 10, "Episodes per evaluation.")
     energy: bool = Panel.RUN.setting(
-        False, "Estimate the energy that the run uses, with codecarbon."
+        False, "Estimate the energy and the emissions of the run, with codecarbon."
+    )
+    country: str = Panel.RUN.setting(
+        "USA", "Country whose electricity decides the emissions: an ISO code of three letters."
     )
     seed: int = Panel.RUN.setting(0, "Seed of the run.", SEEDS)
 

@@ -1,4 +1,5 @@
-"""The cost of a run: processor seconds of each process, and energy as codecarbon estimates it.
+"""The cost of a run: processor seconds of each process, and energy and emissions as codecarbon
+estimates them.
 
 If the machine does not report its power, codecarbon estimates it from the processor's load, which
 is good enough for ratios between runs on one machine.
@@ -13,25 +14,36 @@ from typing import TypeAlias
 
 from qgraph.distribution import install_hint
 from qgraph.errors import UsageError
+from qgraph.rl.setting_text import SettingText
 
-COUNTRY = "USA"  # codecarbon needs one for emissions, which are not used
 Costs: TypeAlias = "Mapping[str, float | Costs]"
 
 
 class Meter:
-    """Measures this process and its children until `read` or `close`. Raises UsageError."""
+    """Measures this process and its children until `read` or `close`.
 
-    def __init__(self) -> None:
+    country: ISO code of three letters; its mix of power plants gives the emissions. Raises
+    UsageError if codecarbon is missing, or does not know the country.
+    """
+
+    def __init__(self, country: str) -> None:
         try:
             from codecarbon import OfflineEmissionsTracker
+            from codecarbon.input import DataSource
         except ImportError as error:
             raise UsageError(
                 f"codecarbon is missing ({error})",
                 hint=install_hint("codecarbon", extra="energy"),
             ) from None
+        known = DataSource().get_global_energy_mix_data()
+        if country not in known:
+            raise UsageError(
+                SettingText("codecarbon does not know the {country} {value}", value=country),
+                hint="use an ISO code of three letters, such as FRA",
+            )
         logging.getLogger("codecarbon").setLevel(logging.CRITICAL)
         self._tracker = OfflineEmissionsTracker(
-            country_iso_code=COUNTRY,
+            country_iso_code=country,
             tracking_mode="process",
             save_to_file=False,
             log_level="critical",
@@ -49,6 +61,7 @@ class Meter:
             "estimated_kwh": data.energy_consumed,
             "of_processor": data.cpu_energy,
             "of_memory": data.ram_energy,
+            "emissions_kg": data.emissions,
             "seconds": data.duration,
             "processor_seconds": seconds,
         }

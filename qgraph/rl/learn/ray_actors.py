@@ -8,11 +8,11 @@ from qgraph.rl.learn.sources import (
     MODULE,
     ONE_THREAD,
     RESTARTS,
-    RING,
     ActorProcesses,
     Job,
     packed_bits,
     parts_of,
+    ring_capacity,
 )
 
 
@@ -26,7 +26,8 @@ class RayActors(ActorProcesses):
             program = job.spec.program
             bits = packed_bits(config, program)
             self.publisher = Publisher(self.run, program, 1, *bits, on_demand=config.on_demand)
-            self.experience = Experience.create(job.dtype, RING, config.nodes)
+            capacity = ring_capacity(config, job.dtype.itemsize, config.nodes)
+            self.experience = Experience.create(job.dtype, capacity, config.nodes)
             self.reader = self.experience.reader()
             settings = [job.actor_settings(index) for index in range(config.actors)]
             self.nodes = RayNodes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,7 +26,8 @@ from qgraph.rl.head import Head
 from qgraph.rl.learn.worker import ActorWorker
 from qgraph.rl.monitor import LearnerFacts
 
-RING = 64  # the most transitions of an actor that wait for the learner; more would be older
+RING = 64  # transitions that a ring has space for, unless a step of the learner needs more
+RING_BYTES = 1 << 26  # the most that a ring gets for them
 RESTARTS = 5
 MODULE = "qgraph.rl.learn.actor_process"
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -122,7 +124,8 @@ class ActorProcesses:
         self.run = Supervisor(processes=config.actors + 1)
         try:
             self.publisher = self._publisher(job)
-            self.experience = Experience.create(job.dtype, RING, config.actors)
+            capacity = ring_capacity(config, job.dtype.itemsize, config.actors)
+            self.experience = Experience.create(job.dtype, capacity, config.actors)
             self.reader = self.experience.reader()
             for index in range(config.actors):
                 self._start(index, job)
@@ -295,6 +298,22 @@ def packed_bits(config: RunConfig, program: ActorProgram) -> PackedBits:
     if alike:
         first, last = end_bits(program, bits, first, last)
     return PackedBits(bits, first, last)
+
+
+def ring_capacity(config: RunConfig, record_bytes: int, rings: int) -> int:
+    """The most transitions in each ring that wait for the learner.
+
+    While the learner takes a step, actors fill the rings with the transitions of its next step.
+    With less space they would wait, and then the learner. More space would make transitions older.
+    Synchronous actors wait for the next policy instead.
+
+    record_bytes: of a transition. rings: their number.
+    """
+    if config.synchronous:
+        return RING
+    limiter = config.limiter()
+    needed = math.ceil(limiter.batch / limiter.ratio / rings)
+    return max(RING, min(needed, RING_BYTES // record_bytes))
 
 
 def compute_bits(config: RunConfig) -> int | None:

@@ -118,7 +118,7 @@ class Training:
             )
         if not self.config.energy:
             return self._run(watch, tick, None)
-        with closing(Meter()) as meter:
+        with closing(Meter(self.config.country)) as meter:
             return self._run(watch, tick, meter)
 
     def _run(self, watch: Watch, tick: Steps, meter: Meter | None) -> bool:

@@ -67,6 +67,7 @@ ASKED_FOR = {
     "impala": "discount entropy_cost value_cost",
 }
 OTHER_VALUES = {
+    "country": "FRA",
     "ray": "auto", "compress": "quantize(8)", "monitor": "watch", "correction": "vtrace",
     "float16_methods": "all", "significand": 5, "precision": "float16", "broadcast_bits": 4,
     "first_bits": 4, "last_bits": 4, "actor_bits": 4, "train_bits": 4, "train_bits_delay": 5,

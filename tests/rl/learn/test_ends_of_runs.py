@@ -73,7 +73,7 @@ class Tracker:
 
     def __init__(self, **settings):
         self.final_emissions_data = SimpleNamespace(
-            energy_consumed=1.0, cpu_energy=1.0, ram_energy=0.0, duration=1.0
+            energy_consumed=1.0, cpu_energy=1.0, ram_energy=0.0, duration=1.0, emissions=0.4
         )
 
     def start(self):
@@ -86,7 +86,10 @@ class Tracker:
 @pytest.mark.parametrize("fails_at", [None, 1])
 def test_energy_is_no_longer_measured_after_a_run(tmp_path, monkeypatch, fails_at):
     module = SimpleNamespace(OfflineEmissionsTracker=Tracker)
+    source = SimpleNamespace(get_global_energy_mix_data=lambda: {"USA": {}})
     monkeypatch.setitem(sys.modules, "codecarbon", module)
+    data = SimpleNamespace(DataSource=lambda: source)
+    monkeypatch.setitem(sys.modules, "codecarbon.input", data)
     monkeypatch.setattr(Tracker, "stops", [])
     monkeypatch.setattr(workers, "make", recorded(workers.make, {}, fails_at))
     settings = {**SMALL, "actors": 2, "energy": True}

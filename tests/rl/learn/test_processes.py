@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -72,6 +73,14 @@ def test_actors_fill_the_replay_by_policies_that_they_are_sent(tmp_path, more):
         rows = list(csv.DictReader(stream))
     assert {row["actor"] for row in rows} == {"0", "1"}
     assert float(rows[-1]["steps"]) > 0 and float(rows[-1]["environment"]) > 0
+
+
+def test_an_actor_brings_the_next_batch_while_the_learner_learns(tmp_path):
+    few = {"hidden_sizes": (16,), "batch_size": 320, "actors": 1}
+    training = begun(tmp_path / "run", "impala", "CartPole-v1", **few)
+    with closing(training._actors()) as actors:
+        actors.publish(training.teacher.weights, 0)
+        until(lambda: actors.experience.unread(0) == 320)
 
 
 def test_an_actor_that_is_killed_is_replaced(tmp_path):

@@ -14,7 +14,7 @@ from qgraph.errors import LoadError, OutputError, RunError, TrainingError, Usage
 from qgraph.npz import write_npz
 from qgraph.rl.agents import config_for
 from qgraph.rl.learn.directory import Rows, RunDirectory
-from qgraph.rl.learn.energy import together
+from qgraph.rl.learn.energy import Meter, together
 from qgraph.rl.learn.runs import train
 from qgraph.rl.learn.training import Training
 from tests.helpers.cli import run as qgraph
@@ -240,8 +240,21 @@ def test_energy_is_of_all_parts_of_a_run(tmp_path):
     train(tmp_path / "run", settings={"steps": 400}, resume=True)
     both = json.loads((tmp_path / "run" / "energy.json").read_text())
     assert set(both) == set(first) and set(both["processor_seconds"]) == {"learner"}
-    for name in ("estimated_kwh", "seconds", "of_processor"):
+    for name in ("estimated_kwh", "seconds", "of_processor", "emissions_kg"):
         assert both[name] > first[name], name
+
+
+def test_the_country_decides_the_emissions():
+    pytest.importorskip("codecarbon", reason="needs the extra `energy`")
+    found = {}
+    for country in ("FRA", "POL"):
+        with closing(Meter(country)) as meter:
+            sum(range(1_000_000))
+            found[country] = meter.read({})
+    each = {name: costs["emissions_kg"] / costs["estimated_kwh"] for name, costs in found.items()}
+    assert each["FRA"] < each["POL"] / 4
+    with pytest.raises(UsageError, match="does not know the country Mars"):
+        Meter("Mars")
 
 
 def test_parts_of_a_run_are_added():

@@ -173,7 +173,9 @@ def main(
         f"a rate of {weight_rate:g} for weights; they begin as the static network, or as the plain "
         "one",
         "INT4: weights of 4 bits, those of the first and the last layer of 8; activations of 8",
-        "LiteRT, ONNX Runtime, MCT, TFMOT: float scales, one for each channel of weights",
+        "LiteRT, ONNX Runtime, MCT, TFMOT: float scales, one for each channel of weights; LiteRT's "
+        "converter has no weights of 4 bits; epochs of rounding: MCT's gradient-based rounding on "
+        "the calibration images, without its scores by Hessians",
         f"{CALIBRATION} training images to calibrate and to search; checkpoints by "
         f"{len(data.validation.labels):,} validation images, accuracy on "
         f"{len(data.test.labels):,} test images",

@@ -45,6 +45,7 @@ from qgraph.transforms.remove_training_nodes import RemoveTrainingNodes
 from qgraph.transforms.scale_inputs import ScaleInputs
 from qgraph.transforms.share_constants import ShareConstants
 from qgraph.transforms.simplify_selects import SimplifySelects
+from qgraph.transforms.sink_moves import SinkMoves
 from qgraph.transforms.sink_reshapes import SinkReshapes
 from qgraph.transforms.sink_squeezes import SinkSqueezes
 from qgraph.transforms.sink_transposes import SinkTransposes
@@ -78,6 +79,7 @@ CLEAN: tuple[Pass, ...] = (
     SinkSqueezes(),
     ConvertDilations(),
     SinkReshapes(),  # of dense layers on rows
+    SinkMoves(),  # of transposed convolutions
     CanonicalizeArithmetic(),  # biases are bias_add before batch norms look for them
     RefuseNonFinite(),  # before weights are folded into each other
 )

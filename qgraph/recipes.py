@@ -67,6 +67,7 @@ CLEAN: tuple[Pass, ...] = (
     FoldRepeatedRows(),  # first states of recurrent layers
     SimplifySelects(),  # of masked steps; their first states are constants
     ShareConstants(),  # transposes of one weight are one constant
+    SinkMoves(),  # of transposed convolutions; first: a leaky ReLU reads its input twice
     LowerLeakyRelu(),
     SinkTransposes(),  # layout first: "last axis" below means channels
     RecognizeLayerNorm(),  # again: norms over axis 1 of NCHW, and constants that had to be folded
@@ -79,7 +80,7 @@ CLEAN: tuple[Pass, ...] = (
     SinkSqueezes(),
     ConvertDilations(),
     SinkReshapes(),  # of dense layers on rows
-    SinkMoves(),  # of transposed convolutions
+    SinkMoves(),  # again: activations are recognized, and layouts are known
     CanonicalizeArithmetic(),  # biases are bias_add before batch norms look for them
     RefuseNonFinite(),  # before weights are folded into each other
 )
@@ -105,7 +106,7 @@ FLOAT: tuple[Pass, ...] = (*CLEAN, *FOLD)
 # Passes that actors do not need: they support these ops directly.
 NOT_FOR_ACTORS = (
     ComposeFunctions, LowerLeakyRelu, LowerLogSoftmax, MeanToAvgPool, AvgPoolToDepthwise,
-    LowerPaddings, ExpectationsToProducts, SumsToProducts,
+    LowerPaddings, ExpectationsToProducts, SumsToProducts, SinkMoves,
 )  # fmt: skip
 # A policy from training -> the forms that `qgraph.rl.policy.read` supports.
 POLICY: tuple[Pass, ...] = tuple(step for step in FLOAT if not isinstance(step, NOT_FOR_ACTORS))

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from qgraph.ir.graph import Node
+from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array
 from qgraph.passes import RewritePass
-from qgraph.rewrite.elementwise import BINARY, UNARY
+from qgraph.rewrite.elementwise import BINARY, CHANNELWISE, UNARY
 from qgraph.rewrite.masks import leaves_no_share, masked_scores, softmaxes_of
 from qgraph.rewrite.paths import MovedChannels, moved_channels
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
-CHANNELWISE = ("bias_add", "batch_norm")
-ACTIVATIONS = tuple(op for op in UNARY if op not in ("cast", "identity", "quantize"))
+ACTIVATIONS = tuple(op for op in UNARY if op not in ("cast", "identity"))
 
 
 @dataclass(frozen=True)
@@ -24,8 +23,9 @@ class SinkMoves(RewritePass):
 
     A transposed convolution is a convolution whose channels are then arranged in space. This would
     separate it from its bias, its batch norm and its activation. Constants are taken back to the
-    channels of the layer. Refusals: a value in between has other users; zeros around it; a constant
-    that differs within a channel; moves that mix samples; open sizes.
+    channels of the layer. Activations stay where moves leave out half of the elements. Refusals: a
+    value in between has other users; zeros around it; a constant that differs within a channel;
+    moves that mix samples; open sizes.
     """
 
     name: ClassVar[str] = "sink-moves"
@@ -37,24 +37,16 @@ class SinkMoves(RewritePass):
         )
 
 
-def _moved(rewriter: Rewriter, node: Node, value: str) -> MovedChannels | None:
-    """The layer's channels behind the moves to `value`, if `node` can be computed before them."""
-    graph = rewriter.graph
-    if graph.types[value] != graph.types[node.name] or not graph.types[value].is_float:
-        return None
-    found = moved_channels(graph, value, CHANNELWISE)
-    if isinstance(found, str):
-        rewriter.refuse(node, found)
-        return None
-    return found
+def _moved(graph: Graph, node: Node, value: str) -> MovedChannels | str | None:
+    """The layer's channels behind the moves to `value`, if `node` keeps its type."""
+    kept = graph.types[value] == graph.types[node.name] and graph.types[value].is_float
+    return moved_channels(graph, value) if kept else None
 
 
 def _activation(rewriter: Rewriter, node: Node) -> bool:
-    found = _moved(rewriter, node, node.inputs[0])
-    if found is None:
+    found = _moved(rewriter.graph, node, node.inputs[0])
+    if not isinstance(found, MovedChannels) or found.share <= 1 / 2:
         return False
-    if found.share <= 1 / 2:  # the other elements would be computed for nothing
-        return rewriter.refuse(node, f"most of `{found.source}` is left out before it")
     return _sink(rewriter, node, found, (found.source,))
 
 
@@ -62,9 +54,9 @@ def _constants(rewriter: Rewriter, node: Node) -> bool:
     graph = rewriter.graph
     constants = [graph.constant(value) for value in node.inputs]
     data = [v for v, constant in zip(node.inputs, constants, strict=True) if constant is None]
-    found = _moved(rewriter, node, data[0]) if len(data) == 1 else None
-    if found is None:
-        return False
+    found = _moved(graph, node, data[0]) if len(data) == 1 else None
+    if not isinstance(found, MovedChannels):
+        return bool(found) and rewriter.refuse(node, str(found))
     vectors: dict[str, Array] = {}
     for value, constant in zip(node.inputs, constants, strict=True):
         if constant is None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from qgraph.errors import GraphError
 from qgraph.interpret import run_node
@@ -15,13 +16,14 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.movement import TargetAttrs
 from qgraph.ir.types import Array, Shape
-from qgraph.rewrite.channels import Ids
 from qgraph.rewrite.constants import Mask, is_layer, only_user
+from qgraph.rewrite.elementwise import BINARY, CHANNELWISE, UNARY
 
 MOVES = ("transpose", "reshape", "squeeze", "expand_dims", "identity", "slice")
 BLOCKS = ("depth_to_space", "space_to_depth")
 CHOICES = ("slice", "take", "resize_nearest")  # of elements; the others keep all of them
 MAX_ELEMENTS = 1 << 24
+ChannelIds = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class MovedChannels:
 
     source: str
     moves: tuple[Node, ...]
-    ids: Ids
+    ids: ChannelIds
     count: int
     share: float
 
@@ -61,21 +63,18 @@ class MovedChannels:
         return vector if bool((vector[self.ids] == wide).all()) else None
 
 
-def moved_channels(graph: Graph, value: str, passed: Collection[str]) -> MovedChannels | str | None:
-    """The channels of a layer that `value` has behind moves, or why they are not known.
+def moved_channels(graph: Graph, value: str) -> MovedChannels | str | None:
+    """The channels of a layer that `value` has behind moves, or the reason why that is unknown.
 
-    The layer may be followed by `passed` ops. None if there is no such layer, or no move.
+    Elementwise ops with constants may lie between the layer and the moves. Returns None without
+    such a layer, or without moves.
     """
     chain: list[Node] = []
     node = graph.producer(value)
     while node.op in (*MOVES, *BLOCKS, *CHOICES, "pad"):
         chain.insert(0, node)
         node = graph.producer(node.inputs[0])
-    layer = node
-    while layer.op in passed:
-        layer = graph.producer(layer.inputs[0])
-    weights = graph.constant(layer.inputs[1]) if is_layer(layer) else None
-    if not chain or weights is None:
+    if not chain or not _is_of_layer(graph, node):
         return None
     for step in (node, *chain):
         if only_user(graph, step.name) is None:
@@ -85,11 +84,23 @@ def moved_channels(graph: Graph, value: str, passed: Collection[str]) -> MovedCh
             return f"`{step.name}` pads a layer's result with other numbers"
         if not _repeats_for_samples(step, graph.types[before.name].shape):
             return f"`{step.name}` mixes samples, or their sizes are open"
-    ids = _channel_ids(graph, node.name, [step.name for step in chain])
+    names = [step.name for step in chain]
+    most = max(math.prod(_of_one(graph.types[name].shape or ())) for name in names)
+    ids = _channel_ids(graph, node.name, names) if most <= MAX_ELEMENTS else None
     found = None if ids is None else _followed(ids, chain)
     if ids is None or found is None or not found.size:
         return f"the sizes of `{node.name}` are open, empty or too large"
     return MovedChannels(node.name, tuple(chain), found, ids.shape[-1], found.size / ids.size)
+
+
+def _is_of_layer(graph: Graph, node: Node) -> bool:
+    """Whether a node is a layer with constant weights, or an elementwise op on one."""
+    while node.op in (*UNARY, *CHANNELWISE, *BINARY):
+        data = [v for v in node.inputs if graph.constant(v) is None]
+        if len(data) != 1:
+            return False
+        node = graph.producer(data[0])
+    return is_layer(node) and graph.constant(node.inputs[1]) is not None
 
 
 def _repeats_for_samples(move: Node, shape: Shape | None) -> bool:
@@ -129,7 +140,7 @@ def channels_behind(graph: Graph, value: str, user: Node) -> LayerChannels | Non
     return LayerChannels(layer, bias, chosen)
 
 
-def _channel_ids(graph: Graph, value: str, later: Sequence[str]) -> Ids | None:
+def _channel_ids(graph: Graph, value: str, later: Sequence[str]) -> ChannelIds | None:
     """The channel of each element of `value`, for a batch of 1."""
     shape = graph.types[value].shape
     if not shape or shape[-1] is None or None in shape[1:]:
@@ -153,7 +164,7 @@ def _of_one(shape: Shape) -> tuple[int, ...]:
     return tuple(1 if size is None else size for size in shape)
 
 
-def _followed(ids: Ids, chain: Sequence[Node]) -> Ids | None:
+def _followed(ids: ChannelIds, chain: Sequence[Node]) -> ChannelIds | None:
     for node in chain:
         moved = _moved(ids, node)
         if moved is None:
@@ -162,14 +173,16 @@ def _followed(ids: Ids, chain: Sequence[Node]) -> Ids | None:
     return ids
 
 
-def _moved(ids: Ids, node: Node) -> Ids | None:
+def _moved(ids: ChannelIds, node: Node) -> ChannelIds | None:
     try:
         return run_node(node, [ids])[0]
     except GraphError:  # a batch of 1 does not fit
         return None
 
 
-def _is_shared(graph: Graph, value: str, ids: Ids, chosen: Mask, known: tuple[str, Node]) -> bool:
+def _is_shared(
+    graph: Graph, value: str, ids: ChannelIds, chosen: Mask, known: tuple[str, Node]
+) -> bool:
     """Whether an output takes one of the chosen channels, or a node, except of a `known` value."""
     if not chosen[ids].any():
         return False

@@ -14,12 +14,12 @@ from qgraph.rewrite.masks import leaves_no_share, masked_scores, softmaxes_of
 from qgraph.rewrite.paths import MovedChannels, moved_channels
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
-ACTIVATIONS = tuple(op for op in UNARY if op not in ("cast", "identity"))
+ACTIVATIONS = tuple(op for op in UNARY if op not in ("cast", "identity", "quantize"))
 
 
 @dataclass(frozen=True)
 class SinkMoves(RewritePass):
-    """Move transposes, blocks and slices of a layer's result below what belongs to the layer.
+    """Move blocks, slices and other moves of a layer's result below what belongs to the layer.
 
     A transposed convolution is a convolution whose channels are then arranged in space. This would
     separate it from its bias, its batch norm and its activation. Constants are taken back to the

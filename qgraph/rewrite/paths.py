@@ -67,14 +67,14 @@ def moved_channels(graph: Graph, value: str) -> MovedChannels | str | None:
     """The channels of a layer that `value` has behind moves, or the reason why that is unknown.
 
     Elementwise ops with constants may lie between the layer and the moves. Returns None without
-    such a layer, or without moves.
+    such a layer, or if the moves only change the layout or join axes: other passes sink these.
     """
     chain: list[Node] = []
     node = graph.producer(value)
     while node.op in (*MOVES, *BLOCKS, *CHOICES, "pad"):
         chain.insert(0, node)
         node = graph.producer(node.inputs[0])
-    if not chain or not _is_of_layer(graph, node):
+    if not _arranges(chain) or not _is_of_layer(graph, node):
         return None
     for step in (node, *chain):
         if only_user(graph, step.name) is None:
@@ -91,6 +91,12 @@ def moved_channels(graph: Graph, value: str) -> MovedChannels | str | None:
     if ids is None or found is None or not found.size:
         return f"the sizes of `{node.name}` are open, empty or too large"
     return MovedChannels(node.name, tuple(chain), found, ids.shape[-1], found.size / ids.size)
+
+
+def _arranges(chain: Sequence[Node]) -> bool:
+    """Whether moves do more than change the layout, which is left to passes of its own."""
+    kinds = [step.op for step in chain]
+    return kinds.count("reshape") > 1 or not {*kinds}.isdisjoint((*BLOCKS, *CHOICES))
 
 
 def _is_of_layer(graph: Graph, node: Node) -> bool:

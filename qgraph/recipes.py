@@ -45,6 +45,7 @@ from qgraph.transforms.remove_training_nodes import RemoveTrainingNodes
 from qgraph.transforms.scale_inputs import ScaleInputs
 from qgraph.transforms.share_constants import ShareConstants
 from qgraph.transforms.simplify_selects import SimplifySelects
+from qgraph.transforms.sink_moves import SinkMoves
 from qgraph.transforms.sink_reshapes import SinkReshapes
 from qgraph.transforms.sink_squeezes import SinkSqueezes
 from qgraph.transforms.sink_transposes import SinkTransposes
@@ -66,6 +67,7 @@ CLEAN: tuple[Pass, ...] = (
     FoldRepeatedRows(),  # first states of recurrent layers
     SimplifySelects(),  # of masked steps; their first states are constants
     ShareConstants(),  # transposes of one weight are one constant
+    SinkMoves(),  # of transposed convolutions; first: a leaky ReLU reads its input twice
     LowerLeakyRelu(),
     SinkTransposes(),  # layout first: "last axis" below means channels
     RecognizeLayerNorm(),  # again: norms over axis 1 of NCHW, and constants that had to be folded
@@ -78,6 +80,7 @@ CLEAN: tuple[Pass, ...] = (
     SinkSqueezes(),
     ConvertDilations(),
     SinkReshapes(),  # of dense layers on rows
+    SinkMoves(),  # again: activations are recognized, and layouts are known
     CanonicalizeArithmetic(),  # biases are bias_add before batch norms look for them
     RefuseNonFinite(),  # before weights are folded into each other
 )
@@ -103,7 +106,7 @@ FLOAT: tuple[Pass, ...] = (*CLEAN, *FOLD)
 # Passes that actors do not need: they support these ops directly.
 NOT_FOR_ACTORS = (
     ComposeFunctions, LowerLeakyRelu, LowerLogSoftmax, MeanToAvgPool, AvgPoolToDepthwise,
-    LowerPaddings, ExpectationsToProducts, SumsToProducts,
+    LowerPaddings, ExpectationsToProducts, SumsToProducts, SinkMoves,
 )  # fmt: skip
 # A policy from training -> the forms that `qgraph.rl.policy.read` supports.
 POLICY: tuple[Pass, ...] = tuple(step for step in FLOAT if not isinstance(step, NOT_FOR_ACTORS))

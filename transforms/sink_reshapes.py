@@ -12,10 +12,8 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Shape
 from qgraph.passes import RewritePass
 from qgraph.rewrite.constants import is_layer
-from qgraph.rewrite.elementwise import BINARY, UNARY
+from qgraph.rewrite.elementwise import BINARY, CHANNELWISE, UNARY
 from qgraph.rewrite.rewriter import Rewriter, Rule
-
-CHANNELWISE = ("bias_add", "batch_norm")
 
 
 @dataclass(frozen=True)

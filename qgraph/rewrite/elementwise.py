@@ -12,3 +12,4 @@ UNARY = (
     "quantize",
 )
 BINARY = tuple(name for name, op in OPS.items() if op.elementwise and op.arity == (2, 2))
+CHANNELWISE = ("bias_add", "batch_norm")  # with vectors along the last axis

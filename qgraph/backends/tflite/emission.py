@@ -14,7 +14,7 @@ import numpy as np
 
 from qgraph.backends.pending_layers import LayerOutput, PendingLayer
 from qgraph.backends.tflite import moves
-from qgraph.backends.tflite.arithmetic import TfliteArithmetic
+from qgraph.backends.tflite.arithmetic import TfliteArithmetic, rounds_alike
 from qgraph.backends.tflite.elementwise import (
     converted,
     write_binary,
@@ -103,8 +103,19 @@ class TfliteEmission(TensorWriter):
             WRITTEN_AS[step.op](self, out, self.get(step.inputs[0]))
         elif step.op == "mul" and out.pending.bias is not None:
             write_scaled(self, out, self.get(step.inputs[0]))
+        elif (biased := self._rounded_like_layers(out, step)) is not None:
+            write_codes(self, biased, self.get(biased.pending.sums))
         else:
             write_binary(self, out, [self.get(name) for name in step.inputs])
+
+    def _rounded_like_layers(self, out: LayerOutput, step: Step) -> LayerOutput | None:
+        """The output with its constant as a bias, if executors round ADD in another way."""
+        shifts = {int(s) for s in np.atleast_1d(np.asarray(out.shift))}
+        bias = self._bias(step, fitting=True) if step.op in ("add", "sub") else None
+        if bias is None or rounds_alike(out.rounding, self.arithmetic.additions, shifts):
+            return None
+        name, codes = bias
+        return replace(out, pending=replace(self.as_pending(name), bias=codes))
 
     # -- steps -------------------------------------------------------------------------------
 
@@ -128,8 +139,11 @@ class TfliteEmission(TensorWriter):
             sums = step.output if pending.layer else pending.sums
             self.pending[step.output] = replace(pending, sums=sums, bias=before + codes)
 
-    def _bias(self, step: Step) -> tuple[str, Array] | None:
-        """The layer and the codes that a sum adds to each of its channels, if it is a bias."""
+    def _bias(self, step: Step, fitting: bool = False) -> tuple[str, Array] | None:
+        """The layer and the codes that a sum adds to each of its channels, if it is a bias.
+
+        fitting: whether a tensor may have a bias that a constant tensor could hold.
+        """
         constants = [v for v in step.inputs if v in self.program.constants]
         if len(constants) != 1 or (step.op == "sub" and constants[0] != step.inputs[1]):
             return None
@@ -141,7 +155,7 @@ class TfliteEmission(TensorWriter):
             pending.layer.op in LAYERS or self._scales_channels(pending.layer)
         )
         fits = self.stored.fit(int(codes.min(initial=0)), int(codes.max(initial=0)))
-        held = pending.layer is None and not fits
+        held = pending.layer is None and (fitting or not fits)
         open_sums = pending.factors is None and not pending.limited
         if not (flat and open_sums and (layer or held) and self.tensors[name].shape == shape):
             return None

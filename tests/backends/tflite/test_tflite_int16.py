@@ -94,6 +94,26 @@ def test_a_layer_is_exact_or_refused_by_name(change, reason) -> None:
         assert found is not None and "layer: " in found and reason in found, found
 
 
+@pytest.mark.parametrize("op", ["add", "sub"])
+@pytest.mark.parametrize("rounding", ["half_up", "half_away"])
+@pytest.mark.parametrize("shape", [(1, 3), (1, 2, 2, 3)], ids=str)
+def test_a_constant_is_added_as_executors_round(op: str, rounding: str, shape) -> None:
+    """ADD rounds half away, a layer with weights of 1 half up."""
+    builder = ProgramBuilder()
+    total = builder.step(op, wide_entry(builder, *shape), builder.constant([-300, 1, 32767]))
+    total = builder.step("clip", total, low=-60000, high=50001)
+    builder.step("requantize", total, name="y", **requantized(2, WORDS.ends, rounding))
+    assert_tflite(builder.program())
+
+
+def test_a_constant_along_other_axes_is_refused_where_add_rounds_in_another_way() -> None:
+    builder = ProgramBuilder()
+    total = builder.step("add", wide_entry(builder, 1, 2, 3), builder.constant([[1], [2]]))
+    builder.step("requantize", total, name="y", **requantized(1, WORDS.ends, "half_up"))
+    found = refused(TfliteForm(), network_of(builder.program()))
+    assert found is not None and "y: rounds half_up, but LiteRT" in found
+
+
 def test_absolute_values_of_the_lowest_code_are_refused() -> None:
     builder = ProgramBuilder()
     builder.step("abs", wide_entry(builder, 1, 3), name="size")

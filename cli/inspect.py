@@ -19,7 +19,13 @@ from qgraph.words import percent
 
 if TYPE_CHECKING:
     from qgraph.ir.graph import Graph
+    from qgraph.runtime.part_times import PartTime
     from qgraph.stored.manifest import Manifest
+
+PARTS_LEGEND = (
+    "integer: the engine; float: numpy; ms: median of several runs of one calibration sample with "
+    "one thread; closed by: ops that need an integer form for the island to close\n"
+)
 
 
 @with_groups
@@ -58,12 +64,13 @@ def inspect(
     target = load_profile(profile)
     pipeline = listed.pipeline(target)
     if written is not None:
+        parts = _part_times(model, written)
         if as_json:
-            print(json.dumps(to_json(written)))
+            print(json.dumps({**to_object(written), "parts": to_json(parts)}))
         else:
             _print_ends(written.inputs, written.outputs)
             print_quantized(written)
-            _print_islands(model, written)
+            _print_parts(written, parts)
         return
     graph = load(model, **loading.keywords())
     if text:
@@ -89,26 +96,44 @@ def inspect(
     _print_next(model, trace)
 
 
-def _print_islands(folder: Path, written: Manifest) -> None:
-    """Print where float ops interrupt the integer program, and what they cost."""
-    from qgraph.cli.console import print_table
-    from qgraph.runtime.island_times import island_times
+def _part_times(model: Path, written: Manifest) -> Sequence[PartTime]:
+    """The parts of a run; empty without islands, and for a network without an integer program."""
+    from qgraph.errors import UnsupportedError
+    from qgraph.runtime.part_times import part_times
 
-    if not any(op.between for op in written.float_ops) or not folder.is_dir():
+    if not written.has_islands:
+        return []
+    try:
+        return part_times(model if model.is_dir() else model.parent)
+    except UnsupportedError:
+        return []
+
+
+def _print_parts(written: Manifest, parts: Sequence[PartTime]) -> None:
+    """Print where float ops interrupt the integer program, and how long each part takes."""
+    from qgraph.cli.console import Names, console, print_table
+
+    if not written.has_islands:
+        console().print("No float islands: no float op lies between integer layers.\n")
+    elif not parts:
+        console().print("Without an integer program, the cost of float islands is not measured.\n")
+    if not parts:
         return
     rows = [
         (
-            ", ".join(one.ops),
-            ", ".join(one.reads),
-            ", ".join(one.feeds),
-            f"{one.milliseconds:.2f}",
-            percent(one.share),
-            ", ".join(one.closed_by),
+            part.kind,
+            Names(*(f"{count} {op}" for op, count in part.ops.items())),
+            Names(*part.reads),
+            Names(*part.feeds),
+            f"{part.milliseconds:.2f}",
+            percent(part.share),
+            Names(*part.closed_by),
         )
-        for one in island_times(folder)
+        for part in parts
     ]
-    columns = ("float ops", "from values of", "to codes of", ">ms", ">of a run", "closed by")
-    print_table("float islands, computed by the host between integer segments", columns, rows)
+    columns = ("=part", "ops", "from", "to", ">ms", ">share", "closed by")
+    print_table("float islands between integer segments, and the time of each part", columns, rows)
+    console().print(PARTS_LEGEND, style="dim")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from qgraph.choices import CalibrationMethod, Effort
 from qgraph.evaluation.record import EvaluationRecord
 from qgraph.ir.types import Role
 from qgraph.records import FLAT
-from qgraph.runtime.island_times import IslandTime
+from qgraph.runtime.part_times import PartTime
 from qgraph.static.agreement import Agreement
 from qgraph.static.facts import AgreementFacts, DomainFacts, MixedFacts, PartFacts
 from qgraph.stored.manifest import Exponent, FloatOpEntry, LayerEntry, StatisticsEntry, TensorEntry
@@ -188,6 +188,6 @@ class ReportFacts:
     refusals: Sequence[RefusalShown]
     certificate: CertificateShown | None
     evaluation: EvaluationRecord | None = None
-    islands: Sequence[IslandTime] = ()
+    parts: Sequence[PartTime] = ()
     verdict: str = ""
     next: Sequence[NextStep] = ()

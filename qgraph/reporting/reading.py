@@ -30,7 +30,7 @@ from qgraph.reporting.facts import (
     TrialShown,
 )
 from qgraph.rewrite.trace import Refusal, Rewrite, TraceRecord, without_numbers
-from qgraph.runtime.island_times import IslandTime, island_times
+from qgraph.runtime.part_times import PartTime, part_times
 from qgraph.static.facts import PartFacts
 from qgraph.stored import inference_folder
 from qgraph.stored.manifest import (
@@ -80,7 +80,7 @@ def _facts(folder: Path, manifest: Manifest) -> ReportFacts:
         _alike(log.refusals),
         _certificate(folder, manifest),
         stored(folder, manifest),
-        _islands(folder, manifest),
+        _parts(folder, manifest),
     )
     return replace(facts, verdict=verdict(facts), next=next_steps(facts))
 
@@ -96,12 +96,12 @@ def _read(kind: type[T], folder: Path, name: str, manifest: Manifest) -> T:
     return from_json(kind, read_json(path))
 
 
-def _islands(folder: Path, manifest: Manifest) -> Sequence[IslandTime]:
-    """The float islands; none where the network has no integer program."""
-    if not any(op.between for op in manifest.float_ops):
+def _parts(folder: Path, manifest: Manifest) -> Sequence[PartTime]:
+    """The parts of a run, if float islands divide it and the network has an integer program."""
+    if not manifest.has_islands:
         return ()
     try:
-        return island_times(folder)
+        return part_times(folder)
     except UnsupportedError:
         return ()
 

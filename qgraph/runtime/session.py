@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -50,13 +51,12 @@ class Session:
         self.level = engines[0].level
         self._reference = Reference(graph)
         known = {*self._reference.constants}
-        self._stages: list[_Stage] = []
+        self.stages: list[EngineStage] = []
         for part, engine in zip(segments(program), engines, strict=True):
             before = needed(graph, [e.source for e in part.entries], known)
-            self._stages.append(_Stage(before, part, engine))
+            self.stages.append(EngineStage(before, part, engine))
             known |= {v for node in before for v in node.values} | {*part.exits}
-        self._behind = needed(graph, graph.outputs.values(), known)
-        self._seconds: list[float] = []
+        self.behind = needed(graph, graph.outputs.values(), known)
 
     @staticmethod
     def open(
@@ -116,13 +116,20 @@ class Session:
             raise UsageError(
                 f"the number of samples to run at once must be at least 1, not {batch}"
             )
+        return self._run(feeds, batch, lambda: None)
+
+    def _run(
+        self, feeds: Mapping[str, Array], batch: int | None, part_ends: Callable[[], None]
+    ) -> dict[str, Array]:
+        """`run`, with a call of `part_ends` before the first part and after each."""
         feeds = {name: in_float32(np.asarray(array)) for name, array in feeds.items()}
         _check_feeds(self.graph, feeds)
         values: dict[str, Value] = {**self._reference.constants, **feeds}
         codes: dict[str, Array] = {}
-        self._seconds = []
-        for stage in self._stages:
+        part_ends()
+        for stage in self.stages:
             self._compute(stage.before, values)
+            part_ends()
             for entry in stage.part.entries:
                 if entry.tensor not in codes:
                     value = values[entry.source]
@@ -131,8 +138,35 @@ class Session:
                 exponent = self.program.tensors[name].exponent
                 held = exponent if isinstance(exponent, int) else np.asarray(exponent, np.int64)
                 codes[name], values[name] = found, Fixed(found.astype(np.int64), held)
-        self._compute(self._behind, values)
+            part_ends()
+        self._compute(self.behind, values)
+        part_ends()
         return {public: as_float(values[name]) for public, name in self.graph.outputs.items()}
+
+    def seconds_of_parts(self, feeds: Mapping[str, Array]) -> list[float]:
+        """Run the network once, and measure its parts.
+
+        Args:
+            feeds: As for `run`.
+
+        Returns:
+            Seconds of each part: by turns float ops before a segment and the segment, then the
+            float ops behind the last segment. A segment's seconds include those of making codes of
+            its entries.
+
+        Raises:
+            UsageError: The feeds do not fit.
+            ExactnessError: A feed holds NaN.
+
+        Examples:
+            >>> import numpy as np
+            >>> images = np.load("test.npz")["image"]
+            >>> session = qgraph.Session.open("out")
+            >>> before, segment, behind = session.seconds_of_parts({"image": images})
+        """
+        ends: list[float] = []
+        self._run(feeds, None, lambda: ends.append(time.perf_counter()))
+        return [end - begin for begin, end in pairwise(ends)]
 
     def stream(self, count: int = 1) -> Stream:
         """Run sequences step by step, on a network with states.
@@ -154,11 +188,6 @@ class Session:
         """
         return Stream(self, count)
 
-    @property
-    def seconds(self) -> tuple[float, ...]:
-        """Seconds of float ops in the last run: before each segment, and behind the last one."""
-        return tuple(self._seconds)
-
     def __repr__(self) -> str:
         return f"Session({self.graph!r}, {self.level})"
 
@@ -169,7 +198,7 @@ class Session:
         return table_html(title, ("end", "name", "type"), [*inputs, *outputs])
 
     def _run_engine(
-        self, stage: _Stage, codes: Mapping[str, Array], batch: int | None
+        self, stage: EngineStage, codes: Mapping[str, Array], batch: int | None
     ) -> dict[str, Array]:
         given = {entry.tensor: codes[entry.tensor] for entry in stage.part.entries}
         found = [stage.engine.run_codes(each) for each in self._batches(given, batch)]
@@ -201,12 +230,9 @@ class Session:
         ]
 
     def _compute(self, nodes: Iterable[Node], values: dict[str, Value]) -> None:
-        """Compute float ops, and store how long they take."""
-        begin = time.perf_counter()
         for node in nodes:
             results = self._reference.step(node, [values[v] for v in node.inputs])
             values.update(zip(node.values, results, strict=True))
-        self._seconds.append(time.perf_counter() - begin)
 
     def _entry(self, value: Value, name: str, spec: QuantSpec) -> Array:
         x = as_float(value)
@@ -220,7 +246,7 @@ class Session:
 
 
 @dataclass(frozen=True)
-class _Stage:
+class EngineStage:
     """A segment of the program, and the float ops that compute its entries from what is known."""
 
     before: Sequence[Node]

@@ -93,6 +93,11 @@ class Manifest(KeyedRecord):
     float_ops: Sequence[FloatOpEntry]
     files: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def has_islands(self) -> bool:
+        """Whether float ops lie between integer layers."""
+        return any(op.between for op in self.float_ops)
+
 
 @dataclass(frozen=True)
 class AloneEntry:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import numpy as np
 import onnx
@@ -18,8 +19,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.types import QuantSpec
 from qgraph.program import lower, run, segments
 from qgraph.program.islands import islands
-from qgraph.reporting.reading import read_facts
-from qgraph.runtime.island_times import island_times
+from qgraph.runtime.part_times import PartKind, part_times
 from qgraph.stored import load_network
 from tests.frontends.onnx.test_loading import f
 from tests.helpers.cli import run as command
@@ -208,14 +208,58 @@ def test_a_wrong_code_behind_an_island_is_found(folder, monkeypatch) -> None:
     assert not found.equal and "second/q8" in found.compared.tallies["onnx-integer"].differences
 
 
-def test_inspect_and_the_report_show_what_islands_cost(folder) -> None:
-    first, second = island_times(folder)
-    assert (first.ops, first.closed_by) == (["TopK"], ["`TopK` at first"])
-    assert 0 < first.share < 1 and second.milliseconds > 0
-    said = command("inspect", folder).out
-    assert "float islands" in said and "`TopK` at second" in said
-    assert [one.closed_by for one in read_facts(folder).islands] == [
+def test_parts_of_a_run_are_timed(folder) -> None:
+    parts = part_times(folder)
+    assert [part.kind for part in parts] == [
+        PartKind.INTEGER, PartKind.ISLAND, PartKind.INTEGER, PartKind.ISLAND, PartKind.INTEGER
+    ]  # fmt: skip
+    assert [part.closed_by for part in parts if part.closed_by] == [
         ["`TopK` at first"], ["`TopK` at second"]
     ]  # fmt: skip
+    assert parts[1].ops == {"TopK": 1} and (parts[1].reads, parts[1].feeds) == (
+        ("b",), ["first/q8"]
+    )  # fmt: skip
+    assert parts[0].ops["conv2d"] == 1 and parts[4].ops["matmul"] == 1
+    assert all(part.milliseconds > 0 for part in parts)
+    assert sum(part.share for part in parts) == pytest.approx(1)
+
+
+def test_each_part_has_its_own_time(folder, monkeypatch) -> None:
+    """An island that sleeps takes most of the run; no other part does."""
+    step = Reference.step
+
+    def slow(self, node, arguments):
+        time.sleep(0.05 * (node.name == "second"))
+        return step(self, node, arguments)
+
+    monkeypatch.setattr(Reference, "step", slow)
+    parts = part_times(folder)
+    assert parts[3].milliseconds > 50
+    assert max(parts, key=lambda part: part.share) is parts[3]
+
+
+def test_inspect_and_the_report_show_what_islands_cost(folder) -> None:
+    said = command("inspect", folder).out
+    assert "float island" in said and "`TopK` at second" in " ".join(said.split())
+    for verb in ("inspect", "report"):
+        parts = json.loads(command(verb, folder, "--json").out)["parts"]
+        assert [part["kind"] for part in parts][:2] == ["integer", "float island"]
+        assert parts[1]["closed_by"] == ["`TopK` at first"]
+        assert sum(part["share"] for part in parts) == pytest.approx(1)
     command("report", folder)
-    assert '<section id="islands">' in (folder / "report.html").read_text()
+    page = (folder / "report.html").read_text()
+    assert '<section id="islands">' in page and page.count("<td>float island</td>") == 2
+
+
+def test_inspect_of_a_file_in_the_directory_shows_its_islands(folder) -> None:
+    assert "`TopK` at first" in " ".join(command("inspect", folder / "network.npz").out.split())
+
+
+def test_inspect_of_islands_without_an_integer_program(folder, monkeypatch) -> None:
+    def refuse(place):
+        raise UnsupportedError("no integer program")
+
+    monkeypatch.setattr("qgraph.runtime.part_times.load_network", refuse)
+    said = command("inspect", folder)
+    assert said.code == 0 and "Without an integer program, the cost of float islands" in said.out
+    assert json.loads(command("inspect", folder, "--json").out)["parts"] == []

@@ -245,7 +245,9 @@ def facts_of(group: Group, floating: Group | None) -> dict[str, Any]:
     reached, of_float = group.first(reach), base.first(reach)
     seconds = mean_and_error([row["seconds"] for row in reached])
     float_seconds = mean_and_error([row["seconds"] for row in of_float])
-    grams = [1000 * run.energy["emissions_kg"] for run in group.runs if "emissions_kg" in run.energy]
+    grams = [
+        1000 * run.energy["emissions_kg"] for run in group.runs if "emissions_kg" in run.energy
+    ]
     speed = group.of("actor_steps") / group.of("seconds")
     return {
         "task": group.task.name,

@@ -39,7 +39,9 @@ def main(
     if int(epochs):
         # Scores by Hessians take more than 20 minutes of two cores for this network.
         learning = mct.gptq.get_keras_gptq_config(
-            n_epochs=int(epochs), use_hessian_based_weights=False, use_hessian_sample_attention=False
+            n_epochs=int(epochs),
+            use_hessian_based_weights=False,
+            use_hessian_sample_attention=False,
         )
         made, _ = mct.gptq.keras_gradient_post_training_quantization(
             model, batches, gptq_config=learning, core_config=config

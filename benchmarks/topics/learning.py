@@ -49,7 +49,7 @@ RL_TRAINING = Topic(
 
 
 def _actors(bits: int) -> str:
-    """The format of actors with so many bits."""
+    """The format of actors' weights with a number of bits."""
     return f"{'float' if bits >= 16 else 'int'}{bits}"
 
 
@@ -267,6 +267,6 @@ SAC_FLOAT16 = Topic(
 )
 
 TOPICS = (
-    RL_TRAINING, TIME_TO_RETURN, PPO_RETURNS, COMPRESSION, POLICIES_BITS, POLICIES_AWARE, POLICIES_TRAINED_BITS,
-    SAC_FLOAT16,
+    RL_TRAINING, TIME_TO_RETURN, PPO_RETURNS, COMPRESSION, POLICIES_BITS, POLICIES_AWARE,
+    POLICIES_TRAINED_BITS, SAC_FLOAT16,
 )  # fmt: skip

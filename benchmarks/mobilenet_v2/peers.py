@@ -33,7 +33,6 @@ from qgraph.train.data import TrainingData, training_data
 from qgraph.train.options import Options
 
 AT_ONCE = 500  # images that run together, where a tool can
-ROUNDED = 20  # epochs over the calibration images in which MCT learns how to round weights
 BY_MCT = Path(__file__).with_name("by_mct.py")
 
 
@@ -52,11 +51,14 @@ class FloatNetwork:
 Scores = Callable[[FloatNetwork, Split], Array]  # of the test images, [n, classes]
 
 
-def peers(options: Options, mct: Path | None, tfmot: bool) -> Mapping[str, Scores]:
+def peers(
+    options: Options, mct: Path | None, tfmot: bool, rounding: int = 0
+) -> Mapping[str, Scores]:
     """The tools by the names of their rows.
 
     options: for the training by TFMOT. mct: the interpreter of an environment with MCT. tfmot:
-    whether TFMOT is installed.
+    whether TFMOT is installed. rounding: epochs over the calibration images in which MCT also
+    learns how to round weights of 4 bits.
     """
     found: dict[str, Scores] = {"INT8, static, LiteRT": _litert}
     for bits in (8, 4):
@@ -65,9 +67,9 @@ def peers(options: Options, mct: Path | None, tfmot: bool) -> Mapping[str, Score
             found[f"INT{bits}, static, MCT"] = partial(_mct, python=mct, bits=bits)
         if tfmot:
             found[f"INT{bits}, trained, TFMOT"] = partial(_tfmot, options=options, bits=bits)
-    if mct:
-        found[f"INT4, static, MCT, {ROUNDED} epochs of rounding"] = partial(
-            _mct, python=mct, bits=4, epochs=ROUNDED
+    if mct and rounding:
+        found[f"INT4, static, MCT, {rounding} epochs of rounding"] = partial(
+            _mct, python=mct, bits=4, epochs=rounding
         )
     return found
 

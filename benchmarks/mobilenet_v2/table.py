@@ -158,6 +158,9 @@ def main(
     mct: Annotated[
         Path | None, typer.Option(help="Python of an environment with MCT and TensorFlow 2.15.")
     ] = None,
+    rounding: Annotated[
+        int, typer.Option(min=0, help="Epochs of MCT's gradient-based rounding; 0 leaves it out.")
+    ] = 0,
     json_file: JsonFile = None,
 ) -> None:
     """Train and quantize what is missing, and print the table."""
@@ -174,8 +177,7 @@ def main(
         "one",
         "INT4: weights of 4 bits, those of the first and the last layer of 8; activations of 8",
         "LiteRT, ONNX Runtime, MCT, TFMOT: float scales, one for each channel of weights; LiteRT's "
-        "converter has no weights of 4 bits; epochs of rounding: MCT's gradient-based rounding on "
-        "the calibration images, without its scores by Hessians",
+        "converter has no weights of 4 bits",
         f"{CALIBRATION} training images to calibrate and to search; checkpoints by "
         f"{len(data.validation.labels):,} validation images, accuracy on "
         f"{len(data.test.labels):,} test images",
@@ -184,7 +186,7 @@ def main(
     try:
         network = trained(run, data, folder, clock)
         ours = right_answers(network, data, ways, folder, clock)
-        tools = peers(ways.options(len(data.training.labels)), mct, is_installed())
+        tools = peers(ways.options(len(data.training.labels)), mct, is_installed(), rounding)
         theirs = right_by_peers(FloatNetwork(network, width), data, tools, folder / "peers", clock)
         for name, right in chain(ours, theirs):
             answers[name] = right

@@ -101,13 +101,15 @@ def test_other_tools_run_once(data, tmp_path, monkeypatch):
     float_network = FloatNetwork(trained(SMALL, data, tmp_path, Clock(60)), SMALL.width)
     stub = tmp_path / "stub.py"
     stub.write_text(
-        "import sys; import numpy as np; _, network, samples, images, scores, *how = sys.argv\n"
+        "import os, sys; import numpy as np; _, network, samples, images, scores, *how = sys.argv\n"
         "assert np.load(samples).shape == (48, 32, 32, 3) and open(network, 'rb').read()\n"
+        "assert 'TF_USE_LEGACY_KERAS' not in os.environ\n"
         "answer = ['8 0', '4 0', '4 20'].index(' '.join(how))\n"
         "np.save(scores, np.eye(10)[np.full(len(np.load(images)), answer)])\n"
     )
     monkeypatch.setattr(other_tools, "BY_MCT", stub)
-    tools = peers(Ways().options(48), Path(sys.executable), tfmot=False)
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")  # as TFMOT does
+    tools = peers(Ways().options(48), Path(sys.executable), tfmot=False, rounding=20)
     asked = float_network, data
     with pytest.raises(OutOfTime, match="before INT8, static, LiteRT"):
         dict(right_by_peers(*asked, tools, tmp_path / "peers", Clock(0)))

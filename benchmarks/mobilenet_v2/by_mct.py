@@ -3,8 +3,8 @@
     PYTHON by_mct.py NETWORK.h5 CALIBRATION.npy IMAGES.npy SCORES.npy BITS [EPOCHS]
 
 BITS are those of weights. The first and the last layer have 8. With EPOCHS, weights
-learn from the calibration images without labels (MCT's gradient-based rounding, all layers and
-images with equal weight), instead of plain calibration.
+learn from the calibration images without labels (MCT's gradient-based rounding), instead of plain
+calibration.
 
 PYTHON is that of an environment with `model-compression-toolkit` and a TensorFlow that it supports
 (2.14 or 2.15). Nothing else of the project is imported here, because qgraph needs a newer one.
@@ -37,12 +37,7 @@ def main(
     model = _read(network)
     config = mct.core.CoreConfig(bit_width_config=_bit_widths(model, int(bits)))
     if int(epochs):
-        # Scores by Hessians take more than 20 minutes of two cores for this network.
-        learning = mct.gptq.get_keras_gptq_config(
-            n_epochs=int(epochs),
-            use_hessian_based_weights=False,
-            use_hessian_sample_attention=False,
-        )
+        learning = mct.gptq.get_keras_gptq_config(n_epochs=int(epochs))
         made, _ = mct.gptq.keras_gradient_post_training_quantization(
             model, batches, gptq_config=learning, core_config=config
         )

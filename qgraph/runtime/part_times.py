@@ -57,11 +57,11 @@ def part_times(folder: str | Path) -> list[PartTime]:
     session = Session.open(folder)
     session.seconds_of_parts(network.sample)  # the first run allocates buffers
     runs = [session.seconds_of_parts(network.sample) for _ in range(RUNS)]
-    medians = [float(each) for each in np.median(runs, axis=0)]
+    medians = [1e3 * float(each) for each in np.median(runs, axis=0)]
     parts = _parts(network.graph, network.program, session)
-    timed = [(p, s) for p, s in zip(parts, medians, strict=True) if p.ops]
-    whole = sum(seconds for _, seconds in timed)
-    return [replace(p, milliseconds=s * 1e3, share=s / whole) for p, s in timed]
+    timed = [(p, ms) for p, ms in zip(parts, medians, strict=True) if p.ops]
+    whole = sum(ms for _, ms in timed)
+    return [replace(p, milliseconds=ms, share=ms / whole) for p, ms in timed]
 
 
 def _parts(graph: Graph, program: Program, session: Session) -> list[PartTime]:

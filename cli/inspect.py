@@ -64,7 +64,9 @@ def inspect(
     target = load_profile(profile)
     pipeline = listed.pipeline(target)
     if written is not None:
-        parts = _part_times(model, written)
+        from qgraph.runtime.part_times import part_times
+
+        parts = part_times(model if model.is_dir() else model.parent, written)
         if as_json:
             print(json.dumps({**to_object(written), "parts": to_json(parts)}))
         else:
@@ -94,19 +96,6 @@ def inspect(
         print_rewrites(log.rewrites)
     print_refusals(log.refusals)
     _print_next(model, trace)
-
-
-def _part_times(model: Path, written: Manifest) -> Sequence[PartTime]:
-    """The parts of a run; empty without islands, and for a network without an integer program."""
-    from qgraph.errors import UnsupportedError
-    from qgraph.runtime.part_times import part_times
-
-    if not written.has_islands:
-        return []
-    try:
-        return part_times(model if model.is_dir() else model.parent)
-    except UnsupportedError:
-        return []
 
 
 def _print_parts(written: Manifest, parts: Sequence[PartTime]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from qgraph.archives import read_json, reading
-from qgraph.errors import LoadError, UnsupportedError
+from qgraph.errors import LoadError
 from qgraph.evaluation.record import stored
 from qgraph.files import sha256_of
 from qgraph.ir.types import Role
@@ -30,7 +30,7 @@ from qgraph.reporting.facts import (
     TrialShown,
 )
 from qgraph.rewrite.trace import Refusal, Rewrite, TraceRecord, without_numbers
-from qgraph.runtime.part_times import PartTime, part_times
+from qgraph.runtime.part_times import part_times
 from qgraph.static.facts import PartFacts
 from qgraph.stored import inference_folder
 from qgraph.stored.manifest import (
@@ -80,7 +80,7 @@ def _facts(folder: Path, manifest: Manifest) -> ReportFacts:
         _alike(log.refusals),
         _certificate(folder, manifest),
         stored(folder, manifest),
-        _parts(folder, manifest),
+        part_times(folder, manifest),
     )
     return replace(facts, verdict=verdict(facts), next=next_steps(facts))
 
@@ -94,16 +94,6 @@ def _read(kind: type[T], folder: Path, name: str, manifest: Manifest) -> T:
             hint="quantize the model again",
         )
     return from_json(kind, read_json(path))
-
-
-def _parts(folder: Path, manifest: Manifest) -> Sequence[PartTime]:
-    """The parts of a run, if float islands divide it and the network has an integer program."""
-    if not manifest.has_islands:
-        return ()
-    try:
-        return part_times(folder)
-    except UnsupportedError:
-        return ()
 
 
 def _summary(manifest: Manifest, statistics: StatisticsRecord) -> Summary:

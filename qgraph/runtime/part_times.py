@@ -10,12 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
+from qgraph.errors import UnsupportedError
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.reading import kind_of
 from qgraph.program import Program
 from qgraph.program.islands import islands
 from qgraph.runtime.session import Session
 from qgraph.stored import load_network
+from qgraph.stored.manifest import Manifest
 
 RUNS = 9
 
@@ -47,14 +49,19 @@ class PartTime:
     share: float = 0.0
 
 
-def part_times(folder: str | Path) -> list[PartTime]:
+def part_times(folder: str | Path, manifest: Manifest) -> list[PartTime]:
     """The parts of a network that `qgraph quantize` wrote, in the order in which they run.
 
     A segment's time includes that of making codes of its entries. Float parts without ops are left
-    out. Raises LoadError, and UnsupportedError if the network has no integer program.
+    out. Empty if no float island divides the network, or if it has no integer program. Raises
+    LoadError.
     """
-    network = load_network(folder)
-    session = Session.open(folder)
+    if not manifest.has_islands:
+        return []
+    try:
+        network, session = load_network(folder), Session.open(folder)
+    except UnsupportedError:
+        return []
     session.seconds_of_parts(network.sample)  # the first run allocates buffers
     runs = [session.seconds_of_parts(network.sample) for _ in range(RUNS)]
     medians = [1e3 * float(each) for each in np.median(runs, axis=0)]

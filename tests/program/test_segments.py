@@ -21,6 +21,7 @@ from qgraph.program import lower, run, segments
 from qgraph.program.islands import islands
 from qgraph.runtime.part_times import PartKind, part_times
 from qgraph.stored import load_network
+from qgraph.stored.manifest import read_manifest
 from tests.frontends.onnx.test_loading import f
 from tests.helpers.cli import run as command
 from tests.helpers.forms import OWN_PROFILES, random_codes
@@ -215,7 +216,7 @@ def assert_shares(found: list[tuple[float, float]]) -> None:
 
 
 def test_parts_of_a_run_are_timed(folder) -> None:
-    parts = part_times(folder)
+    parts = part_times(folder, read_manifest(folder))
     assert [part.kind for part in parts] == [
         PartKind.INTEGER, PartKind.ISLAND, PartKind.INTEGER, PartKind.ISLAND, PartKind.INTEGER
     ]  # fmt: skip
@@ -239,7 +240,7 @@ def test_each_part_has_its_own_time(folder, monkeypatch) -> None:
         return step(self, node, arguments)
 
     monkeypatch.setattr(Reference, "step", slow)
-    parts = part_times(folder)
+    parts = part_times(folder, read_manifest(folder))
     assert parts[3].milliseconds > 50
     assert max(parts, key=lambda part: part.share) is parts[3]
 

@@ -33,7 +33,9 @@ class RunSettings:
         False, "Estimate the energy and the emissions of the run, with codecarbon."
     )
     country: str = Panel.RUN.setting(
-        "USA", "Country whose electricity decides the emissions: an ISO code of three letters."
+        "USA",
+        "Country whose electricity decides the emissions: an ISO code of three letters.",
+        unit="code",
     )
     seed: int = Panel.RUN.setting(0, "Seed of the run.", SEEDS)
 
